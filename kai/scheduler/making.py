@@ -15,9 +15,11 @@ from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.hourly import Hourly
+from kai.scheduler.lone_pods import LonePods
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher
+from kai.scheduler.rhythm import Rhythm
 from kai.scheduler.service import Scheduler
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.shadow import Shadow
@@ -64,6 +66,8 @@ def make_scheduler(
         tracing=spans,
         outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
         kernels=Warming(profile),
+        lone_pods=LonePods(cluster.store, settings.configuration.parameters.scheduler_name),
+        haste=Rhythm.of_service(settings).haste(),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),

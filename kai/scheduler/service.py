@@ -2,13 +2,15 @@
 
 Terms come first: `kai.cluster.leading.take_over` waits until this process leads, lists by quorum what decisions rest
 upon and drops what was assumed before. Within a term a cycle follows a change of the store, a little later, so that a
-gang that is created pod by pod is seen whole; while pods wait it follows the mere passing of time as well, because some
-reasons to wait do. Nothing runs where nothing changed and nothing waits.
+gang that is created pod by pod is seen whole; it follows a pod that starts without others at once. While pods wait it
+follows the mere passing of time as well, because some reasons to wait do. Nothing runs where nothing changed and
+nothing waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import anyio
@@ -29,12 +31,14 @@ from kai.scheduler.dump import Input, archive
 from kai.scheduler.effects import Expired, Looked
 from kai.scheduler.hourly import Hourly
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
+from kai.scheduler.lone_pods import LonePods
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import Outbox
 from kai.scheduler.pausing import pause_after
 from kai.scheduler.prefetch import prefetch
 from kai.scheduler.publisher import CycleOver
+from kai.scheduler.rhythm import Haste
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.shadowing import SHADOW_PATH, Shadowing
 from kai.scheduler.single_pod_groups import recalled_starts
@@ -66,6 +70,8 @@ class Scheduler:
     cycles: Cycles
     hourly: Hourly
     kernels: Warming
+    lone_pods: LonePods
+    haste: Haste
     usage: PastUsage | None = None
     """Past usage of queues; None where it counts for nothing."""
     decisions: DecisionLog | None = None
@@ -145,6 +151,7 @@ class Scheduler:
         self.metrics.leads.set(self.shadowing is None)
         try:
             async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.lone_pods.run)
                 tasks.start_soon(self._decide_on, term)
                 tasks.start_soon(self.hourly.run)
                 if self.shadowing is not None:
@@ -167,7 +174,7 @@ class Scheduler:
         while True:
             # What is decided without a server cannot be written, and is stale after.
             await self.cluster.connectivity.opened()
-            revision = store.revision
+            revision, known = store.revision, self.lone_pods.count
             since = clock.monotonic()
             outcome = await self._cycle(term)
             took = clock.monotonic() - since
@@ -183,10 +190,35 @@ class Scheduler:
             self._failures = 0
             idle = 0 if outcome.decisions else idle + 1
             # Half of a core at most: what follows a long cycle waits as long again, up to a second.
-            await clock.sleep(max(self.settings.coalescing_seconds, min(took, _LONGEST_REST)))
-            if await self._wait(revision, self._pause(outcome, idle)):
+            rest = min(took, _LONGEST_REST)
+            if await self._rest(revision, known, rest, partial(self._pause, outcome, idle)):
                 idle = 0
-                await clock.sleep(self.settings.coalescing_seconds)
+
+    async def _rest(self, revision: int, known: int, rest: float, pause: Callable[[], float | None]) -> bool:
+        """Rest, then wait for a change or until the pause is over, and return whether there was a change.
+
+        What changes is gathered, unless a pod came that starts without others; so many of these were ``known``.
+        """
+        clock, gathering, changed = self.cluster.clock, self.settings.coalescing_seconds, False
+        async with anyio.create_task_group() as tasks:
+
+            async def hurry() -> None:
+                nonlocal changed
+                await self.lone_pods.more(known)
+                now = clock.monotonic()
+                await clock.sleep(self.haste.due(now) - now)
+                self.haste.take(clock.monotonic())
+                changed = True
+                tasks.cancel_scope.cancel()
+
+            await clock.sleep(rest)
+            tasks.start_soon(hurry)
+            await clock.sleep(gathering - rest)
+            changed = await self._wait(revision, pause())
+            if changed:
+                await clock.sleep(gathering)
+            tasks.cancel_scope.cancel()
+        return changed
 
     def _pause(self, outcome: Done, idle: int) -> float | None:
         """Return after how long to decide again if nothing changes; None if only a change can matter."""

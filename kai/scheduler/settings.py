@@ -40,7 +40,7 @@ class SchedulerSettings:
     period_seconds: float = 1.0
     """The longest pause between two cycles while something waits."""
     coalescing_seconds: float = 0.05
-    """How long to gather more changes once one was seen: a gang is created pod by pod."""
+    """How long to gather more changes once one was seen, which a pod that starts without others does not wait for."""
     senders: int = 32
     """Binds and evictions under way at once."""
     status_writers: int = 5

@@ -24,6 +24,8 @@ from kai.kernels.pace import WORTH_LOADING, work_of
 
 MOST_PLAIN: Final = 100_000
 """Work that a cycle decides plainly to the end while kernels are compiled: a few seconds of it."""
+LASTING: Final = 500
+"""Nodes and pods of a cluster that will want compiled kernels soon: they are loaded before a pod waits for them."""
 PART_SECONDS: Final = 1.0
 """How long a larger cycle serves groups; the compiler runs in the same process, and gets the rest of the time."""
 
@@ -72,7 +74,7 @@ class Warming:
             waiting = sum(not pod.spec.node_name for pod in objects.pods)
             work = work_of(len(objects.nodes), len(objects.pods), waiting)
             self.work += work
-            if self.work <= WORTH_LOADING:
+            if self.work <= WORTH_LOADING and len(objects.nodes) + len(objects.pods) < LASTING:
                 return
             self._wanted.set()
             if work <= WORTH_LOADING:

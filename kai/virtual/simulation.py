@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from math import inf, isnan
-from typing import Final, Self
+from typing import Final
 
 import attrs
 import numpy as np
@@ -31,7 +31,7 @@ from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.scheduler.evicted import EvictedLately
-from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.rhythm import Rhythm
 from kai.simulation.pace import settle_on
 from kai.simulation.run import Cycle
 from kai.state.snapshot import Snapshot
@@ -51,27 +51,6 @@ LOOK_AGAIN_SECONDS: Final = 60.0
 """After so long a cycle is repeated that does not say until when its answers hold."""
 _GPU: Final = 2
 """The column of GPUs among the resources of queues."""
-
-
-@attrs.frozen(kw_only=True)
-class Rhythm:
-    """When a cycle follows a change.
-
-    Units: seconds of virtual time.
-    """
-
-    apart: float = 0.1
-    """From one cycle to the next one, at least: as far as two cycles of an idle service are apart."""
-    after: float = 0.0
-    """From the first change to its cycle: what changes meanwhile is decided with it."""
-
-    @classmethod
-    def of_service(cls, settings: SchedulerSettings) -> Self:
-        """Return the rhythm of the service where deciding itself takes no time.
-
-        It rests after a cycle, then waits for a change and then for those that come with it.
-        """
-        return cls(apart=2 * settings.coalescing_seconds, after=settings.coalescing_seconds)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -124,6 +103,7 @@ class Simulation:
     ) -> None:
         self._scene, self._profile, self._until = scene, profile, until
         self._rhythm = rhythm or Rhythm()
+        self._haste = self._rhythm.haste()
         self._calendar = Calendar()
         self.cluster = EmbeddedCluster.of(scene.objects, scene.began)
         parents = {queue.spec.parent_queue for queue in scene.objects.queues}
@@ -140,6 +120,8 @@ class Simulation:
         """Not before then."""
         self._changed = inf
         """When something changed first after the last cycle."""
+        self._came = inf
+        """When a pod that starts without others came first after the last cycle."""
         self._wake = inf
         """When the passing of time alone may change what is decided."""
         self._cycles = self._decisions = 0
@@ -247,19 +229,34 @@ class Simulation:
         if not self.workloads.waiting and not self._stale:
             return inf
         if self.workloads.is_changed:
-            return max(self._next_cycle, self._changed + self._rhythm.after, self._calendar.now)
+            return max(min(self._gathered, self._hurried), self._calendar.now)
         return max(self._wake, self._next_cycle)
+
+    @property
+    def _gathered(self) -> float:
+        """When the cycle is due that follows a change."""
+        return max(self._next_cycle, self._changed + self._rhythm.after)
+
+    @property
+    def _hurried(self) -> float:
+        """When the cycle is due that follows a pod which starts without others; infinity for none."""
+        return self._haste.due(self._came) if self._rhythm.hurries else inf
 
     def _note_change(self) -> None:
         if not self.workloads.waiting and not self._stale:  # a cycle would decide nothing, and is not decided
-            self._changed = inf
+            self._changed = self._came = inf
         elif self.workloads.is_changed:
             self._changed = min(self._changed, self._calendar.now)
+            if self.workloads.has_lone_pods:
+                self._came = min(self._came, self._calendar.now)
 
     def _cycle(self) -> None:
         now = self._calendar.now
         self._cycles += 1
-        self.workloads.is_changed, self._changed = False, inf
+        if self._hurried <= now < self._gathered:
+            self._haste.take(now)
+        self.workloads.is_changed = self.workloads.has_lone_pods = False
+        self._changed = self._came = inf
         objects = self.cluster.objects()
         snapshot = self._intake.take(
             objects,

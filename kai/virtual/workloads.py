@@ -21,6 +21,7 @@ from kai.api.meta import ObjectMeta
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.framework.decisions import Bind
+from kai.scheduler.rhythm import starts_alone
 from kai.simulation.between import recreated
 from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, held_gpus
@@ -52,6 +53,8 @@ class Workloads:
     """How many pods wait."""
     is_changed: bool = False
     """Whether anything happened that a cycle should see."""
+    has_lone_pods: bool = False
+    """Whether pods came that start without others."""
     _latest: dict[str, Job] = attrs.field(factory=dict)
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
@@ -270,6 +273,7 @@ class Workloads:
         self.records.wait(job.number, slot.plan.gpus, self.calendar.now)
         self.waiting += 1
         self.is_changed = True
+        self.has_lone_pods |= starts_alone(job.group)
         if pod.spec.node_name:
             self._runs(life, slot.plan.gpus)
 

@@ -10,7 +10,7 @@ kai runs for all of them (see `Setting`); otherwise all roles run in one process
 
 and a step
 
-    jobs:     {train: {pods: 3, gpu: 2}}         see `Job`
+    jobs:     {train: {pods: 3, gpu: 2}}         see `Job`; kai sees those of a step at once
     objects:  [...]
     delete:   [train-0]                          pods that their owner takes away
     change:   [...]                              parts of manifests, merged into objects that are there
@@ -30,6 +30,7 @@ import attrs
 import yaml
 
 from tests.integration.client import Manifest, until
+from tests.integration.processes import frozen
 from tests.integration.stage import JOB, POD_GROUP, QUEUE, Stage, an_object, node, queue
 
 FOLDER = Path(__file__).parent / "behaviours"
@@ -326,11 +327,12 @@ class Play:
             self.stage.change(manifest)
         for name in step.get("delete", ()):
             self.stage.delete("v1", "Pod", name)
-        for name, text in step.get("jobs", {}).items():
-            job = self.jobs[name] = Job.read(name, text or {})
-            self.next_numbers[name] = job.count
-            for manifest in job.manifests():
-                self.stage.create(manifest)
+        with frozen(*self.stage.programs):  # the jobs of a step come together: none is decided on before the others
+            for name, text in step.get("jobs", {}).items():
+                job = self.jobs[name] = Job.read(name, text or {})
+                self.next_numbers[name] = job.count
+                for manifest in job.manifests():
+                    self.stage.create(manifest)
 
     def check(self, step: Manifest, number: int) -> None:
         """Wait until everything is as a step expects it."""

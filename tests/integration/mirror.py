@@ -4,11 +4,7 @@ Owners, users and nodes live in ``kai.virtual``; their objects are created, ende
 and a scheduler on a real API server see the same, and what each of them decides can be compared.
 """
 
-import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -24,7 +20,6 @@ from kai.virtual.lives import State
 from kai.virtual.objects import identity_of, key_of
 from kai.virtual.workloads import Workloads
 from tests.integration.client import Api, Manifest, until
-from tests.integration.processes import Program
 
 GROUPS = "scheduling.run.ai/v2alpha2"
 Key = tuple[str, str]
@@ -150,19 +145,6 @@ class Mirror:
                 found[key] = (pod["spec"].get("nodeName", "") if runs else "", "deletionTimestamp" in metadata)
                 labels[key] = metadata.get("labels", {})
         return _places(found, labels)
-
-
-@contextmanager
-def frozen(*programs: Program) -> Iterator[None]:
-    """Stop programs for a while: what happens meanwhile happens at once, to them."""
-    pids = [each.daemon.pid for each in programs]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def manifest_of(obj: Any) -> Manifest:

@@ -1,6 +1,8 @@
 """kai as programs: ``kai run`` in processes of their own, with the command lines of the shipped Deployments."""
 
 import json
+import os
+import signal
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -131,3 +133,16 @@ def fetch(port: int, path: str) -> bytes:
     with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
         body: bytes = answer.read()
         return body
+
+
+@contextmanager
+def frozen(*programs: Program) -> Iterator[None]:
+    """Stop programs for a while: what happens meanwhile happens at once, to them."""
+    pids = [each.daemon.pid for each in programs]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)

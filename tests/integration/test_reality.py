@@ -19,7 +19,8 @@ from kai.virtual.loading import load
 from kai.virtual.simulation import Simulation
 from tests.integration.client import until
 from tests.integration.installation import install
-from tests.integration.mirror import Mirror, frozen
+from tests.integration.mirror import Mirror
+from tests.integration.processes import frozen
 from tests.integration.stage import staged
 from tests.unit.deploy.rendering import DEPLOY
 

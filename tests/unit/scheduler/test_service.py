@@ -118,6 +118,7 @@ def lead(memory, play, *plugins):
             async with anyio.create_task_group() as tasks:
                 scheduler.outbox.begin(TERM)
                 tasks.start_soon(scheduler.outbox.run)
+                tasks.start_soon(scheduler.lone_pods.run)
                 tasks.start_soon(scheduler._decide_on, TERM)
                 await play(rig)
                 tasks.cancel_scope.cancel()
@@ -137,6 +138,34 @@ def collector_off():
 
 def events(logs, what):
     return [each for each in logs if each["event"] == what]
+
+
+@pytest.mark.parametrize(("least", "seconds"), [(1, 0.0), (2, 0.05)])
+def test_a_pod_that_starts_without_others_is_decided_on_at_once_and_others_are_gathered(least, seconds):
+    async def play(rig):
+        await anyio.sleep(10.0)
+        before, came = len(rig.cycles), anyio.current_time()
+        rig.memory.server.add(making.group("new", minMember=least))
+        rig.memory.server.add(making.pod("new-0", group="new", requests={"cpu": "10m"}))
+        await rig.until(lambda: len(rig.cycles) > before)
+        assert rig.cycles[before][0] - came == pytest.approx(seconds)
+
+    lead(cluster_of(), play)
+
+
+def test_cycles_that_follow_at_once_do_not_become_the_rule():
+    async def play(rig):
+        await anyio.sleep(10.0)
+        before, came = len(rig.cycles), anyio.current_time()
+        for number in range(100):
+            for each in job(f"new-{number}"):
+                rig.memory.server.add(each)
+            await anyio.sleep(0.01)
+        await rig.until(lambda: len(rig.bound()) == 100)
+        assert [round(at - came, 3) for at, _ in rig.cycles[before : before + 4]] == [0.0, 0.01, 0.02, 0.03]
+        assert len(rig.cycles) - before < 30
+
+    lead(cluster_of(), play)
 
 
 def test_a_cycle_that_fails_at_one_group_is_repeated_at_once_and_no_pause_grows():

@@ -10,7 +10,7 @@ from kai.kernels import warm
 from kai.kernels.pace import WORTH_LOADING
 from kai.kernels.warm import Warmth
 from kai.scheduler import warming
-from kai.scheduler.warming import MOST_PLAIN, PART_SECONDS, Warming
+from kai.scheduler.warming import LASTING, MOST_PLAIN, PART_SECONDS, Warming
 from tests.unit.scheduler.small import small_cluster
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +74,16 @@ async def test_a_small_cluster_is_decided_plainly_and_nothing_is_loaded(compiler
         assert (compiler.running, kernels.missing) == (["plainly"], None)
         assert (kernels.problem(), kernels.note()) == ("", "")
         tasks.cancel_scope.cancel()
+
+
+async def test_a_cluster_that_will_want_kernels_has_them_loaded_before_a_pod_waits_for_them(compiler):
+    large = attrs.evolve(small_cluster(), nodes=small_cluster().nodes[:1] * LASTING)
+    async with anyio.create_task_group() as tasks:
+        kernels = Warming(PROFILE)
+        tasks.start_soon(kernels.run)
+        await kernels.settle(large)
+        assert kernels.problem() == ""
+    assert kernels.missing == 0
 
 
 async def test_what_is_cached_is_waited_for_and_nothing_is_said_of_it(compiler, of_work):

@@ -84,9 +84,21 @@ def test_a_run_in_the_rhythm_of_the_service_follows_a_change_as_soon_as_the_serv
     assert starts_of(text) == (3, [10.0, 10.1, 10.1, 10.7])
     assert starts_of(text, Rhythm(apart=1.0)) == (2, [10.0, 11.0, 11.0, 11.0])
     rhythm = Rhythm.of_service(SchedulerSettings())
-    assert rhythm == Rhythm(apart=0.1, after=0.05)
-    # `b` comes before the cycle of `a`; `c` has to wait until the service has rested.
-    assert starts_of(text, rhythm) == (3, [10.05, 10.05, 10.15, 10.75])
+    assert rhythm == Rhythm(apart=0.1, after=0.05, hurries=True)
+    assert starts_of(text, rhythm) == (4, [10.0, 10.02, 10.07, 10.7])
+    # Of gangs, `b` comes before the cycle of `a`; `c` has to wait until the service has rested.
+    gangs = cluster(1) + "".join(
+        gang(name, pods=2, gpus=1, arrival=arrival, duration="10m")
+        for name, arrival in (("a", "10s"), ("b", "10020ms"), ("c", "10070ms"), ("d", "10700ms"))
+    )
+    assert starts_of(gangs, rhythm) == (3, [10.05, 10.05, 10.15, 10.75])
+
+
+def test_after_some_cycles_at_once_the_service_gathers_pods_that_start_without_others():
+    arrivals = [10_000 + 10 * number for number in range(8)]
+    text = cluster(1) + "".join(job(f"j{each}", 1, arrival=f"{each}ms", duration="10m") for each in arrivals)
+    rhythm = Rhythm.of_service(SchedulerSettings())
+    assert starts_of(text, rhythm) == (7, [10.0, 10.01, 10.02, 10.03, 10.04, 10.05, 10.1, 10.1])
 
 
 def test_a_cycle_is_decided_only_when_something_changed():
