@@ -41,7 +41,7 @@ from kai.cluster.lease import (
 )
 from kai.cluster.port import Clock, Draw, Leadership, Store, Term
 
-FENCE_DELAY: Final = 1.0
+FENCE_DELAY: Final = 0.25
 """How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
@@ -72,6 +72,11 @@ class LeaseLeadership:
     def identity(self) -> str:
         """Return who we are in the lease."""
         return self._settings.identity
+
+    @property
+    def has_rivals(self) -> bool:
+        """Return that other processes compete for the lease."""
+        return True
 
     @property
     def is_known(self) -> bool:
@@ -228,6 +233,11 @@ class SoleLeadership:
     epoch: int = 0
 
     @property
+    def has_rivals(self) -> bool:
+        """Return that nobody else leads."""
+        return False
+
+    @property
     def term(self) -> Term | None:
         """Return the only term."""
         return Term(epoch=self.epoch, identity=self.identity)
@@ -246,22 +256,28 @@ class SoleLeadership:
             await anyio.sleep_forever()
 
 
-async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
-    """Return the term in which this process may decide, once it may.
+async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
+    """Return the next term of this process, once what leaders before it wrote shows.
 
-    The process leads, waits until writes of the leader before are refused, lists by quorum what decisions rest upon,
-    and drops what was assumed under an earlier term. A term that ends on the way is followed by the next.
+    Where others may have led, it waits until their writes are refused, and lists by quorum what decisions rest upon. A
+    term that ends on the way is followed by the next.
     """
     while True:
         term = await leadership.begun()
-        await clock.sleep(FENCE_DELAY)
-        if not leadership.holds(term):
-            continue
+        fenced = clock.monotonic() + FENCE_DELAY
         await store.synced()
-        await store.refresh(*_BARRIER)
+        if leadership.has_rivals:
+            await clock.sleep(fenced - clock.monotonic())
+            await store.refresh(*_BARRIER)
         if leadership.holds(term):
-            store.forget_all()
             return term
+
+
+async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
+    """Return the term in which this process may decide, once it may; what was assumed under an earlier one is over."""
+    term = await succeed(store, leadership, clock)
+    store.forget_all()
+    return term
 
 
 def _record(answer: Answer | NoAnswer) -> Record | None:

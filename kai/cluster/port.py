@@ -86,6 +86,11 @@ class Leadership(Protocol):
         ...
 
     @property
+    def has_rivals(self) -> bool:
+        """Return whether other processes may have led before this one, or may lead after it."""
+        ...
+
+    @property
     def term(self) -> Term | None:
         """Return the present term; None when not leading, at once when the lease ran out, whatever else is stuck."""
         ...

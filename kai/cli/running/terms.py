@@ -8,26 +8,16 @@ from __future__ import annotations
 import anyio
 import structlog
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
-from kai.api.pod import Pod
 from kai.cli.running.roles import Role
 from kai.cluster.connect import Connection
-from kai.cluster.leading import FENCE_DELAY
+from kai.cluster.leading import succeed
 from kai.cluster.port import Cluster, Leadership, Term
 
 
 async def work_in_terms(role: Role, connection: Connection, leadership: Leadership) -> None:
     """Let a role work in each of our terms, on what a list by quorum showed after it began."""
-    store, clock = connection.store, connection.clock
     while True:
-        term = await leadership.begun()
-        await store.synced()
-        if connection.leadership is not None:
-            await clock.sleep(FENCE_DELAY)
-            await store.refresh(Pod, Node, BindRequest)
-        if not leadership.holds(term):
-            continue
+        term = await succeed(connection.store, leadership, connection.clock)
         structlog.get_logger().info("role begins", role=role.name)
         await _work_in(term, role, connection, leadership)
 

@@ -2,7 +2,7 @@ import anyio
 
 from kai.api.pod import Pod
 from kai.cluster.calls import Answer, NoAnswer
-from kai.cluster.leading import SoleLeadership, fresh_identity, take_over
+from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity, take_over
 from kai.cluster.port import Term
 from tests.doubles.http_server import Faults, HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running
@@ -136,9 +136,19 @@ async def test_whoever_takes_over_first_sees_everything_and_forgets_what_it_assu
         start = anyio.current_time()
         term = await take_over(cluster.store, cluster.leadership, cluster.clock)
         assert cluster.leadership.holds(term)
-        assert anyio.current_time() - start >= 1.0
+        assert FENCE_DELAY <= anyio.current_time() - start < 1.0
         assert cluster.store.get(Pod, "unseen", "team") is not None
         assert not cluster.store.is_assumed(Pod, ("team", "p"))
+
+
+@in_virtual_time
+async def test_whoever_has_no_rivals_decides_as_soon_as_everything_was_listed():
+    server = HttpServer()
+    async with running(server) as cluster:
+        await cluster.store.synced()
+        start, lists = anyio.current_time(), server.count("GET", "pods")
+        await take_over(cluster.store, SoleLeadership("me"), cluster.clock)
+        assert (anyio.current_time(), server.count("GET", "pods")) == (start, lists)
 
 
 @in_virtual_time

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.anyio
 class Leading:
     """A leadership that a test gives and takes."""
 
+    has_rivals = True
+
     def __init__(self):
         self.term = None
         self.epoch = 0
