@@ -30,7 +30,7 @@ from benchmarks.live.cluster import (
     kube_scheduler,
     run_pods,
 )
-from benchmarks.live.counting import Usage, requests, slope, when_quiet, writes
+from benchmarks.live.counting import Usage, last_write, requests, slope, when_quiet, writes
 from benchmarks.live.hour import HOUR, hour, write_hour
 from benchmarks.live.playing import Player, set_up
 from benchmarks.live.reality import Comparison, compare, reality_table
@@ -214,7 +214,7 @@ def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, An
     create_pods(plane.admin, size, scheduler.name)
     created = time.monotonic() - since
     bound = binds.wait(_LIMIT) - since
-    later = when_quiet(plane.admin)
+    later, last = last_write(plane.admin, limit=_LIMIT)
     after = {name: Usage.of(pid) for name, pid in pids.items()}
     made = writes(later - counts)
     made -= Counter({"POST pods": size.pods, "POST jobs": size.pods})  # ours
@@ -225,6 +225,7 @@ def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, An
         "gang": size.gang,
         "created_seconds": round(created, 2),
         "bound_seconds": round(bound, 2),
+        "written_seconds": round(max(bound, last - since), 2),
         "writes_per_pod": round(made.total() / size.pods, 3),
         "writes_by_kind": {what: round(count / size.pods, 3) for what, count in made.most_common()},
         "reads_by_kind": {

@@ -74,6 +74,14 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 def when_quiet(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> Counter[str]:
     """Wait until nothing was written for so long, and return the counts of that moment."""
+    return last_write(api, seconds=seconds, limit=limit)[0]
+
+
+def last_write(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> tuple[Counter[str], float]:
+    """Wait until nothing was written for so long, and return the counts of that moment and when the last one came.
+
+    Units: the instant on the monotonic clock, half a second late at most.
+    """
     counts = requests(api)
     since = end = time.monotonic()
     while time.monotonic() - since < seconds and time.monotonic() - end < limit:
@@ -81,4 +89,4 @@ def when_quiet(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> Counte
         later = requests(api)
         if writes(later) != writes(counts):
             counts, since = later, time.monotonic()
-    return counts
+    return counts, since

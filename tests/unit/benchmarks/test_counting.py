@@ -1,9 +1,12 @@
 import os
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.live.counting import Usage, requests, slope, writes
+from benchmarks.live import counting
+from benchmarks.live.counting import Usage, last_write, requests, slope, writes
 
 METRICS = """# HELP apiserver_request_total Counter
 apiserver_request_total{code="201",group="",resource="pods",subresource="binding",verb="POST",version="v1"} 40
@@ -27,6 +30,24 @@ def test_requests_are_counted_by_verb_and_what_they_are_about_with_the_code_of_a
     counts = requests(Server())
     assert counts == {"POST pods/binding": 40, "POST pods/binding (409)": 2, "APPLY podgroups": 10, "GET pods": 7}
     assert writes(counts).total() == 52
+
+
+def test_the_last_write_came_when_the_counts_grew_last(monkeypatch):
+    """Time passes only while one waits, and the third look finds a write more."""
+    now, looks = [100.0], []
+
+    def later(seconds):
+        now[0] += seconds
+
+    def counted(_):
+        looks.append(now[0])
+        return Counter({"POST pods/binding": 1 + (len(looks) >= 3), "GET pods": len(looks)})
+
+    monkeypatch.setattr(counting, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=later))
+    monkeypatch.setattr(counting, "requests", counted)
+    counts, at = last_write("the server", seconds=3.0)
+    assert (counts["POST pods/binding"], at) == (2, 101.0)
+    assert now[0] == 104.0
 
 
 def test_the_use_of_a_process_is_read_from_the_system():
