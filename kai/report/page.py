@@ -30,7 +30,7 @@ from kai.report.losses import evicted_by_whom
 from kai.report.over_time import usable, who_had
 from kai.report.sections import Section, Table
 from kai.report.shares import got_shares
-from kai.report.waits import how_long
+from kai.report.waits import at_most, how_long
 from kai.virtual.figures import figure, headline
 from kai.virtual.remarks import remarks
 from kai.virtual.result import SimulationResult
@@ -123,8 +123,8 @@ def _verdict(results: Sequence[SimulationResult]) -> str:
         return f"{', '.join(parts)}: {figures}."
     return (
         f"{', '.join(parts)}: {headline(result, 'utilisation')} of the GPU time was allocated, "
-        f"{headline(result, 'started')} jobs started, half of all jobs waited {headline(result, 'queueingDelayP50')} "
-        f"or less, and {counted(result.value('evictedPods') or 0, 'pod')} had to go for others."
+        f"{headline(result, 'started')} jobs started, half of all jobs {at_most(result.value('queueingDelayP50'))}, "
+        f"and {counted(result.value('evictedPods') or 0, 'pod')} had to go for others."
     )
 
 
@@ -160,10 +160,12 @@ def _metrics(results: Sequence[SimulationResult]) -> Table:
             found = result.metrics.get(key)
             unit = _UNITS.get(key, "n" if metric.unit in _PLAIN else metric.unit)
             values.append(figure(None if found is None else found.value, unit))
-        rows.append((key, *values, metric.unit if metric.unit not in {"", "s"} else "", metric.definition))
-    heads = ("metric", *(result.policy for result in results), "unit", "definition")
-    words = frozenset({0, len(results) + 1, len(results) + 2})
-    return Table(caption="All metrics", heads=heads, rows=tuple(rows), words=words)
+        # Beside the name: a column of its own would be empty in most rows, and too much for a phone.
+        name = f"{key}, {metric.unit}" if metric.unit not in {"", "s"} else key
+        rows.append((name, *values, metric.definition))
+    heads = ("metric", *(result.policy for result in results), "definition")
+    words = frozenset({0, len(results) + 1})
+    return Table(caption="What each figure is", heads=heads, rows=tuple(rows), words=words)
 
 
 def _inputs(result: SimulationResult) -> Table:

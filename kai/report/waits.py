@@ -33,6 +33,12 @@ def how_long(results: Sequence[SimulationResult], frame: Frame) -> Section:
     return Section(name="waits", question="How long did jobs wait?", about=ABOUT, plots=tuple(plots), keys=tuple(keys))
 
 
+def at_most(seconds: float | None) -> str:
+    """Say of jobs that none of them waited longer."""
+    text = figure(seconds, "s")
+    return "did not wait" if text == figure(0.0, "s") else f"waited {text} or less"
+
+
 def runs_waits(results: Sequence[SimulationResult], frame: Frame) -> Plot:
     """Return the waits of all jobs, one line for each run."""
     paints = run_paints(results)
@@ -61,8 +67,8 @@ def _queues(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
     queues = _shown(result)
     lines = {queue.name: (_jobs(result, queue.name), frame.paint(queue.name)) for queue in queues}
     never = sum(job.start_seconds is None for job in result.jobs)
-    half, most = (figure(result.value(name), "s") for name in ("queueingDelayP50", "queueingDelayP95"))
-    waits = f"Half of all jobs waited {half} or less, 95% {most} or less"
+    half, most = (at_most(result.value(name)) for name in ("queueingDelayP50", "queueingDelayP95"))
+    waits = f"Half of all jobs {half}, 95% {most}"
     names = [queue.name for queue in leaf_queues(result)]
     left = len(names) - len(queues)
     return Plot(
@@ -130,4 +136,4 @@ def _line(name: str, jobs: Sequence[Waited], paint: Paint, frame: Frame) -> list
     return [{**shown, "mode": "lines", "x": x, "y": y, "line": line}, marks]
 
 
-__all__ = ["how_long", "run_paints", "runs_waits"]
+__all__ = ["at_most", "how_long", "run_paints", "runs_waits"]

@@ -111,7 +111,7 @@ def test_what_is_measured_assumed_and_left_out_stands_on_the_page(plotly):
     reader = read(page_of([result], command=COMMAND, program="kai 1"))
     cells = [text for tag in ("td", "th", "li", "code", "p") for text in reader.texts[tag]]
     for name, metric in result.metrics.items():
-        assert name in cells
+        assert (f"{name}, {metric.unit}" if metric.unit not in {"", "s"} else name) in cells
         assert metric.definition in cells
     assert set(result.assumptions) <= set(cells)
     assert {COMMAND, result.decision_hash} <= set(cells)
@@ -123,6 +123,7 @@ def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
     assert reader.texts["dd"][::2] == ["33.4%", "2 of 2", "0s · 30s", "0.913", "100.0%", "2.7 GPU-h"]
     findings = [text.strip() for text in reader.texts["p"]]
     assert "33.4% of 64.0 GPU-hours were allocated; guest had most of them, 19.4 (30.3%)." in findings
+    assert "Half of all jobs did not wait, 95% waited 30s or less; 0 of 2 never started." in findings
     assert "1 pod with 8 GPUs evicted: 1 by reclaim. GPU-hours of work lost: 2.7." in findings
     assert "While pods waited, 100.0% of the idle GPUs were of no use to the largest of them." in findings
 
