@@ -1,16 +1,24 @@
 """Alibaba's openb traces: the nodes, and the pods of a workload in the order in which they are offered.
 
+The files are read by kai's own reader of traces; here amounts become whole numbers. Pods that were never placed there
+count as all others, and times do not.
+
 Source: ``data/csv`` of the public repository hkust-adsl/kubernetes-scheduler-simulator.
 """
 
-import csv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from attrs import field, frozen
 from attrs.validators import ge
+
+from kai.errors import KaiError
+from kai.traces.columns import formats
+from kai.traces.jobs import Demand, demand_of
+from kai.traces.reading import read_nodes, read_rows
 
 NODES = "openb_node_list_gpu_node.csv"
 GPU = 1000
@@ -81,28 +89,37 @@ class Trace:
         return out
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    try:
-        with path.open(newline="") as file:
-            yield from csv.DictReader(file)
-    except OSError as error:
-        raise UnreadableTraceError(f"{path}: {error.strerror}") from error
-
-
 def _nodes(path: Path) -> Iterator[NodeShape]:
-    for row in _rows(path):
-        try:
-            amounts = int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"])
-            yield NodeShape(row["sn"], *amounts, row["model"])
-        except (KeyError, ValueError) as error:
-            raise UnreadableTraceError(f"{path}: found {row}, expected a node: {error}") from error
+    try:
+        for node in read_nodes(str(path)):
+            yield NodeShape(node.name, round(node.cpus * 1000), round(node.memory_mib), node.gpus, node.model)
+    except (KaiError, ValueError) as error:
+        raise UnreadableTraceError(f"expected nodes: {error}") from error
 
 
 def _pods(path: Path) -> Iterator[PodShape]:
-    for row in _rows(path):
-        try:
-            gpus, share = int(row["num_gpu"]), int(row["gpu_milli"] or 0)
-            models = tuple((row.get("gpu_spec") or "").split("|")) if row.get("gpu_spec") else ()
-            yield PodShape(int(row["cpu_milli"]), int(row["memory_mib"]), gpus, share if gpus else 0, models)
-        except (KeyError, ValueError) as error:
-            raise UnreadableTraceError(f"{path}: found {row}, expected a pod: {error}") from error
+    form = next(each for each in formats() if each.name == "openb")
+    try:
+        for line, row in read_rows(str(path))[1]:
+            with _named(f"{path}:{line}"):
+                yield _pod(demand_of(row, form))
+    except KaiError as error:
+        raise UnreadableTraceError(f"expected pods: {error}") from error
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise UnreadableTraceError(f"{place}: expected a pod: {error}") from error
+
+
+def _pod(demand: Demand) -> PodShape:
+    """Return a demand in whole numbers, which add up the same in any order."""
+    if demand.cpus is None or demand.memory_mib is None:
+        raise ValueError("found no amount of CPU or memory")
+    amounts = round(demand.cpus * 1000), round(demand.memory_mib)
+    if demand.share is not None:
+        return PodShape(*amounts, 1, round(demand.share * GPU), demand.models)
+    return PodShape(*amounts, demand.gpus, GPU if demand.gpus else 0, demand.models)

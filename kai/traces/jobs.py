@@ -11,25 +11,31 @@ from kai.traces.columns import Format, Row, RowError, Rule
 
 
 @attrs.frozen(kw_only=True)
-class TraceJob:
-    """A job of a trace. Units: seconds; what each of its pods asks for."""
+class Demand:
+    """How many pods there are, and what each of them asks for."""
 
-    line: int
-    name: str
-    arrival: float
-    duration: float | None
     pods: int = 1
     gpus: int = 0
     share: float | None = None
     """The part of one GPU; None for whole ones."""
     cpus: float | None = None
     memory_mib: float | None = None
+    models: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class TraceJob(Demand):
+    """A job of a trace. Units: seconds."""
+
+    line: int
+    name: str
+    arrival: float
+    duration: float | None
     minimum: int
     queue: str
     user: str
     priority: str
     preemptible: bool | None
-    models: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -52,28 +58,45 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
     arrival = _value(rules, "arrival", row)
     if arrival is None or arrival < 0:
         raise RowError(f"{rules['arrival'].column} is {arrival}, expected when the job arrived")
-    pods = _value(rules, "pods", row, 1)
-    if pods < 1:
-        raise RowError(f"{rules['pods'].column} is {pods}, expected at least 1")
-    gpus, share = _gpus(rules, row, pods)
-    minimum = _value(rules, "minimum", row, pods)
-    if not 0 <= minimum <= pods:
-        raise RowError(f"{rules['minimum'].column} is {minimum}, expected at most the number of pods, {pods}")
+    demand = demand_of(row, form)
+    minimum = _value(rules, "minimum", row, demand.pods)
+    if not 0 <= minimum <= demand.pods:
+        raise RowError(f"{rules['minimum'].column} is {minimum}, expected at most the number of pods, {demand.pods}")
     return TraceJob(
         line=line,
         name=_value(rules, "name", row, f"job-{line}"),
         arrival=arrival,
         duration=_duration(rules, row),
-        pods=pods,
-        gpus=gpus,
-        share=share,
-        cpus=_each(rules, "cpus", row, pods),
-        memory_mib=_each(rules, "memory_mib", row, pods),
+        pods=demand.pods,
+        gpus=demand.gpus,
+        share=demand.share,
+        cpus=demand.cpus,
+        memory_mib=demand.memory_mib,
+        models=demand.models,
         minimum=minimum,
         queue=_value(rules, "queue", row, ""),
         user=_value(rules, "user", row, ""),
         priority=_value(rules, "priority", row, ""),
         preemptible=_value(rules, "preemptible", row),
+    )
+
+
+def demand_of(row: Row, form: Format) -> Demand:
+    """Return what a row asks for, whether and whenever it ran.
+
+    Raises: RowError for a row that asks for nothing that could be.
+    """
+    rules = form.job
+    pods = _value(rules, "pods", row, 1)
+    if pods < 1:
+        raise RowError(f"{rules['pods'].column} is {pods}, expected at least 1")
+    gpus, share = _gpus(rules, row, pods)
+    return Demand(
+        pods=pods,
+        gpus=gpus,
+        share=share,
+        cpus=_each(rules, "cpus", row, pods),
+        memory_mib=_each(rules, "memory_mib", row, pods),
         models=_value(rules, "models", row, ()),
     )
 
@@ -142,4 +165,4 @@ def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | 
     return None if found is None else float(found)
 
 
-__all__ = ["TraceJob", "TraceNode", "job_of", "node_of"]
+__all__ = ["Demand", "TraceJob", "TraceNode", "demand_of", "job_of", "node_of"]

@@ -47,7 +47,7 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
     Raises: RefusedError for a row that cannot be used, unless such rows are to be left out, and for columns that no
         format has; InputError for what is no table.
     """
-    columns, placed, kind = _rows(path)
+    columns, placed, kind = read_rows(path)
     form = format_of(columns, rows=kind)
     if form is None:
         raise RefusedError([_unknown(path, columns)])
@@ -79,7 +79,7 @@ def read_nodes(path: str) -> tuple[TraceNode, ...]:
 
     Raises: RefusedError for a row that cannot be used, InputError for what is no table.
     """
-    columns, placed, _ = _rows(path)
+    columns, placed, _ = read_rows(path)
     form = node_format_of(columns)
     if form is None:
         raise RefusedError([_unknown(path, columns)])
@@ -103,8 +103,11 @@ def _from_zero(jobs: Sequence[TraceJob], form: Format) -> tuple[TraceJob, ...]:
 # --- Files ---------------------------------------------------------------------------------------------------------
 
 
-def _rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    """Return the columns of a file, its rows with their lines, and what sort of rows they are."""
+def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
+    """Return the columns of a file, its rows with their lines, and what sort of rows they are.
+
+    Raises: InputError for what is no table.
+    """
     if path.endswith(".parquet"):
         return _parquet(path)
     try:
@@ -219,4 +222,4 @@ def _unknown(path: str, columns: Sequence[str]) -> Finding:
     )
 
 
-__all__ = ["Trace", "read_nodes", "read_trace"]
+__all__ = ["Trace", "read_nodes", "read_rows", "read_trace"]

@@ -32,6 +32,27 @@ def test_a_workload_without_models_is_read_too(folder):
     assert Trace.read(folder, "default").pods == (PodShape(1, 2, 8, 1000),)
 
 
+def test_a_file_as_it_is_published_gives_the_same_pods_as_its_columns_without_times(folder):
+    (folder / "openb_pod_list_default.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+        "p-0,12000,16384,1,1000,,LS,Running,90,12537496,90\n"
+        "p-1,6000,12288,1,460,V100M16|V100M32,BE,Pending,7,50,\n"  # never placed there, and it came first
+        "p-2,8000,1024,0,0,,Burstable,Failed,8,9,8\n"
+    )
+    assert Trace.read(folder, "default").pods == (
+        PodShape(12000, 16384, 1, 1000),
+        PodShape(6000, 12288, 1, 460, ("V100M16", "V100M32")),
+        PodShape(8000, 1024, 0, 0),
+    )
+
+
+def test_each_part_of_a_gpu_is_read_to_the_thousandth(folder):
+    lines = "".join(f"{milli},1,{min(milli, 1)},{milli}\n" for milli in range(1001))
+    (folder / "openb_pod_list_default.csv").write_text(f"cpu_milli,memory_mib,num_gpu,gpu_milli\n{lines}")
+    pods = Trace.read(folder, "default").pods
+    assert pods == tuple(PodShape(milli, 1, min(milli, 1), milli) for milli in range(1001))
+
+
 def test_arrivals_are_all_pods_in_random_order_and_then_more_of_them_until_enough_is_asked_for(folder):
     trace = Trace.read(folder, "default")
     pods = trace.arrivals(3, 1.3)
@@ -44,7 +65,7 @@ def test_arrivals_are_all_pods_in_random_order_and_then_more_of_them_until_enoug
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (NODES, "sn,cpu_milli\nn-0,1\n", "expected a node"),
+        (NODES, "sn,cpu_milli\nn-0,1\n", "expected nodes"),
         ("openb_pod_list_default.csv", "cpu_milli,memory_mib,num_gpu,gpu_milli\nx,2,8,1000\n", "expected a pod"),
     ],
 )
@@ -55,5 +76,5 @@ def test_a_line_that_is_none_of_a_trace_is_named(folder, name, text, message):
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):
-    with pytest.raises(UnreadableTraceError, match=r"openb_node_list_gpu_node\.csv: No such file"):
+    with pytest.raises(UnreadableTraceError, match=r"openb_node_list_gpu_node\.csv: found .*No such file"):
         Trace.read(tmp_path, "default")
