@@ -9,7 +9,7 @@ from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFac
 from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
 from kai.model.node import Node
 from kai.model.pod import GpuKind, Shape
-from kai.model.queue import Shares
+from kai.model.queue import Queue, Shares
 from kai.model.rows import Bools, Float64s, Int64s, locked
 from kai.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
 from kai.state.memory import Memory
@@ -32,7 +32,8 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
     under a new name.
     """
     if not any(row.shared for row in shape_rows(snapshot)):
-        return np.zeros(len(snapshot.nodes) + 1, np.int64), (), {}
+        start = snapshot.memory.once("no slots", (snapshot.nodes,), lambda: _no_slots(len(snapshot.nodes)))
+        return start, (), {}
     held = _shared_devices(snapshot)
     known = snapshot.memory.recall(_SLOTS)
     if not isinstance(known, _Slots) or known.nodes is not snapshot.nodes or known.held != held:
@@ -62,6 +63,10 @@ def _shared_devices(snapshot: Snapshot) -> frozenset[tuple[int, str]]:
     return frozenset(found)
 
 
+def _no_slots(nodes: int) -> Int64s:
+    return locked(np.zeros(nodes + 1, np.int64))
+
+
 def _slots(nodes: Sequence[Node], held: frozenset[tuple[int, str]]) -> _Slots:
     existing: dict[int, list[str]] = {}
     for node, name in sorted(held):
@@ -81,24 +86,30 @@ def _slots(nodes: Sequence[Node], held: frozenset[tuple[int, str]]) -> _Slots:
 
 
 def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ...]) -> NodeFacts:
-    """Return the node table."""
-    nodes = snapshot.nodes
+    """Return the node table; the same one for as long as nothing of it changes."""
+    nodes, axis, columns = snapshot.nodes, snapshot.axis, node_columns(snapshot)
+    classes = snapshot.catalog.claims.classes
+
+    def table(legacy: Bools) -> NodeFacts:
+        return NodeFacts(
+            **columns._asdict(),
+            legacy_mig=legacy,
+            slot_start=slot_start,
+            slot_named=named_slots(snapshot.memory, slot_names),
+            gpu_weight=axis.gpu_weights(),
+            mig_resource=axis.mig(),
+            claimable=claimable(snapshot),
+            credits=np.zeros((2, len(nodes)), np.int64),
+        )
+
     legacy = np.zeros(len(nodes), np.bool_)
     old_fashioned = shape_columns(snapshot).legacy_mig
-    if old_fashioned.any():
-        held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
-        legacy[held[held >= 0]] = True
-    columns = node_columns(snapshot)
-    return NodeFacts(
-        **columns._asdict(),
-        legacy_mig=legacy,
-        slot_start=slot_start,
-        slot_named=named_slots(snapshot.memory, slot_names),
-        gpu_weight=snapshot.axis.gpu_weights(),
-        mig_resource=snapshot.axis.mig(),
-        claimable=claimable(snapshot),
-        credits=np.zeros((2, len(nodes)), np.int64),
-    )
+    if not old_fashioned.any():
+        inputs = (nodes, axis, classes, slot_start, slot_names, *columns)
+        return snapshot.memory.once("node table", inputs, lambda: table(legacy))
+    held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
+    legacy[held[held >= 0]] = True
+    return table(legacy)
 
 
 def named_slots(memory: Memory, slot_names: tuple[str, ...]) -> Bools:
@@ -177,19 +188,23 @@ def shape_columns(snapshot: Snapshot) -> ShapeColumns:
 
 def shape_facts(snapshot: Snapshot) -> ShapeFacts:
     """Return the shape table; masks and scores point to the neutral row until the policy has answers."""
-    shapes, columns = snapshot.shapes, shape_columns(snapshot)
-    return ShapeFacts(
-        request=snapshot.requests,
-        kind=columns.kind,
-        devices=columns.devices,
-        portion=columns.portion,
-        memory=columns.memory,
-        claimed=columns.claimed,
-        legacy_mig=columns.legacy_mig,
-        mask=np.zeros(len(shapes), np.int64),
-        score=np.zeros(len(shapes), np.int64),
-        credit=np.zeros(len(shapes), np.bool_),
-    )
+    shapes, columns, requests = snapshot.shapes, shape_columns(snapshot), snapshot.requests
+
+    def table() -> ShapeFacts:
+        return ShapeFacts(
+            request=requests,
+            kind=columns.kind,
+            devices=columns.devices,
+            portion=columns.portion,
+            memory=columns.memory,
+            claimed=columns.claimed,
+            legacy_mig=columns.legacy_mig,
+            mask=np.zeros(len(shapes), np.int64),
+            score=np.zeros(len(shapes), np.int64),
+            credit=np.zeros(len(shapes), np.bool_),
+        )
+
+    return snapshot.memory.once("shape table", (columns, requests), table)
 
 
 def pod_facts(snapshot: Snapshot) -> PodFacts:
@@ -220,7 +235,10 @@ def group_facts(
 
 def queue_facts(snapshot: Snapshot) -> QueueFacts:
     """Return the queue table; the plugin that divides (proportion) fills shares and totals."""
-    queues = snapshot.queues
+    return snapshot.memory.once("queue table", (snapshot.queues,), lambda: _queue_table(snapshot.queues))
+
+
+def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
     leaf = np.ones(len(queues), np.bool_)
     for queue in queues:
         if queue.parent >= 0:
