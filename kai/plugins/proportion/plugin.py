@@ -8,6 +8,7 @@ Source: the peer's plugins/proportion.
 """
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -39,6 +40,7 @@ from kai.framework.division import divide
 from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
 
 SCALING_POD = "scaling-pod"
+_UNITS: Final = (1.0, 1.0, float(GPU_UNIT))
 
 
 @attrs.frozen(kw_only=True)
@@ -100,38 +102,29 @@ class Proportion:
         return shares, victims
 
     def _divide(self, session: SessionView, total: Float64s, requested: Float64s) -> FairShares:
-        queues = session.snapshot.queues
         facts = session.facts.queues
-        shares = np.zeros((len(queues), SHARED_RESOURCES), np.float64)
-        weight = np.array([(q.weight.cpu, q.weight.memory, q.weight.gpu) for q in queues], np.float64).reshape(-1, 3)
-        usage = np.array([(q.usage.cpu, q.usage.memory, q.usage.gpu) for q in queues], np.float64).reshape(-1, 3)
-        units = np.array([1.0, 1.0, float(GPU_UNIT)])
-        children: dict[int, list[int]] = {}
-        for row, queue in enumerate(queues):
-            children.setdefault(queue.parent, []).append(row)
-        waiting = [(-1, total)] if queues else []
-        while waiting:
-            parent, amounts = waiting.pop()
-            siblings = np.array(children[parent], np.int64)
-            order = np.lexsort((siblings, facts.created[siblings])).astype(np.int64)
-            for resource in range(SHARED_RESOURCES):
-                unit = units[resource]
-                quota, limit = facts.quota[siblings, resource], facts.limit[siblings, resource]
-                out = np.zeros(len(siblings), np.float64)
+        shares = np.zeros((len(session.snapshot.queues), SHARED_RESOURCES), np.float64)
+        # What facts say of queues besides their shares follows from the queues alone.
+        families = session.once("families of queues", (session.snapshot.queues,), lambda: families_of(session))
+        for family in families:
+            amounts = total if family.parent < 0 else shares[family.parent]
+            asked = requested[family.rows]
+            for resource, terms in enumerate(family.terms):
+                unit = _UNITS[resource]
+                out = np.zeros(len(family.rows), np.float64)
                 divide(
                     float(amounts[resource]) / unit,
-                    order,
-                    np.ascontiguousarray(facts.priority[siblings]),
-                    np.where(quota < 0, UNLIMITED, quota / unit),
-                    np.where(limit < 0, UNLIMITED, limit / unit),
-                    np.ascontiguousarray(weight[siblings, resource]),
-                    np.ascontiguousarray(usage[siblings, resource]),
-                    np.ascontiguousarray(requested[siblings, resource]) / unit,
+                    family.order,
+                    family.priority,
+                    terms.quota,
+                    terms.limit,
+                    terms.weight,
+                    terms.usage,
+                    asked[:, resource] / unit,
                     self.k,
                     out,
                 )
-                shares[siblings, resource] = out * unit
-            waiting += [(int(row), shares[row]) for row in siblings if int(row) in children]
+                shares[family.rows, resource] = out * unit
         allocatable = np.where(facts.quota < 0, facts.limit, np.maximum(facts.quota, shares))
         capped = np.where(facts.limit < 0, allocatable, np.minimum(allocatable, facts.limit))
         return FairShares(
@@ -140,6 +133,53 @@ class Proportion:
             total=total,
             requested=requested,
         )
+
+
+class Terms(NamedTuple):
+    """What each queue of a family has of one resource, in the unit that remainders are handed out in."""
+
+    quota: Float64s
+    limit: Float64s
+    weight: Float64s
+    usage: Float64s
+
+
+class Family(NamedTuple):
+    """The children of one queue, or the queues at the top."""
+
+    parent: int
+    rows: Int64s
+    order: Int64s
+    priority: Int64s
+    terms: tuple[Terms, ...]
+
+
+def families_of(session: SessionView) -> tuple[Family, ...]:
+    """Return the families of all queues, each after that of its parent."""
+    queues, facts = session.snapshot.queues, session.facts.queues
+    weight = np.array([(q.weight.cpu, q.weight.memory, q.weight.gpu) for q in queues], np.float64).reshape(-1, 3)
+    usage = np.array([(q.usage.cpu, q.usage.memory, q.usage.gpu) for q in queues], np.float64).reshape(-1, 3)
+    children: dict[int, list[int]] = {}
+    for row, queue in enumerate(queues):
+        children.setdefault(queue.parent, []).append(row)
+    out: list[Family] = []
+    waiting = [-1] if queues else []
+    while waiting:
+        parent = waiting.pop()
+        rows = np.array(children[parent], np.int64)
+        terms = [
+            Terms(
+                quota=np.where(facts.quota[rows, at] < 0, UNLIMITED, facts.quota[rows, at] / unit),
+                limit=np.where(facts.limit[rows, at] < 0, UNLIMITED, facts.limit[rows, at] / unit),
+                weight=np.ascontiguousarray(weight[rows, at]),
+                usage=np.ascontiguousarray(usage[rows, at]),
+            )
+            for at, unit in enumerate(_UNITS)
+        ]
+        order = np.lexsort((rows, facts.created[rows])).astype(np.int64)
+        out.append(Family(parent, rows, order, np.ascontiguousarray(facts.priority[rows]), tuple(terms)))
+        waiting += [row for row in children[parent] if row in children]
+    return tuple(out)
 
 
 def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
