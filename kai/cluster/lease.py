@@ -176,6 +176,8 @@ class Election:
     """The outcome of the last write is unknown, and the lease was not read since."""
     _doubtful_since: float | None = None
     """When the first write was sent that may have made of the record that was seen another one."""
+    _wrote_at: float = float("-inf")
+    """When the last write was wanted."""
     _ended_epoch: int = -1
     _resigning: bool = False
     _resignations: int = 0
@@ -187,6 +189,12 @@ class Election:
         """
         if now >= self.lasts_until:
             self._end()
+        effect = self._react(event, now)
+        if isinstance(effect, WriteLease):
+            self._wrote_at = now
+        return effect
+
+    def _react(self, event: Event, now: float) -> Effect:
         match event:
             case Ticked():
                 return self._act(now)
@@ -198,13 +206,14 @@ class Election:
                 self._is_in_doubt = True
                 if self._doubtful_since is None:
                     self._doubtful_since = event.sent_at
-                return ReadLease()
+                is_due = self.term is not None and now >= self._wrote_at + self.settings.retry
+                return self._act(now) if is_due else ReadLease()
             case WriteRefused():
                 # Another process was first, or the server is in trouble. A leader wants to know at once.
                 is_urgent = self._resigning or self.term is not None
                 return ReadLease() if is_urgent else WakeAt(now + self._retry())
             case ReadFailed():
-                return WakeAt(now + self._retry())
+                return WakeAt(now + self._retry() if self.term is None else self._next_renewal(now))
             case Resigned():
                 return self._resign(now)
 
@@ -220,11 +229,20 @@ class Election:
     # --- What there is to do ---------------------------------------------------------------------------------------
 
     def _act(self, now: float) -> Effect:
+        """Renew the lease if it is ours, or look at it.
+
+        A leader whose last answer was lost renews as well: that succeeds if the lost write did not land, and is refused
+        if it did. A look first would take the time that a term has left for another try.
+        """
         if self._resigning:
             return self._resign(now)
-        if self.term is not None and self._seen is not None and not self._is_in_doubt:
+        if self.term is not None and self._seen is not None:
             return self._renewal(self._seen)
         return ReadLease()
+
+    def _next_renewal(self, now: float) -> float:
+        """Return when a leader writes again: as long after the last write as ever, however long its end took."""
+        return max(now, self._wrote_at + self._retry())
 
     def _take_record(self, record: Record | None, now: float) -> Effect:
         was_in_doubt, self._is_in_doubt = self._is_in_doubt, False
@@ -262,7 +280,7 @@ class Election:
         if landed_after is not None:
             self._extend(record, landed_after, now)
         # If it is ours but was written too long ago, others may be about to take it: begin anew.
-        return self._acquisition(record) if self.term is None else WakeAt(now + self._retry())
+        return self._acquisition(record) if self.term is None else WakeAt(self._next_renewal(now))
 
     def _take_success(self, event: WriteDone, now: float) -> Effect:
         self._seen, self._changed_at, self._doubtful_since, self._is_in_doubt = event.record, now, None, False

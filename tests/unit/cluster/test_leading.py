@@ -1,3 +1,5 @@
+import itertools
+
 import anyio
 
 from kai.api.pod import Pod
@@ -67,6 +69,46 @@ async def test_a_leader_that_dies_is_followed_after_the_duration():
     async with running(server, lease="b_1") as second:
         await second.leadership.begun()
         assert 15.0 <= anyio.current_time() - start <= 20.0
+
+
+@in_virtual_time
+async def test_a_leader_whose_every_other_renewal_gets_no_answer_keeps_its_term():
+    """An answer is given up after 5 of the 10 seconds that a term has left; the next try has to come at once."""
+    server, writes = HttpServer(), itertools.count()
+    slow = Faults(delay=lambda call: (60.0 if call.method == "PUT" and next(writes) % 2 else 1.0))
+    async with running(server, lease="a_1") as cluster:
+        term = await cluster.leadership.begun()
+        server.faults = Faults(delay=lambda call: slow.delay(call) if "leases" in call.path else 0.0)
+        await anyio.sleep(300)
+        assert cluster.leadership.holds(term)
+        assert next(writes) > 50
+
+
+@in_virtual_time
+async def test_a_leader_whose_renewals_land_without_an_answer_keeps_its_term():
+    server, writes = HttpServer(), itertools.count()
+    async with running(server, lease="a_1") as cluster:
+        term = await cluster.leadership.begun()
+        server.faults = Faults(
+            delay=lambda call: 1.0 if "leases" in call.path else 0.0,
+            loses=lambda call: call.method == "PUT" and "leases" in call.path and bool(next(writes) % 2),
+        )
+        await anyio.sleep(300)
+        assert cluster.leadership.holds(term)
+
+
+@in_virtual_time
+async def test_a_leader_whose_renewals_are_refused_or_cut_does_not_ask_more_often():
+    server = HttpServer()
+    async with running(server, lease="a_1") as cluster:
+        await cluster.leadership.begun()
+        for fault in (Answer(status=500, body=b"{}"), NoAnswer(was_sent=True, message="cut")):
+            server.faults = Faults(before=lambda call, fault=fault: fault if call.method == "PUT" else None)
+            before = len(server.calls)
+            await anyio.sleep(8)
+            assert len([call for call in server.calls[before:] if "leases" in call.path]) <= 2 * 8 / 2.0 + 2
+            server.faults = Faults()
+            await anyio.sleep(20)
 
 
 @in_virtual_time

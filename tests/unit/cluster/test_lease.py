@@ -155,6 +155,28 @@ def test_of_two_renewals_without_answer_that_one_counts_which_was_sent_first():
     assert machine.lasts_until == 12.0
 
 
+def test_a_leader_without_an_answer_renews_again_and_looks_only_if_that_is_refused():
+    machine = leading()
+    assert machine.step(Ticked(), 2.0) == renewal("1")
+    assert machine.step(OutcomeUnknown(sent_at=2.0), 7.0) == renewal("1")
+    assert machine.step(WriteRefused(), 7.1) == ReadLease()
+    landed = Record(holder="me_1", transitions=1, version="2")
+    assert machine.step(ReadDone(landed), 7.2) == WakeAt(9.0)
+    assert machine.lasts_until == 12.0
+
+
+def test_a_leader_that_was_cut_off_at_once_looks_and_waits_for_its_turn():
+    machine = leading()
+    machine.step(Ticked(), 2.0)
+    assert machine.step(OutcomeUnknown(sent_at=2.0), 2.1) == ReadLease()
+    assert machine.step(ReadFailed(), 2.2) == WakeAt(4.0)
+    assert machine.step(Ticked(), 4.0) == renewal("1")
+
+
+def renewal(version):
+    return WriteLease(holder="me_1", transitions=1, version=version)
+
+
 def test_a_write_that_did_not_land_is_not_repeated_at_once():
     machine = election()
     machine.step(ReadDone(None), 0.0)
