@@ -75,7 +75,7 @@ async def test_a_leader_that_dies_is_followed_after_the_duration():
 async def test_a_leader_whose_every_other_renewal_gets_no_answer_keeps_its_term():
     """An answer is given up after 5 of the 10 seconds that a term has left; the next try has to come at once."""
     server, writes = HttpServer(), itertools.count()
-    slow = Faults(delay=lambda call: (60.0 if call.method == "PUT" and next(writes) % 2 else 1.0))
+    slow = Faults(delay=lambda call: 60.0 if call.method == "PUT" and next(writes) % 2 else 1.0)
     async with running(server, lease="a_1") as cluster:
         term = await cluster.leadership.begun()
         server.faults = Faults(delay=lambda call: slow.delay(call) if "leases" in call.path else 0.0)
