@@ -137,14 +137,16 @@ def soak(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Give decoders a million objects, run 10,000 schedules of faults in virtual time, and let 30 days pass in it.
+    """Give decoders a million objects, see whether 10,000 contended clusters come to rest, and let virtual time pass.
 
+    That is 10,000 schedules of faults, and 30 days of work.
     ``-- --seeds 1..500`` chooses other schedules, and nothing else; ``-- --bugs`` plants deliberate bugs instead, and
     tells which are caught.
     """
     python(session, "-m", "kai", "warm")
     if not session.posargs:
         python(session, "-m", "tests.fuzz", "--objects", "1000000")
+        python(session, "-m", "tests.properties.resting")
         python(session, "-m", "tests.soak", "--virtual-days", "30")
     python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))
 

@@ -3,16 +3,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from kai.engine.cycle import run_cycle
-from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.testing import load_scenario
 from tests.properties.strategies import contended, snapshots
-from tests.properties.turns import next_turn
-from tests.properties.watch import profile
+from tests.properties.turns import is_restless, turns_of
 
-TURNS = 20
-EVERYTHING = profile(shortcuts=True)
 ONCE_RESTLESS = {
     "a-pod-is-not-moved-to-a-place-that-it-will-not-get": 1,
     "a-pod-that-moves-does-not-return-to-what-it-left": 3,
@@ -20,28 +15,16 @@ ONCE_RESTLESS = {
 """Scenarios that moved pods in a circle, and how many cycles they take now."""
 
 
-def turns_of(snapshot):
-    """Return the counts of decisions of each of twenty cycles; fewer, if the cluster comes to rest earlier."""
-    counts = []
-    for turn in range(TURNS):
-        report = run_cycle(snapshot, EVERYTHING, Recorder())
-        counts.append(report.counts)
-        if not any(report.counts.values()):
-            break
-        snapshot = next_turn(snapshot, report, turn)
-    return counts
-
-
 @given(snapshots(groups=(2, 6)))
 def test_clusters_come_to_rest(snapshot):
     counts = turns_of(snapshot)
-    assert not counts[-1]["evictions"], counts
+    assert not is_restless(counts), counts
 
 
 @given(contended())
 def test_queues_that_fight_for_devices_come_to_rest(snapshot):
     counts = turns_of(snapshot)
-    assert not counts[-1]["evictions"], counts
+    assert not is_restless(counts), counts
 
 
 @pytest.mark.parametrize(("name", "cycles"), ONCE_RESTLESS.items())

@@ -1,13 +1,37 @@
 """What happens between cycles, on snapshots: bound pods run, evicted pods are pending again, promises are forgotten."""
 
+from collections.abc import Mapping, Sequence
+
 import attrs
 import numpy as np
 
+from kai.engine.cycle import run_cycle
 from kai.engine.report import CycleReport
+from kai.framework.decisions import Recorder
 from kai.model.status import Status
 from kai.state.snapshot import Snapshot
+from tests.properties.watch import profile
 
 STARTED_BEFORE = 60.0
+TURNS = 20
+EVERYTHING = profile(shortcuts=True)
+
+
+def turns_of(snapshot: Snapshot) -> list[Mapping[str, int]]:
+    """Return the counts of decisions of each of twenty cycles; fewer, if the cluster comes to rest earlier."""
+    counts: list[Mapping[str, int]] = []
+    for turn in range(TURNS):
+        report = run_cycle(snapshot, EVERYTHING, Recorder())
+        counts.append(report.counts)
+        if not any(report.counts.values()):
+            break
+        snapshot = next_turn(snapshot, report, turn)
+    return counts
+
+
+def is_restless(counts: Sequence[Mapping[str, int]]) -> bool:
+    """Return whether the last of these cycles still evicts."""
+    return bool(counts[-1]["evictions"])
 
 
 def next_turn(snapshot: Snapshot, report: CycleReport, turn: int) -> Snapshot:
