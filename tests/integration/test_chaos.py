@@ -1,15 +1,19 @@
 """A little of the chaos that ``nox -s chaos`` makes: kills and freezes under load, and nothing may be given twice."""
 
+import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from tests.integration.behaviour import Job, Part
 from tests.integration.chaos.load import Load, Running
 from tests.integration.chaos.rig import Plan, rigged
+from tests.integration.chaos.waiting import until_in_a_term
 
 
 def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_control_plane, tmp_path):
-    lease = (4.0, 3.0, 0.5)
+    lease = (8.0, 6.0, 1.0)
     plan = Plan(restarts=4, standbys=2, freezes=3, seed=7, lease=lease, settle_every=3, is_patient=False)
     with rigged(bare_control_plane, tmp_path, plan) as rig:
         rig.run()
@@ -17,6 +21,24 @@ def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_cont
     assert report.violations == [], report.text()
     assert report.kills >= 6
     assert report.bindings >= 50, "there was a load"
+
+
+def test_what_a_term_leaves_undone_is_awaited_in_the_next():
+    epochs = itertools.count()
+    asked = []
+
+    def condition():
+        asked.append(True)
+        return len(asked) == 1000
+
+    # Each look finds another term, so that none lasts as long as anything may take.
+    assert until_in_a_term(condition, lambda: next(epochs), "all", seconds=60.0, every=0.0)
+
+
+@pytest.mark.parametrize("epochs", [itertools.repeat(7), itertools.count()], ids=["one term", "many terms"])
+def test_what_never_comes_is_found_however_terms_change(epochs):
+    with pytest.raises(TimeoutError, match="all"):
+        until_in_a_term(lambda: False, lambda: next(epochs), "all", seconds=0.0)
 
 
 def test_a_job_that_is_chosen_to_go_cannot_be_taken_away_by_another_thread_meanwhile():

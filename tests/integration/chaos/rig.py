@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
 import attrs
 
@@ -21,11 +22,12 @@ from tests.integration.chaos.history import History, life_of
 from tests.integration.chaos.load import Load
 from tests.integration.chaos.observer import GPU, GROUP, Observer, held_by
 from tests.integration.chaos.report import Report
+from tests.integration.chaos.waiting import until_in_a_term
 from tests.integration.client import Manifest, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import install
 from tests.integration.processes import NAMESPACE, Program
-from tests.integration.stage import BIND_REQUEST, Stage, node, queue, staged
+from tests.integration.stage import BIND_REQUEST, Stage, an_object, node, queue, staged
 from tests.unit.deploy.rendering import DEPLOY, load
 
 NODES = 12
@@ -35,6 +37,8 @@ _AWAKE = 3.0
 """How long a woken replica is watched before the next event."""
 _CALM = 0.6
 """What share of the cluster the load wants while everything comes to rest."""
+_LEASE: Final = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", metadata={"namespace": NAMESPACE})
+_TOLD: Final = ("leading", "cannot be reached", "reachable again")
 
 
 @attrs.frozen(kw_only=True)
@@ -120,7 +124,17 @@ class Rig:
     # --- Events --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Carry out the plan."""
+        """Carry out the plan.
+
+        Raises: TimeoutError with what is known so far, and what the lives of kai wrote, if kai does nothing any more.
+        """
+        try:
+            self._run()
+        except TimeoutError as error:
+            self.look()
+            raise TimeoutError(f"{error}\n{self.report.text()}\n{self.told()}\n{self.stage.logs()}") from error
+
+    def _run(self) -> None:
         self.begin()
         self.stage.await_ready()
         self.recovery()  # the first binds warm up what the first events are not to wait for
@@ -186,11 +200,28 @@ class Rig:
     def recovery(self, since: float = 0.0) -> float:
         """Return after how many seconds a pod that is created now is bound."""
         (probe,) = self.load.submit("probe").pods
-        until(lambda: probe in self.observer.bound_at, f"{probe} to be bound")
+        self.wait(lambda: probe in self.observer.bound_at, f"{probe} to be bound")
         self.stage.delete("v1", "Pod", probe)
         return self.observer.bound_at[probe] - since
 
+    def wait(self, condition: Callable[[], Any], what: str, *, every: float = 0.05) -> None:
+        """Wait until a condition is true, within one term. Raises: TimeoutError."""
+        until_in_a_term(condition, self.epoch, what, every=every)
+
+    def epoch(self) -> int:
+        """Return which term this is; 0 before the first."""
+        lease = self.stage.api.find(_LEASE)
+        return 0 if lease is None else int(lease["spec"].get("leaseTransitions") or 0)
+
     # --- Looking -------------------------------------------------------------------------------------------------
+
+    def told(self) -> str:
+        """Return what all lives wrote about their terms and the API server."""
+        found: list[str] = []
+        for log in sorted(self.stage.folder.glob("life-*.log")):
+            lines = log.read_text(errors="replace").splitlines()
+            found += [f"{log.stem}: {line}" for line in lines if any(each in line for each in _TOLD)]
+        return "\n".join(found)
 
     def look(self) -> None:
         """Take stock of what happened so far."""
@@ -202,7 +233,7 @@ class Rig:
         self.load.is_paused = True
         self.load.shrink(_CALM)
         try:
-            until(lambda: not self.unsettled(), "everything to come to rest", every=0.5)
+            self.wait(lambda: not self.unsettled(), "everything to come to rest", every=0.5)
         except TimeoutError:
             self.report.orphans += self.unsettled()
         self.report.settled += 1
@@ -232,7 +263,7 @@ class Rig:
         self.load.stop()
         self.load.shrink(0.0)
         try:
-            until(lambda: not self.stage.reservations(), "the last reservation to go", every=0.5)
+            self.wait(lambda: not self.stage.reservations(), "the last reservation to go", every=0.5)
         except TimeoutError:
             self.report.orphans.append(f"{len(self.stage.reservations())} reservations after everything was deleted")
         self.look()
