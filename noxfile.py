@@ -113,13 +113,16 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Kill and freeze kai under load, a hundred times and more; half an hour or longer, so it is for the night.
+    """Kill and freeze kai under load, a hundred times and more, and at each of its writes; an hour or longer.
 
-    ``-- --seed 2 --report chaos.json`` chooses other moments, and writes the figures to a file.
+    ``-- --seed 2 --report chaos.json`` chooses other moments, and writes the figures to a file; ``-- --points`` tries
+    only what can go wrong at each kind of write.
     """
     python(session, "-m", "tests.integration.programs")
     python(session, "-m", "kai", "warm")
     python(session, "-m", "tests.integration.chaos", *session.posargs)
+    if not session.posargs:
+        python(session, "-m", "tests.integration.chaos", "--points")
 
 
 @nox.session

@@ -36,6 +36,14 @@ _EXPIRED = {
 }
 
 
+class Instead(Exception):  # noqa: N818 - an answer, not an error of ours
+    """What a hook raises so that an error is answered, whether the API server did what it was asked for or not."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"answered with {code}")
+        self.code = code
+
+
 class Fate(enum.Enum):
     """What becomes of a watch."""
 
@@ -95,6 +103,8 @@ class Proxy:
     """How late answers and events are, besides what they take anyway."""
     after: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
     """Called once the API server has answered, before the answer is passed on; what it raises loses the answer."""
+    answered: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
+    """Called once an answer was passed on; not for watches."""
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     @property
@@ -138,9 +148,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _pass_on(self) -> None:
-        self.proxy.before(self.command, self.path)
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size) if size else None
+        try:
+            self._exchange(body)
+        except Instead as answer:
+            self._refuse(answer.code)
+
+    def _exchange(self, body: bytes | None) -> None:
+        self.proxy.before(self.command, self.path)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED_ON}
         upstream = self._upstream()
         try:
@@ -152,6 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(upstream, response)
             else:
                 self._answer(response)
+                self.wfile.flush()
+                self.proxy.answered(self.command, self.path)
         finally:
             upstream.close()
 
@@ -175,6 +193,21 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, response: http.client.HTTPResponse) -> None:
         data = response.read()
         self._begin(response)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _refuse(self, code: int) -> None:
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": code,
+            "message": "so it was wanted",
+        }
+        data = json.dumps(status).encode()
+        self.send_response_only(code)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -1,14 +1,24 @@
-"""``python -m tests.integration.chaos``: kill and freeze kai, and say what came of it; 1 if anything was violated."""
+"""``python -m tests.integration.chaos``: kill and freeze kai, and say what came of it; 1 if anything was violated.
+
+With ``--points``: faults at each kind of write instead, before it is sent, once it is done, and once it is answered.
+"""
 
 import argparse
 import json
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from tests.integration import programs
-from tests.integration.chaos.rig import Plan, rigged
+from tests.integration.chaos.points import POINTS, Fault, Points, trials
+from tests.integration.chaos.rig import Plan, Rig, rigged
 from tests.integration.controlplane import ControlPlane
+from tests.integration.proxy import proxied
+
+_PAUSE = 12.0
+"""Longer than a term lasts without a renewal."""
+_ROUNDS = 60
 
 
 def main() -> int:
@@ -21,6 +31,7 @@ def main() -> int:
     parser.add_argument("--lease", default="15,10,2", help="duration, renew deadline and retry period in seconds")
     parser.add_argument("--unfenced", action="store_true", help="without the policy that refuses earlier terms")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
+    parser.add_argument("--points", action="store_true", help="faults at the writes themselves")
     given = parser.parse_args()
     duration, renew, retry = (float(each) for each in given.lease.split(","))
     plan = Plan(
@@ -30,13 +41,14 @@ def main() -> int:
         seed=given.seed,
         lease=(duration, renew, retry),
         fenced=not given.unfenced,
+        **({"nodes": 2, "is_patient": False} if given.points else {}),
     )
     with tempfile.TemporaryDirectory(prefix="kai-chaos-") as folder:
         plane = ControlPlane.start(programs.find_or_build(), Path(folder) / "plane")
         try:
             with rigged(plane, Path(folder), plan) as rig:
                 try:
-                    rig.run()
+                    try_points(rig) if given.points else rig.run()
                 finally:
                     sys.stdout.write(f"{rig.report.text()}\n")
                     if given.report:
@@ -46,6 +58,19 @@ def main() -> int:
         finally:
             plane.stop()
     return 1 if rig.report.violations else 0
+
+
+def try_points(rig: Rig) -> None:
+    """Let each fault meet each kind of write at each moment, and say how many did."""
+    wanted = trials(Fault)
+    with proxied(rig.stage.plane) as proxy:
+        rig.stage.plane.front = proxy.url
+        left = Points.of(rig, proxy, pause=_PAUSE).run(wanted, rounds=_ROUNDS)
+    met = Counter(each.fault.value for each in set(wanted) - set(left))
+    sys.stdout.write(
+        f"{len(POINTS)} kinds of writes: {', '.join(f'{count} x {what}' for what, count in met.items())}\n"
+    )
+    sys.stdout.writelines(f"not met: {each}\n" for each in left)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ class Plan:
     fenced: bool = True
     """Whether the policy is left in place by which the API server refuses what was decided in an earlier term."""
     settle_every: int = 8
+    nodes: int = NODES
     is_patient: bool = True
     """Whether each life of kai begins from nothing, as one of a pod does; recoveries are measured so."""
 
@@ -87,6 +88,8 @@ class Rig:
     report: Report
     random: random.Random
     replicas: list[Replica] = attrs.field(factory=list)
+    tend: Callable[[], None] = lambda: None
+    """Called now and then while something is awaited."""
     _lives: int = 0
     _events: int = 0
 
@@ -206,7 +209,12 @@ class Rig:
 
     def wait(self, condition: Callable[[], Any], what: str, *, every: float = 0.05) -> None:
         """Wait until a condition is true, within one term. Raises: TimeoutError."""
-        until_in_a_term(condition, self.epoch, what, every=every)
+
+        def tended() -> Any:
+            self.tend()
+            return condition()
+
+        until_in_a_term(tended, self.epoch, what, every=every)
 
     def epoch(self) -> int:
         """Return which term this is; 0 before the first."""
@@ -286,16 +294,16 @@ def rigged(plane: ControlPlane, folder: Path, plan: Plan) -> Iterator[Rig]:
     with staged(plane, folder) as stage:
         stage.is_patient = plan.is_patient
         stage.open()
-        names = [f"n{number}" for number in range(NODES)]
+        names = [f"n{number}" for number in range(plan.nodes)]
         for manifest in (*(node(name, gpu=GPUS) for name in names), queue("top")):
             stage.create(manifest)
         stage.create(queue("team", "top"))
-        stage.create(queue("owner", "top", gpu={"quota": NODES * GPUS // 2}))
+        stage.create(queue("owner", "top", gpu={"quota": plan.nodes * GPUS // 2}))
         draw = random.Random(plan.seed)
         chaos = Rig(
             stage=stage,
             plan=plan,
-            load=Load(stage, random.Random(plan.seed + 1), NODES * GPUS),
+            load=Load(stage, random.Random(plan.seed + 1), plan.nodes * GPUS),
             observer=Observer(plane.admin, dict.fromkeys(names, GPUS)),
             history=History(plane.folder / "audit.log"),
             report=Report(plan.seed),
