@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -64,7 +65,7 @@ def look(numbers: range, count: int = 0) -> Found:
     """Return what is seen of ``count`` clusters of each seed."""
     found = Found()
     for number in numbers:
-        draw_clusters(number, count or CLUSTERS, lambda snapshot, number=number: found.take(number, snapshot))  # type: ignore[misc]
+        draw_clusters(number, count or CLUSTERS, partial(found.take, number))
     return found
 
 
