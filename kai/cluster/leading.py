@@ -234,7 +234,7 @@ class SoleLeadership:
 
     @property
     def has_rivals(self) -> bool:
-        """Return that nobody else leads."""
+        """Return that no other process leads."""
         return False
 
     @property

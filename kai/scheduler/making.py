@@ -15,7 +15,7 @@ from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.hourly import Hourly
-from kai.scheduler.lone_pods import LonePods
+from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher
@@ -66,7 +66,7 @@ def make_scheduler(
         tracing=spans,
         outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
         kernels=Warming(profile),
-        lone_pods=LonePods(cluster.store, settings.configuration.parameters.scheduler_name),
+        independent_pods=IndependentPods(cluster.store, settings.configuration.parameters.scheduler_name),
         haste=Rhythm.of_service(settings).haste(),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
         hourly=hourly,

@@ -30,8 +30,8 @@ from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, archive
 from kai.scheduler.effects import Expired, Looked
 from kai.scheduler.hourly import Hourly
+from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
-from kai.scheduler.lone_pods import LonePods
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import Outbox
@@ -70,7 +70,7 @@ class Scheduler:
     cycles: Cycles
     hourly: Hourly
     kernels: Warming
-    lone_pods: LonePods
+    independent_pods: IndependentPods
     haste: Haste
     usage: PastUsage | None = None
     """Past usage of queues; None where it counts for nothing."""
@@ -151,7 +151,7 @@ class Scheduler:
         self.metrics.leads.set(self.shadowing is None)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.lone_pods.run)
+                tasks.start_soon(self.independent_pods.run)
                 tasks.start_soon(self._decide_on, term)
                 tasks.start_soon(self.hourly.run)
                 if self.shadowing is not None:
@@ -174,7 +174,7 @@ class Scheduler:
         while True:
             # What is decided without a server cannot be written, and is stale after.
             await self.cluster.connectivity.opened()
-            revision, known = store.revision, self.lone_pods.count
+            revision, known = store.revision, self.independent_pods.count
             since = clock.monotonic()
             outcome = await self._cycle(term)
             took = clock.monotonic() - since
@@ -204,7 +204,7 @@ class Scheduler:
 
             async def hurry() -> None:
                 nonlocal changed
-                await self.lone_pods.more(known)
+                await self.independent_pods.more(known)
                 now = clock.monotonic()
                 await clock.sleep(self.haste.due(now) - now)
                 self.haste.take(clock.monotonic())

@@ -229,7 +229,7 @@ class Simulation:
         if not self.workloads.waiting and not self._stale:
             return inf
         if self.workloads.is_changed:
-            return max(min(self._gathered, self._hurried), self._calendar.now)
+            return max(min(self._gathered, self._at_once), self._calendar.now)
         return max(self._wake, self._next_cycle)
 
     @property
@@ -238,7 +238,7 @@ class Simulation:
         return max(self._next_cycle, self._changed + self._rhythm.after)
 
     @property
-    def _hurried(self) -> float:
+    def _at_once(self) -> float:
         """When the cycle is due that follows a pod which starts without others; infinity for none."""
         return self._haste.due(self._came) if self._rhythm.hurries else inf
 
@@ -247,15 +247,15 @@ class Simulation:
             self._changed = self._came = inf
         elif self.workloads.is_changed:
             self._changed = min(self._changed, self._calendar.now)
-            if self.workloads.has_lone_pods:
+            if self.workloads.has_independent_pods:
                 self._came = min(self._came, self._calendar.now)
 
     def _cycle(self) -> None:
         now = self._calendar.now
         self._cycles += 1
-        if self._hurried <= now < self._gathered:
+        if self._at_once <= now < self._gathered:
             self._haste.take(now)
-        self.workloads.is_changed = self.workloads.has_lone_pods = False
+        self.workloads.is_changed = self.workloads.has_independent_pods = False
         self._changed = self._came = inf
         objects = self.cluster.objects()
         snapshot = self._intake.take(

@@ -53,7 +53,7 @@ class Workloads:
     """How many pods wait."""
     is_changed: bool = False
     """Whether anything happened that a cycle should see."""
-    has_lone_pods: bool = False
+    has_independent_pods: bool = False
     """Whether pods came that start without others."""
     _latest: dict[str, Job] = attrs.field(factory=dict)
     """The last run of each CronJob."""
@@ -273,7 +273,7 @@ class Workloads:
         self.records.wait(job.number, slot.plan.gpus, self.calendar.now)
         self.waiting += 1
         self.is_changed = True
-        self.has_lone_pods |= starts_alone(job.group)
+        self.has_independent_pods |= starts_alone(job.group)
         if pod.spec.node_name:
             self._runs(life, slot.plan.gpus)
 

@@ -6,7 +6,7 @@ import pytest
 from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
 from kai.cluster.port import Store
-from kai.scheduler.lone_pods import LonePods
+from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.rhythm import AT_ONCE, Haste, starts_alone
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
@@ -14,19 +14,19 @@ from tests.unit.intake import making
 
 
 def counted(*steps):
-    """Return how many lone pods there were after each step, which is what is added or a pod that is gone."""
+    """Return how many such pods there were after each step, which is what is added or a pod that is gone."""
 
     async def count():
         memory, counts = MemoryCluster(), []
         store: Store = memory.port.store
-        lone = LonePods(store, "kai-scheduler")
+        pods = IndependentPods(store, "kai-scheduler")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lone.run)
+            tasks.start_soon(pods.run)
             for step in steps:
                 for each in step:
                     memory.server.add(each)
                 await anyio.sleep(0.1)
-                counts.append(lone.count)
+                counts.append(pods.count)
             tasks.cancel_scope.cancel()
         return counts
 

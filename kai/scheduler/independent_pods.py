@@ -13,7 +13,7 @@ from kai.scheduler.rhythm import starts_alone
 
 
 @attrs.define(eq=False)
-class LonePods:
+class IndependentPods:
     """Counts them, as the store shows them."""
 
     store: Store
