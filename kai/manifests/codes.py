@@ -178,6 +178,12 @@ CODES: Final[dict[str, Code]] = {
         "The admission webhook refuses such a group; where there is none, its pods wait, or are scheduled as one flat "
         "group.",
     ),
+    "J024": Code(
+        ERROR,
+        "a field of a workload has a value that an API server refuses",
+        "kai applies the rules of Kubernetes to what is not in a cluster yet: names, labels, containers, amounts, and "
+        "what the controllers of Kubernetes ask of their templates.",
+    ),
     "C001": Code(
         ERROR,
         "the configuration of the scheduler is refused",

@@ -18,6 +18,7 @@ from kai.manifests.gpus import gpus_of
 from kai.manifests.positions import Path
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
+from kai.manifests.refused import check_refused
 from kai.manifests.unused import NO_MODEL, templates
 from kai.wording import counted, first_of
 
@@ -32,8 +33,11 @@ def lint(reading: Reading) -> list[Finding]:
     later = [*check_queues(reading.documents), *check_jobs(reading, parents)]
     # What cannot be read at all is not judged as well.
     found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
+    said = {(each.file, each.line, each.column) for each in found}
     for document in reading.documents:
         found += [*_foreign(document), *_misplaced(document)]
+        # What is said in other words at the very place is not said again.
+        found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += _without_model(reading)
     found += check_access(reading)
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))

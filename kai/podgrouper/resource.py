@@ -153,7 +153,7 @@ class Fields:
 
     def _name(self, path: Sequence[str]) -> str:
         name = self.path
-        for key in path:
+        for key in map(str, path):  # YAML has keys that are no strings
             step = key if re.fullmatch(r"[\w-]+(\[\d+\])?", key) else f'["{key}"]'
             name += step if step.startswith("[") or not name else f".{step}"
         return name

@@ -22,7 +22,7 @@ def job(workload: Resource) -> Iterator[Made]:
     wanted = parallelism if completions < 0 else max(0, min(parallelism, completions - succeeded))
     spec = fields.child("spec")
     is_indexed = spec is not None and spec.value.get("completionMode") == "Indexed"
-    if is_indexed and completions < 0:
+    if is_indexed and completions < 0 and spec is not None and spec.value.get("parallelism") is not None:
         raise fields.error(("spec", "completions"), None, "a number of completions for an Indexed Job")
     labels = {"job-name": workload.name, "batch.kubernetes.io/job-name": workload.name}
     identities = (

@@ -20,6 +20,7 @@ spec:
       schedulerName: %s
       containers:
       - {name: main, image: i, resources: {limits: {%s: 8}}}
+      restartPolicy: Never
 """
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {nvidia.com/gpu: 8}}\n"
 
@@ -127,7 +128,8 @@ def test_objects_are_looked_at_together(texts, said):
         (
             (
                 ('apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w, annotations: {gpu-fraction: "0.5"}}\n'
-                "spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: c}]}}}\n"),
+                "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, "
+                "spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}}}\n"),
             ),
             ["J021"],
         ),

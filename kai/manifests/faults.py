@@ -1,0 +1,100 @@
+"""What is wrong with one field of an object, and the rules that many fields share: names, labels, sets of words."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kai.manifests.positions import Path
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LONGEST: Final = 253
+
+Item = tuple[Path, Mapping[str, Any]]
+
+
+@attrs.frozen
+class Fault:
+    """A field that an API server refuses: where it is, what stands there, what could."""
+
+    path: Path
+    found: str
+    expected: str
+
+
+def is_label(text: str) -> bool:
+    """Return whether a text is a label of DNS, as names of containers are."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """Return whether a text is labels of DNS with dots between them, as names of objects are."""
+    return len(text) <= _LONGEST and all(
+        re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", part) for part in text.split(".")
+    )
+
+
+def is_qualified(text: str) -> bool:
+    """Return whether a text may be the key of a label: a name, or a name behind a domain and a slash."""
+    domain, slash, name = text.rpartition("/")
+    return _QUALIFIED.fullmatch(name) is not None and (not slash or is_subdomain(domain))
+
+
+def key_fault(path: Path, key: object) -> Iterator[Fault]:
+    """Yield a key of labels that can be none."""
+    if key is not None and not isinstance(key, str):
+        yield Fault(path, str(key), f'a string: "{key}"')
+    elif key is None or not is_qualified(key):
+        expected = "letters, digits, '-', '_' and '.', 63 characters at most, behind a domain and a slash or not"
+        yield Fault(path, "nothing" if key is None else f'"{key}"', expected)
+
+
+def value_fault(path: Path, value: object) -> Iterator[Fault]:
+    """Yield a value of a label that can be none; another type is said where objects are read."""
+    if isinstance(value, str) and value and not _QUALIFIED.fullmatch(value):
+        shown = f'"{value}"' if len(value) <= 63 else f"{len(value)} characters"
+        yield Fault(path, shown, "letters, digits, '-', '_' and '.', 63 characters at most")
+
+
+def one_of(at: Path, fields: Mapping[str, Any], field: str, words: tuple[str, ...]) -> Iterator[Fault]:
+    """Yield a field that is given and is none of some words."""
+    value = fields.get(field)
+    if value is not None and value not in words:
+        yield Fault((*at, field), f'"{value}"', f"one of {', '.join(words)}")
+
+
+def items(fields: Mapping[str, Any], field: str, at: Path) -> list[Item]:
+    """Return the objects of a list with their places; what has another shape is passed over."""
+    found = fields.get(field)
+    return [
+        ((*at, field, index), each)
+        for index, each in enumerate(found if isinstance(found, list) else ())
+        if isinstance(each, Mapping)
+    ]
+
+
+def repeated(found: Iterable[Item], field: str) -> Iterator[Fault]:
+    """Yield a value of a field that an object before has too."""
+    seen: set[object] = set()
+    for place, each in found:
+        value = each.get(field)
+        if isinstance(value, str) and value:
+            if value in seen:
+                yield Fault((*place, field), f'"{value}" twice', "another one")
+            seen.add(value)
+
+
+__all__ = [
+    "Fault",
+    "Item",
+    "is_label",
+    "is_qualified",
+    "is_subdomain",
+    "items",
+    "key_fault",
+    "one_of",
+    "repeated",
+    "value_fault",
+]

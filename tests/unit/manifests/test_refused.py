@@ -1,0 +1,80 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kai.manifests import documents_of, open_text, read
+from kai.manifests.lint import lint
+
+REFUSED = yaml.safe_load((Path(__file__).parent / "refused.yaml").read_text())
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """Return a value with a merge patch over it; None takes a key away."""
+    if not isinstance(patch, dict) or not isinstance(value, dict):
+        return patch
+    changed = {key: merged(value.get(key), inner) for key, inner in patch.items() if inner is not None}
+    return {**{key: inner for key, inner in value.items() if key not in patch}, **changed}
+
+
+def lint_manifest(manifest):
+    source, values = open_text(yaml.safe_dump(manifest).encode(), "x.yaml")
+    return [finding for finding in lint(read(documents_of(source, values))) if finding.is_error]
+
+
+@pytest.mark.parametrize("kind", REFUSED["bases"])
+def test_what_an_api_server_takes_is_right(kind):
+    assert lint_manifest(REFUSED["bases"][kind]) == []
+
+
+@pytest.mark.parametrize("case", REFUSED["cases"], ids=lambda case: case["about"])
+def test_what_an_api_server_refuses_is_said_before_with_its_place(case):
+    first = lint_manifest(merged(REFUSED["bases"][case["kind"]], case["with"]))[0]
+    assert f"{first.code} {first.message}" == case["said"]
+    assert first.line > 0
+
+
+def test_what_comes_from_a_cluster_is_not_judged():
+    patch = {"metadata": {"resourceVersion": "1"}, "spec": {"containers": [{"name": "A_b"}]}}
+    assert lint_manifest(merged(REFUSED["bases"]["Pod"], patch)) == []
+
+
+def test_what_another_controller_may_fill_in_need_not_be_given():
+    pod = REFUSED["bases"]["Pod"]
+    manifest = {
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "labels": pod["metadata"]["labels"]},
+        "spec": {"template": {"spec": {"schedulerName": "kai-scheduler", "containers": [{"image": "x"}]}}},
+    }
+    assert lint_manifest(manifest) == []
+
+
+def test_an_indexed_job_may_leave_out_both_numbers():
+    assert lint_manifest(merged(REFUSED["bases"]["Job"], {"spec": {"completionMode": "Indexed"}})) == []
+
+
+@pytest.mark.parametrize("odd", [None, 1, True, "", [], {}, [None], [[]], [{"name": []}], {1: 2}, {"a": None}])
+def test_whatever_stands_at_any_place_ends_in_sentences(odd):
+    def places(value, path=()):
+        yield path
+        steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in steps:
+            yield from places(inner, (*path, key))
+
+    def replaced(value, path):
+        if not path:
+            return odd
+        first, *rest = path
+        if isinstance(value, list):
+            return [replaced(each, rest) if at == first else each for at, each in enumerate(value)]
+        return {**value, first: replaced(value[first], rest)}
+
+    for base in REFUSED["bases"].values():
+        for path in places(base):
+            if path and path[0] not in {"apiVersion", "kind"}:
+                manifest = replaced(base, path)
+                source, values = open_text(yaml.safe_dump(manifest).encode(), "x.yaml")
+                for finding in lint(read(documents_of(source, values))):
+                    assert finding.message
