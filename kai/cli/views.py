@@ -164,7 +164,9 @@ def _look(source: Source, console: Console, ways: _Ways) -> _Look:
         try:
             return _served(source, ways.soon_view_of, is_optional=True)
         except (UnreachableError, ConfigError) as refusal:
-            console.talk(f"note: {refusal}", level=1)
+            from kai.documents.asking import SlowServiceError
+
+            console.talk(f"note: {refusal}", level=0 if isinstance(refusal, SlowServiceError) else 1)
     try:
         result = source.decide()
     except UnreachableError as error:

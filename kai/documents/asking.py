@@ -31,16 +31,18 @@ _TRIES: Final = 3
 """Of several replicas one leads and answers; each try may meet another one."""
 _PAUSE: Final = 0.2
 _TIMEOUT: Final = 20.0
-HEAD_START: Final = 1.0
-"""So many seconds a service has to say that it is there, where there is another way to the answer."""
-SOON: Final = 5.0
-"""So many seconds it has for the answer then."""
+SOON: Final = 1.5
+"""So many seconds a service has for the answer, where there is another way to it that takes about as long."""
 
 R = TypeVar("R")
 
 
 class RefusedByServiceError(UnreachableError):
     """The service does not answer this user, or not this question."""
+
+
+class SlowServiceError(RefusedByServiceError):
+    """There is a service, and it did not answer as soon as it had to: worth a word, as somebody waited for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,12 +68,14 @@ class Service:
     def ask(self, path: str, **parameters: str) -> Mapping[str, Any]:
         """Return the document at a path below ``/api/v1``.
 
-        Raises: RefusedByServiceError.
+        Raises: RefusedByServiceError; SlowServiceError where there is another way, and it took too long.
         """
         if self.access.impersonated:
             raise RefusedByServiceError("the service answers the owner of a token, and not for --as")
         query = tuple((name, value) for name, value in parameters.items() if value)
-        found = anyio.run(self._ask, f"{_ROOT}/{path}", query)
+        found = anyio.run(self._ask_in_time, f"{_ROOT}/{path}", query)
+        if found is None:
+            raise SlowServiceError(f"{self.name}: no answer within {SOON:g} s, so this is decided here")
         if isinstance(found, NoAnswer):
             raise RefusedByServiceError(f"{self.name}: {found.message}")
         document = _decoded(found)
@@ -94,6 +98,14 @@ class Service:
             complete=bool(source.get("complete")),
         )
 
+    async def _ask_in_time(self, path: str, query: tuple[tuple[str, str], ...]) -> Answer | NoAnswer | None:
+        """Return what comes back; None where nothing comes in time, and there is another way to the answer."""
+        if not self.is_optional:
+            return await self._ask(path, query)
+        with anyio.move_on_after(SOON):
+            return await self._ask(path, query)
+        return None
+
     async def _ask(self, path: str, query: tuple[tuple[str, str], ...]) -> Answer | NoAnswer:
         clock = SystemClock()
         account = await self.access.account(clock, self.place if self.is_url else "")
@@ -107,11 +119,10 @@ class Service:
             prefix = f"/api/v1/namespaces/{namespace}/services/{name}:{_PORT}/proxy"
             headers = ((_TOKEN_HEADER, authorization.removeprefix(_BEARER)),)
         agent = user_agent("cli", importlib.metadata.version("kai-scheduler"))
-        timeout = SOON if self.is_optional else _TIMEOUT
-        call = Call(method="GET", path=prefix + path, query=query, headers=headers, timeout=timeout)
+        call = Call(method="GET", path=prefix + path, query=query, headers=headers, timeout=_TIMEOUT)
         async with Client(account, user_agent=agent, connections=1) as client:
             if self.is_optional:
-                there = await client.request(attrs.evolve(call, path=prefix + _ROOT, query=(), timeout=HEAD_START))
+                there = await client.request(attrs.evolve(call, path=prefix + _ROOT, query=()))
                 if isinstance(there, NoAnswer) or not there.is_good:
                     return there
             found = await client.request(call)
@@ -146,4 +157,4 @@ def _decoded(answer: Answer) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-__all__ = ["SERVICE", "RefusedByServiceError", "Service", "read"]
+__all__ = ["SERVICE", "RefusedByServiceError", "Service", "SlowServiceError", "read"]

@@ -1,9 +1,12 @@
 """``kai why JOB`` of a cluster whose service is asked first: when it is, what it says, and when the command decides."""
 
 import json
+import re
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -68,6 +71,12 @@ def served(front, folder, **user):
         path.write_text(yaml.safe_dump(config))
         yield str(path)
         serving.cancel()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Wait for the service however busy the machine is."""
+    monkeypatch.setattr(asking, "SOON", 60.0)
 
 
 @pytest.fixture
@@ -163,7 +172,6 @@ LACKING = json.dumps({"kind": "Explanation", "source": {"complete": True}, "gene
         ("/api/v1", _answers(404)),
         ("/api/v1", _answers(403, b'{"message": "forbidden"}')),
         ("/api/v1", _answers(503)),
-        ("/api/v1", _silent),
         ("/api/v1/why", _answers(404)),
         ("/api/v1/why", _answers(403)),
         ("/api/v1/why", _answers(429)),
@@ -172,18 +180,39 @@ LACKING = json.dumps({"kind": "Explanation", "source": {"complete": True}, "gene
         ("/api/v1/why", _answers(body=b"<html>")),
         ("/api/v1/why", _answers(body=b"[]")),
         ("/api/v1/why", _answers(body=LACKING.encode())),
-        ("/api/v1/why", _silent),
     ],
 )
-def test_the_command_decides_where_the_service_does_not_answer(tmp_path, capsys, monkeypatch, path, answer):
-    for bound in ("HEAD_START", "SOON"):
-        monkeypatch.setattr(asking, bound, 0.3)
+def test_the_command_decides_where_the_service_does_not_answer(tmp_path, capsys, path, answer):
     front = Front()
     front.instead[path] = answer
     with served(front, tmp_path) as config:
         quiet = said(capsys, config, "ours-waits", code=4)
         assert (quiet.out, quiet.err) == ("", f"error: {HERE}\n")
         assert "note: " in said(capsys, config, "ours-waits", "-v", code=4).err
+
+
+SLOW = "note: kai-scheduler/kai-dashboard: no answer within 0.3 s, so this is decided here\n"
+
+
+@pytest.mark.usefixtures("decides")
+@pytest.mark.parametrize("path", ["/api/v1", "/api/v1/why"])
+def test_a_service_that_hangs_is_left_in_time_and_told(tmp_path, capsys, monkeypatch, path):
+    monkeypatch.setattr(asking, "SOON", 0.3)
+    front = Front()
+    front.instead[path] = _silent
+    with served(front, tmp_path) as config:
+        assert said(capsys, config, "ours-waits", code=4).err == f"{SLOW}error: {HERE}\n"
+        assert said(capsys, config, "ours-waits", "-q", code=4).err == f"error: {HERE}\n"
+
+
+@pytest.mark.usefixtures("decides")
+def test_a_server_that_accepts_and_never_answers_is_left_in_time(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(asking, "SOON", 0.3)
+    with served(Front(), tmp_path) as config, socket.create_server(("127.0.0.1", 0)) as deaf:
+        text = Path(config).read_text()
+        port = deaf.getsockname()[1]
+        Path(config).write_text(re.sub(r"https?://127\.0\.0\.1:\d+", f"http://127.0.0.1:{port}", text))
+        assert said(capsys, config, "ours-waits", code=4).err == f"{SLOW}error: {HERE}\n"
 
 
 @pytest.mark.usefixtures("decides")
