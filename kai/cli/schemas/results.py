@@ -112,6 +112,34 @@ class PluginList(Document):
 
 
 @attrs.frozen(kw_only=True)
+class TimedHook:
+    """One hook of a plugin: how often it was called, and which share of the cycles it took."""
+
+    plugin: str
+    hook: str
+    calls: int
+    seconds: float
+    share: float
+
+
+@attrs.frozen(kw_only=True)
+class PluginTimes(Document):
+    """How long the functions of plugins took, and the cycles as a whole (``kai plugins --time``)."""
+
+    seconds: float
+    items: tuple[TimedHook, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Kernels(Document):
+    """How many kernels there are, how many of them were compiled just now, and where they are kept (``kai warm``)."""
+
+    kernels: int
+    compiled: int
+    directory: str
+
+
+@attrs.frozen(kw_only=True)
 class CheckItem:
     """One check of ``kai doctor``."""
 
@@ -143,6 +171,6 @@ class CodeList(Document):
     items: tuple[CodeItem, ...]
 
 
-RESULT_KINDS = (MomentResult, PluginList, CheckList, CodeList)
+RESULT_KINDS = (MomentResult, PluginList, PluginTimes, Kernels, CheckList, CodeList)
 
 __all__ = ["RESULT_KINDS"]

@@ -1,6 +1,8 @@
 """The schemas of what kai writes, and that what it writes keeps them."""
 
 import json
+import re
+from pathlib import Path
 
 import attrs
 import pytest
@@ -9,6 +11,7 @@ from kai.cli.checking import doctor
 from kai.cli.command import run
 from kai.cli.schemas.jsonschemas import schema_of
 from kai.cli.schemas.kinds import KINDS
+from kai.kernels.warm import Warmth
 from kai.telemetry.decisions import Decision, Gainer, Subject, line_of
 from tests.unit.doctor.cluster import HEALTHY, queue, with_lists
 
@@ -77,6 +80,8 @@ def cluster(tmp_path):
         ("Comparison", ["diff", "default", "POLICY", "--on", "CLUSTER"]),
         ("Snapshot", ["snapshot", "FILE", "-f", "CLUSTER"]),
         ("PluginList", ["plugins"]),
+        ("PluginTimes", ["plugins", "--time", "CLUSTER"]),
+        ("Kernels", ["warm"]),
         ("CheckList", ["doctor", "--list"]),
         ("CodeList", ["lint", "--explain"]),
         ("Findings", ["doctor"]),
@@ -85,6 +90,8 @@ def cluster(tmp_path):
 )
 def test_what_is_written_keeps_its_schema(kind, words, cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "_look", lambda *_: (with_lists(queues=(queue("a", "gone"),)), "lab"))
+    kept = Warmth(kernels=3, compiled=1, directory=tmp_path)
+    monkeypatch.setattr("kai.kernels.warm.warm", lambda *_, **__: kept)
     policy = tmp_path / "none.yaml"
     policy.write_text("actions: preempt\n")
     places = {"CLUSTER": cluster, "FILE": str(tmp_path / "x.zip"), "POLICY": str(policy)}
@@ -92,6 +99,12 @@ def test_what_is_written_keeps_its_schema(kind, words, cluster, tmp_path, monkey
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == kind
     assert faults(document, schema_of(KINDS[kind])) == []
+
+
+def test_every_kind_that_is_written_has_a_schema():
+    sources = (path.read_text() for path in Path("kai").rglob("*.py"))
+    written = {kind for text in sources for kind in re.findall(r"envelope\(\"(\w+)\"|kind: str = \"(\w+List)\"", text)}
+    assert {first or second for first, second in written} <= KINDS.keys()
 
 
 @pytest.mark.parametrize("more", [[], ["--explain"], ["--check"]], ids=" ".join)
