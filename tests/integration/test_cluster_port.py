@@ -255,7 +255,7 @@ async def test_an_eviction_hits_the_pod_that_was_meant_and_respects_budgets(plan
         pod = await made_pod(cluster)
         evict = Evict(ref=at(Pod, "p"), uid=pod.metadata.uid, annotations={"kai.scheduler/epoch": "7"})
         assert (await cluster.api.perform(attrs.evolve(evict, uid="another"))).reason is Reason.CONFLICT
-        await cluster.api.perform(Bind(ref=at(Pod, "p"), node="n1"))
+        assert await cluster.api.perform(Bind(ref=at(Pod, "p"), node="n1")) is None
         plane.admin.patch(
             pod_manifest("p"),
             {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
@@ -282,7 +282,7 @@ async def test_an_eviction_hits_the_pod_that_was_meant_and_respects_budgets(plan
 async def test_a_deletion_of_a_pod_that_runs_shows_it_as_going(plane):
     async with connected(plane) as cluster:
         await made_pod(cluster)
-        await cluster.api.perform(Bind(ref=at(Pod, "p"), node="n1"))
+        assert await cluster.api.perform(Bind(ref=at(Pod, "p"), node="n1")) is None
         assert await cluster.api.perform(Delete(ref=at(Pod, "p"))) is None
         assert cluster.store.get(Pod, "p", NAMESPACE).metadata.deletion_timestamp is not None
 
