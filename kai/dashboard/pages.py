@@ -258,7 +258,7 @@ def _share(thousandths: float) -> str:
 
 
 def _instant(seconds: float) -> str:
-    return instant_text(seconds).replace("T", " ").replace("Z", " UTC")
+    return instant_text(int(seconds)).replace("T", " ").replace("Z", " UTC")
 
 
 __all__ = ["BEAT", "MOST_STREAMS", "Address", "HtmlPages", "make_pages", "number"]

@@ -96,6 +96,24 @@ def test_what_is_not_there_is_said(path):
     assert asked(dashboard(), path).status == 404
 
 
+def cycles_page(line):
+    board = dashboard()
+    board.answers.feed.cycles.append(line)
+    return asked(board, "/cycles").body.decode()
+
+
+def test_times_are_told_to_the_second():
+    text = cycles_page(CycleLine(number=2, time=1_767_225_600.125, took=0.5, phases={}, counts={}))
+    assert '<td class="t">2026-01-01 00:00:00 UTC</td>' in text
+
+
+@pytest.mark.parametrize(("took", "is_drawn"), [(0.01, True), (0.0, False)])
+def test_no_durations_are_drawn_of_virtual_time_in_which_cycles_take_none(took, is_drawn):
+    text = cycles_page(CycleLine(number=2, time=0.0, took=took, phases={}, counts={"started": 1}))
+    assert ('class="axis"' in text, ">Took<" in text) == (is_drawn, is_drawn)
+    assert "1 started" in text
+
+
 def test_before_the_first_cycle_there_is_a_page_that_says_so():
     response = asked(dashboard(last=None), "/")
     assert response.status == 200
@@ -199,7 +217,7 @@ def test_a_slow_reader_skips_states_and_is_given_the_newest():
                 await anyio.sleep(1.0)
             text = (await anext(stream)).decode()
             assert text.count("event: cycles") == 1
-            assert '<th scope="row">49</th>' in text
+            assert '<th scope="row" data-l="cycle">49</th>' in text
             assert board.answers.feed.revision == 49
 
     run(scenario)
