@@ -141,6 +141,20 @@ def test_the_directory_that_was_named_is_filled_and_then_only_read(compiled, fil
     assert run(READ_ONLY + GIVE, filled, NUMBA_CACHE_DIR=str(filled / "cache")) == ["1.0", f"[3.0] False {kept}"]
 
 
+def test_what_was_compiled_for_another_processor_is_not_loaded(filled):
+    """A home on a network, an image on older machines: what its kernels may execute is a part of their key."""
+    settings = {"NUMBA_CACHE_DIR": str(filled / "cache")}
+    kept = filled / "cache" / f"kernels-{cache.fingerprint()}"
+    of_any = {"NUMBA_CPU_NAME": "generic"}  # without features, as in the image: good for each processor of its kind
+    with_less = {"NUMBA_CPU_FEATURES": "-avx,-avx2,-fma"}
+    for other in (of_any, with_less):
+        assert run(READ_ONLY + GIVE, filled, **settings, **other) == ["1.0", f"[3.0] False {kept}"]
+        assert run(GIVE, filled, **settings, **other) == ["1.0", f"[3.0] False {kept}"]
+    # Each finds its own beside those of the others.
+    for own in ({}, of_any, with_less):
+        assert run(READ_ONLY + GIVE, filled, **settings, **own) == ["1.0", f"[3.0] True {kept}"]
+
+
 def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(filled):
     kept = filled / "cache" / f"kernels-{cache.fingerprint()}"
     out = run(TWICE, filled, NUMBA_CACHE_DIR=str(filled / "cache"))
