@@ -13,16 +13,17 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
+from itertools import cycle
 
 import cattrs
 import click
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from benchmarks import engine
 from benchmarks.catalogue import FOUR, four_queues
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Form, batches, updating
-from benchmarks.manifests import NOW, Manifest, manifests, newcomers, node_name, stamp
+from benchmarks.manifests import NOW, Manifest, manifests, newcomers, node_name, priority_class, stamp
 from benchmarks.measure import memory_mb
 from benchmarks.workload import Expected, Nodes, Pending, QueueShape, Running, Workload
 
@@ -35,6 +36,8 @@ _CYCLES = 12
 _STRETCHES = 2
 _NEW_EACH = 25
 _HONEST_GPUS = (1, 2, 4, 8)
+_LOWER = 49
+"""The highest priority of the flood where each group has its own: it may evict nobody."""
 
 _NODES = Nodes(501)
 HONEST = Workload(
@@ -51,7 +54,7 @@ HONEST = Workload(
 
 @frozen
 class Flood:
-    """Pods of one tenant that all differ in what they ask for and where they want to be."""
+    """Pods of one tenant that wait, all unlike in what they ask for and where they want to be or like ordinary ones."""
 
     id: str
     title: str
@@ -61,16 +64,24 @@ class Flood:
     queue: str = TENANT
     """The tenant's own, which is full, or one that may hold more, where there is no room."""
     gpus: int = 1
+    unlike: bool = True
+    gangs: tuple[int, ...] = (1,)
+    """How many pods the groups have, which take these sizes in turn."""
+    priorities: bool = False
+    """Whether each group has a priority class of its own."""
 
 
-FLOODS = {
-    each.id: each
-    for each in (
-        Flood("flood-500", "2,000 pods of 2,000 shapes", 2000),
-        Flood("flood-500-large", "2,000 pods of 2,000 shapes, and 30 with 1.3 MB of affinity", 2000, large=30),
-        Flood("flood-500-room", "2,000 pods of 2,000 shapes whose queue is not full", 2000, queue=FOUR[0], gpus=8),
-    )
-}
+def _floods() -> Iterator[Flood]:
+    unlike, alike = (Flood("flood-500", "2,000 pods of 2,000 shapes", 2000, unlike=each) for each in (True, False))
+    yield unlike
+    yield evolve(unlike, id="flood-500-large", title=f"{unlike.title}, and 30 with 1.3 MB of affinity", large=30)
+    yield evolve(unlike, id="flood-500-room", title=f"{unlike.title} whose queue is not full", queue=FOUR[0], gpus=8)
+    yield evolve(alike, id="flood-500-alike", title="2,000 pods like ordinary ones")
+    yield evolve(alike, id="flood-500-gangs", title="2,000 pods in gangs of two to nine", gangs=tuple(range(2, 10)))
+    yield evolve(alike, id="flood-500-priorities", title="2,000 pods of 2,000 priorities", priorities=True)
+
+
+FLOODS = {each.id: each for each in _floods()}
 
 
 @frozen
@@ -199,17 +210,35 @@ def _waiting() -> tuple[Manifest, ...]:
 def _held() -> Iterator[Manifest]:
     """Make what fills the queue of the tenant: a pod on two GPUs of the last node."""
     node = node_name(_NODES.count - 1)
-    yield from _job("held", 0, TENANT, {**_spec({"nvidia.com/gpu": "2"}), "nodeName": node})
+    yield from _job("held", 0, {**_spec({"nvidia.com/gpu": "2"}), "nodeName": node}, {"queue": TENANT})
 
 
 def _flooding(flood: Flood) -> Iterator[Manifest]:
-    """Make the flood: groups first, as batches are of one kind."""
-    queue, gpus = flood.queue, flood.gpus
-    jobs = [_job(f"flood-{at:05d}", at, queue, _unlike(at, gpus, 1, 10)) for at in range(flood.pods)]
+    """Make the flood, kind by kind, as batches are of one kind."""
+    gpus = flood.gpus
+    ordinary = _spec({"nvidia.com/gpu": str(gpus)})
+    jobs = []
+    for at, size in enumerate(_sizes(flood)):
+        chosen = {"priorityClassName": f"flood-{at:05d}"} if flood.priorities else {}
+        spec = _unlike(at, gpus, 1, 10) if flood.unlike else ordinary
+        jobs.append(_job(f"flood-{at:05d}", at, spec, {"queue": flood.queue, "minMember": size, **chosen}))
+        if chosen:
+            yield priority_class(chosen["priorityClassName"], _LOWER - at)
     large = range(flood.large)
-    jobs += [_job(f"large-{at:05d}", at, queue, _unlike(at, gpus, _TERMS, _VALUE_LENGTH)) for at in large]
-    yield from (group for group, _ in jobs)
-    yield from (pod for _, pod in jobs)
+    jobs += [
+        _job(f"large-{at:05d}", at, _unlike(at, gpus, _TERMS, _VALUE_LENGTH), {"queue": flood.queue}) for at in large
+    ]
+    yield from (group for group, *_ in jobs)
+    yield from (pod for _, *pods in jobs for pod in pods)
+
+
+def _sizes(flood: Flood) -> Iterator[int]:
+    """Yield how many pods each group has."""
+    left, sizes = flood.pods, cycle(flood.gangs)
+    while left > 0:
+        size = min(left, next(sizes))
+        left -= size
+        yield size
 
 
 def _unlike(at: int, gpus: int, terms: int, length: int) -> Manifest:
@@ -221,24 +250,24 @@ def _unlike(at: int, gpus: int, terms: int, length: int) -> Manifest:
     return {**_spec({"nvidia.com/gpu": str(gpus), "cpu": f"{1000 + at}m"}), "affinity": affinity}
 
 
-def _job(name: str, at: int, queue: str, spec: Manifest) -> tuple[Manifest, Manifest]:
-    """Make a group of the tenant and its only pod."""
+def _job(name: str, at: int, spec: Manifest, wanted: Manifest) -> list[Manifest]:
+    """Make a group of the tenant and its pods."""
     created = stamp(NOW - timedelta(minutes=10) + timedelta(milliseconds=at))
     about: Manifest = {"name": name, "namespace": TENANT, "uid": name, "creationTimestamp": created}
+    wanted = {"minMember": 1, "priorityClassName": "train", **wanted}
     group: Manifest = {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
         "metadata": about,
-        "spec": {"queue": queue, "minMember": 1, "priorityClassName": "train"},
+        "spec": wanted,
     }
-    pod: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**about, "name": f"{name}-0", "uid": f"{name}-0", "annotations": {"pod-group-name": name}},
-        "spec": spec,
-        "status": {"phase": "Running" if "nodeName" in spec else "Pending"},
-    }
-    return group, pod
+    status = {"phase": "Running" if "nodeName" in spec else "Pending"}
+    pods: list[Manifest] = []
+    for member in range(int(str(wanted["minMember"]))):
+        own = {"name": f"{name}-{member}", "uid": f"{name}-{member}", "annotations": {"pod-group-name": name}}
+        metadata = {**about, **own}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+    return [group, *pods]
 
 
 def _spec(amounts: Mapping[str, str]) -> Manifest:
@@ -268,7 +297,7 @@ def _lines(found: Comparison) -> Iterator[str]:
     yield f"  flooded / quiet: time {found.time_ratio:.2f}, memory {found.memory_ratio:.2f}, {word} {found.budget:g}"
 
 
-@click.command(help="Measure the same cluster with and without a flood of pods that all differ.")
+@click.command(help="Measure the same cluster with and without a flood of pods of one tenant.")
 @click.argument("floods", nargs=-1, type=click.Choice(list(FLOODS)))
 @click.option("--cycles", default=_CYCLES, show_default=True, type=click.IntRange(min=1), help="In each stretch.")
 @click.option("--stretches", default=_STRETCHES, show_default=True, type=click.IntRange(min=1), help="Of each kind.")
@@ -276,11 +305,13 @@ def _lines(found: Comparison) -> Iterator[str]:
 @click.option("--output", default="table", show_default=True, type=click.Choice(["table", "json"]))
 def main(floods: tuple[str, ...], *, cycles: int, stretches: int, check: bool, output: str) -> None:
     """Measure each of ``floods``, all of them if none is named, in this process."""
-    found = [compare(FLOODS[id_], cycles, stretches) for id_ in floods or FLOODS]
+    found = []
+    for id_ in floods or FLOODS:
+        found.append(compare(FLOODS[id_], cycles, stretches))
+        if output == "table":
+            print("\n".join(_lines(found[-1])), flush=True)
     if output == "json":
         print(json.dumps(cattrs.unstructure(found), indent=2))
-    else:
-        print("\n".join(line for each in found for line in _lines(each)))
     if check and not all(each.within_budget for each in found):
         sys.exit(1)
 

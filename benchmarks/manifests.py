@@ -44,12 +44,13 @@ def stamp(moment: datetime) -> str:
 def priority_classes(_: Workload) -> Iterator[Manifest]:
     """Make the two priority classes; groups of the lower one are preemptible."""
     for name, value in (("train", 50), ("build", 100)):
-        yield {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-        }
+        yield priority_class(name, value)
+
+
+def priority_class(name: str, value: int) -> Manifest:
+    """Make one priority class."""
+    metadata = {"name": name}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
 
 
 def topologies(workload: Workload) -> Iterator[Manifest]:
