@@ -15,6 +15,7 @@ import attrs
 
 from kai.admission.reading import Piece, piece_of
 from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, refused
+from kai.api.caps import excess_of
 from kai.api.podgroup import DEEPEST_SUB_GROUP, MOST_SUB_GROUPS
 
 
@@ -51,7 +52,11 @@ def validate_pod_group(request: AdmissionRequest) -> AdmissionResponse:
     """
     if request.operation not in _WARNINGS:
         return ALLOWED
-    spec = piece_of(request.object, "PodGroup")["spec"]
+    group = piece_of(request.object, "PodGroup")
+    found = excess_of((request.object or {}).get("metadata")) if request.operation == "CREATE" else ""
+    if found:  # what is there must stay changeable
+        return refused(found)
+    spec = group["spec"]
     min_member, min_sub_group = spec["minMember"].integer(), spec["minSubGroup"].integer()
     if min_member is not None and min_sub_group is not None:
         return refused(

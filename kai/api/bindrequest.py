@@ -9,7 +9,7 @@ import attrs
 from kai.api.dra import AllocationResult, DeviceRequest
 from kai.api.meta import ObjectMeta
 from kai.api.pod import ExtendedResourceMapping
-from kai.api.wire import EMPTY, Count, Requests, by_content
+from kai.api.wire import EMPTY, Count, ObjectName, Requests, by_content
 
 BindPhase: TypeAlias = Literal["", "Pending", "Succeeded", "Failed"]
 CLOSED: Final = frozenset({"Succeeded", "Failed"})
@@ -53,9 +53,9 @@ class NumaZone:
 class BindRequestSpec:
     """What is to be bound, and where."""
 
-    pod_name: str = ""
-    selected_node: str = ""
-    received_resource_type: str = ""
+    pod_name: ObjectName = ""
+    selected_node: ObjectName = ""
+    received_resource_type: ObjectName = ""
     """Regular, Fraction or MigInstance; an unknown type stands for whole GPUs or none."""
     received_gpu: ReceivedGpu | None = None
     selected_gpu_groups: tuple[str, ...] = ()

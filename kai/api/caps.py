@@ -1,12 +1,14 @@
-"""How much a pod may say about where it wants to be, and about itself: what is beyond that is neither kept nor obeyed.
+"""How much a tenant's object may say about itself, and a pod about where it wants to be; what is beyond is not kept.
 
 A pod may hold more than a megabyte of affinity, or ask for tens of thousands of resources. As objects that is ten times
 as much for as long as the pod exists, and each cycle compares it with all nodes. No workload needs that many terms; an
 attack does. A pod beyond a cap is not scheduled, which the webhook says when it is created and a condition says where
 there is no webhook. One that has a node already is counted there, with its containers and without its terms.
 
-Labels and annotations are kept with every pod as well. What `kubectl apply` notes among them repeats the manifest with
-its environment: it decides nothing, takes memory and may be secret, so it is not kept.
+Labels, annotations, owners and finalizers are kept with every object as well. What `kubectl apply` notes among them
+repeats the manifest with its environment: it decides nothing, takes memory and may be secret, so it is not kept. Of an
+object beyond a cap those are kept that kai reads. A pod group is then held, and its condition says why; anything else
+goes on with what is left, since a claim that holds devices holds them whatever its annotations say.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,11 +25,13 @@ MOST_TEXT: Final = 262_144
 MOST_PARTS: Final = 1024
 """Containers; resources, ports, mounts and config maps of all of them; volumes, their sources, and claims of a pod."""
 MOST_LABELS: Final = 1024
-"""Labels of a pod."""
+"""Labels of an object."""
 MOST_ANNOTATIONS: Final = 65_536
-"""Characters in all annotations of a pod, keys included, less `APPLIED`."""
+"""Characters in all annotations of an object, keys included, less `APPLIED`."""
+MOST_OWNERS: Final = 1024
+"""Owners of an object, and finalizers."""
 LONGEST_KEPT: Final = 4096
-"""Characters in an annotation that is kept of a pod beyond that."""
+"""Characters in an annotation that is kept of an object beyond that."""
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NAMESPACE_SHAPES: Final = 12
 """Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
@@ -36,7 +40,10 @@ NAMESPACE_PODS: Final = 4096
 time, and more than the array of jobs of an honest user brings."""
 GATE: Final = "kai.scheduler/refused "
 """How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
+REFUSED: Final = "kai.scheduler/refused"
+"""The annotation that another object beyond a cap is shown with: what is too much. Nobody can write it."""
 
+_NOT_KEPT: Final = frozenset((APPLIED, REFUSED))
 _READ: Final = frozenset(value for value in vars(names).values() if isinstance(value, str) and value)
 _AFFINITY: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _LISTS: Final = ("nodeSelector", "tolerations", "topologySpreadConstraints")
@@ -44,6 +51,7 @@ _TERMS: Final = ("affinity", *_LISTS)
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _OF_CONTAINERS: Final = ("ports", "volumeMounts", "env", "envFrom")
 _CONTENTS: Final = (*_CONTAINERS, "volumes", "resourceClaims")
+_OF_METADATA: Final = {"ownerReferences": "owners", "finalizers": "finalizers"}
 _SIZED: Final = (list, dict)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -146,10 +154,14 @@ def _letters(value: object) -> int:
 
 
 def excess_of(metadata: object) -> str:
-    """Return which cap the metadata of a pod exceed, in words; "" if none. What are no metadata exceed none."""
+    """Return which cap the metadata of an object exceed, in words; "" if none. What are no metadata exceed none."""
     labels, annotations = _count(_field(metadata, "labels")), _field(metadata, "annotations")
     if labels > MOST_LABELS:
         return f"metadata.labels: found {labels:,} labels, expected at most {MOST_LABELS:,}"
+    for field, what in _OF_METADATA.items():
+        found = _count(_field(metadata, field))
+        if found > MOST_OWNERS:
+            return f"metadata.{field}: found {found:,} {what}, expected at most {MOST_OWNERS:,}"
     size = _size(annotations) if isinstance(annotations, Mapping) else 0
     if size > MOST_ANNOTATIONS:
         return f"metadata.annotations: found {size:,} characters, expected at most {MOST_ANNOTATIONS:,}"
@@ -163,16 +175,8 @@ def kept(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
     """
     if not isinstance(manifest, Mapping):
         return manifest
-    spec, metadata = manifest.get("spec"), manifest.get("metadata")
-    annotations = _field(metadata, "annotations")
-    if isinstance(annotations, Mapping) and isinstance(metadata, Mapping) and APPLIED in annotations:
-        annotations = {key: value for key, value in annotations.items() if key != APPLIED}
-        metadata = {**metadata, "annotations": annotations}
-        manifest = {**manifest, "metadata": metadata}
-    found = excess_of(metadata)
-    if found and isinstance(metadata, Mapping):
-        trimmed = {field: _trimmed(_field(metadata, field)) for field in ("labels", "annotations")}
-        manifest = {**manifest, "metadata": {**metadata, **trimmed}}
+    spec = manifest.get("spec")
+    manifest, found = _described(manifest)
     found = excess(spec) or found
     if not found or not isinstance(spec, Mapping):
         return manifest
@@ -181,6 +185,55 @@ def kept(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
     if not rest.get("nodeName"):
         rest["schedulingGates"] = [{"name": f"{GATE}{found}"}]
     return {**manifest, "spec": rest}
+
+
+def bounded(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
+    """Return the manifest of an object that is no pod as it is kept: the same one if no cap is exceeded.
+
+    Else its metadata are those that kai reads, with an annotation that says what is too much.
+    """
+    if not isinstance(manifest, Mapping):
+        return manifest
+    manifest, found = _described(manifest)
+    if not found:
+        return manifest
+    metadata = manifest["metadata"]
+    return {**manifest, "metadata": {**metadata, "annotations": {**metadata["annotations"], REFUSED: found}}}
+
+
+def excess_of_selector(spec: object) -> str:
+    """Return which cap the label selector of a spec exceeds, or what it asks for, in words; "" if none."""
+    selector, wanted = _field(spec, "selector"), _count(_field(_field(spec, "resources"), "requests"))
+    expressions = _list(_field(selector, "matchExpressions"))
+    return _first(
+        ("selector", "labels", _count(_field(selector, "matchLabels")), MOST_TERMS),
+        ("selector", "expressions", len(expressions), MOST_TERMS),
+        ("selector", "values", sum(_count(_field(each, "values")) for each in expressions), MOST_VALUES),
+        ("resources", "resources", wanted, MOST_PARTS),
+    )
+
+
+def few(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return labels and annotations if an object may have so many, else those of them that kai reads."""
+    if not excess_of({"labels": labels, "annotations": annotations}):
+        return labels, annotations
+    return _trimmed(labels), _trimmed(annotations)
+
+
+def _described(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """Return a manifest with metadata within the caps, and which cap they exceeded; "" if none."""
+    metadata = manifest.get("metadata")
+    annotations = _field(metadata, "annotations")
+    if isinstance(annotations, dict) and isinstance(metadata, dict) and not annotations.keys().isdisjoint(_NOT_KEPT):
+        annotations = {key: value for key, value in annotations.items() if key not in _NOT_KEPT}
+        metadata = {**metadata, "annotations": annotations}
+        manifest = {**manifest, "metadata": metadata}
+    found = excess_of(metadata)
+    if not found or not isinstance(metadata, Mapping):
+        return manifest, ""
+    kept_ones: dict[str, object] = {field: _trimmed(_field(metadata, field)) for field in ("labels", "annotations")}
+    kept_ones |= {field: _list(metadata.get(field))[:MOST_OWNERS] for field in _OF_METADATA if field in metadata}
+    return {**manifest, "metadata": {**metadata, **kept_ones}}, found
 
 
 def _size(annotations: Mapping[object, object]) -> int:

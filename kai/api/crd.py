@@ -19,10 +19,11 @@ import attrs
 import yaml
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
+from kai.api.bindrequest import BindRequest, BindRequestSpec
+from kai.api.caps import MOST_PARTS
 from kai.api.kinds import BY_CLASS, ApiObject, Kind
-from kai.api.podgroup import MOST_SUB_GROUPS, PodGroup, PodGroupSpec, SubGroup
-from kai.api.queue import Queue
+from kai.api.podgroup import MOST_SUB_GROUPS, PodGroup, PodGroupSpec, PodGroupStatus, SchedulingCondition, SubGroup
+from kai.api.queue import Queue, QueueStatus
 from kai.api.schema import OPEN, Extras, Schema, description_of, schema_of
 from kai.api.shard import Config, GlobalConfig, SchedulingShard, SchedulingShardSpec, UsageDbConfig
 from kai.api.topology import Topology, TopologySpec
@@ -87,6 +88,9 @@ _LEVELS: Final = {
     ],
 }
 
+_SOME: Final = {"maxItems": MOST_PARTS}
+"""Of lists that kai itself writes, and makes short."""
+
 EXTRAS: Final[Extras] = {
     (PodGroupSpec, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
     # Atomic, so that a group of thousands of sub-groups does not carry thousands of records of who owns which field.
@@ -94,6 +98,13 @@ EXTRAS: Final[Extras] = {
     # deploy/policies, the webhook and intake look.
     (PodGroupSpec, "subGroups"): {"maxItems": MOST_SUB_GROUPS, "x-kubernetes-list-type": "atomic"},
     (SubGroup, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
+    (PodGroupStatus, "conditions"): _SOME,
+    (PodGroupStatus, "schedulingConditions"): _SOME,
+    (SchedulingCondition, "reasons"): _SOME,
+    (QueueStatus, "conditions"): _SOME,
+    (BindRequestSpec, "selectedGPUGroups"): _SOME,
+    (BindRequestSpec, "resourceClaimAllocations"): _SOME,
+    (BindRequestSpec, "predictedNUMAZones"): _SOME,
     (Topology, ""): {"required": ["spec"]},
     (TopologySpec, ""): {"required": ["levels"]},
     (TopologySpec, "levels"): _LEVELS,

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import attrs
 
 from kai.api.meta import Condition, ObjectMeta
-from kai.api.wire import EMPTY, Amounts, Count, Int32, Pattern, Seconds, Time, by_content, shared
+from kai.api.wire import EMPTY, Amounts, Count, Int32, LevelName, ObjectName, Pattern, Seconds, Time, by_content, shared
 
 Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
 MOST_SUB_GROUPS: Final = 4096
@@ -15,16 +15,16 @@ MOST_SUB_GROUPS: Final = 4096
 DEEPEST_SUB_GROUP: Final = 16
 """Sub-groups above each other: as many as the levels that a topology may have."""
 
-SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1)]
+SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1, longest=253)]
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class TopologyConstraint:
     """How close together pods must, or should, be: levels of a Topology, by node label or alias."""
 
-    topology: str = ""
-    required_topology_level: str = ""
-    preferred_topology_level: str = ""
+    topology: ObjectName = ""
+    required_topology_level: LevelName = ""
+    preferred_topology_level: LevelName = ""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -42,10 +42,10 @@ class SubGroup:
 class PodGroupSpec:
     """What a pod group wants. `min_member` 0 is legal and means fully elastic; absent means 1."""
 
-    queue: str = ""
+    queue: ObjectName = ""
     min_member: Count | None = None
     min_sub_group: Count | None = None
-    priority_class_name: str = ""
+    priority_class_name: ObjectName = ""
     preemptibility: Preemptibility = ""
     topology_constraint: TopologyConstraint = TopologyConstraint()
     sub_groups: tuple[SubGroup, ...] = ()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import attrs
 
 from kai.api.meta import Condition, ObjectMeta
-from kai.api.wire import EMPTY, Amounts, Int32, Seconds, Share, by_content
+from kai.api.wire import EMPTY, Amounts, Int32, ObjectName, Pattern, Seconds, Share, by_content
 
 DEEPEST_QUEUE: Final = 32
 """Queues above each other that are scheduled. Every cycle walks from queues to their tops, for each group that it looks
 at: a chain of 600 queues makes a cycle of an otherwise empty cluster take seconds."""
+
+DisplayName: TypeAlias = Annotated[str, Pattern(longest=1024)]
 
 
 @attrs.frozen(kw_only=True)
@@ -40,8 +42,8 @@ class QueueResources:
 class QueueSpec:
     """Where a queue stands in the tree, and its shares. A queue without resources has no quota and limit 0."""
 
-    display_name: str = ""
-    parent_queue: str = ""
+    display_name: DisplayName = ""
+    parent_queue: ObjectName = ""
     priority: Int32 | None = None
     resources: QueueResources | None = None
     preempt_min_runtime: Seconds | None = None

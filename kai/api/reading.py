@@ -208,7 +208,7 @@ def patterned(pattern: Pattern) -> Reader:
 
     def read(value: object, _: object = None) -> str:
         found = text(value)
-        if len(found) < pattern.shortest or not expression.fullmatch(found):
+        if len(found) < pattern.shortest or (pattern.expression and not expression.fullmatch(found)):
             raise BadValue(found, f"a name that matches {pattern.expression}")
         if pattern.longest is not None and len(found) > pattern.longest:
             raise BadValue(found, f"at most {pattern.longest} characters")

@@ -84,6 +84,11 @@ Port: TypeAlias = Annotated[int, Bounds(0, 65535)]
 
 Labels: TypeAlias = Mapping[str, str]
 
+ObjectName: TypeAlias = Annotated[str, Pattern(longest=253)]
+"""The name of an object of any kind, or nothing."""
+LevelName: TypeAlias = Annotated[str, Pattern(longest=316)]
+"""A node label, or an alias of one, or nothing."""
+
 _UNIONS: Final = frozenset({typing.Union, types.UnionType})
 # Go's JSON names keep these words in capitals unless they come first.
 _CAPITALS: Final = frozenset({"gpu", "numa", "id", "ip", "db", "csi"})

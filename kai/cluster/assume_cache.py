@@ -15,11 +15,10 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
 
-from kai.api.caps import kept
 from kai.api.codec import structure_as
+from kai.api.keeping import keep
 from kai.api.kinds import ApiObject
 from kai.api.listing import Listing
-from kai.api.pod import Pod
 from kai.cluster.port import Change, Index, Key, Rejected
 from kai.cluster.tombstones import Tombstones
 from kai.errors import InputError
@@ -215,7 +214,7 @@ class AssumeCache(Generic[T]):
         if known_uid and known_uid != seen.uid:
             self._tombstones.leave(known_uid, seen.version)
         try:
-            obj = structure_as(self.cls, kept(manifest) if cast("Any", self.cls) is Pod else manifest)
+            obj = structure_as(self.cls, keep(self.cls, manifest))
         except InputError as error:
             self._reject(seen.key, str(error))
             if known_uid != seen.uid:

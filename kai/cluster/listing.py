@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import anyio
 import attrs
 
-from kai.api.caps import kept
 from kai.api.codec import structure_as
 from kai.api.core import ConfigMap
+from kai.api.keeping import keep
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.pod import Pod
 from kai.cluster.answers import decoded, refusal_of
@@ -213,12 +213,10 @@ def _take(cls: type[ApiObject], page: Page, found: Listing) -> None:
     found.revision = max(found.revision, page.metadata.version, key=_number)
     for raw in page.items or ():
         manifest: Any = manifest_of(raw, cls)
-        if cls is Pod:
-            if _is_failed(manifest):
-                continue
-            manifest = kept(manifest)
+        if cls is Pod and _is_failed(manifest):
+            continue
         try:
-            found.objects.append(structure_as(cls, manifest))
+            found.objects.append(structure_as(cls, keep(cls, manifest)))
         except InputError as error:
             found.notes.extend(error.messages)
 

@@ -9,6 +9,7 @@ import attrs
 from kai.api import names, numerals, times
 from kai.api import podgroup as api
 from kai.api.bad_value import BadValue
+from kai.api.caps import REFUSED
 from kai.api.core import PriorityClass
 from kai.framework.verdict import Code
 from kai.intake.accounts import Accounts
@@ -137,7 +138,7 @@ class GroupReader:
         annotations = metadata.annotations
         priority = around.priorities.get(spec.priority_class_name, around.default_priority)
         preemptible = _is_preemptible(spec.preemptibility, priority)
-        code, held = _held(tree) or around.permissions.refusal(source, preemptible=preemptible)
+        code, held = _held(tree, annotations) or around.permissions.refusal(source, preemptible=preemptible)
         return PodGroup(
             name=metadata.name,
             namespace=metadata.namespace,
@@ -164,8 +165,9 @@ class GroupReader:
         )
 
 
-def _held(tree: "_Tree") -> Refusal | None:
-    return (Code.HELD, tree.held) if tree.held else None
+def _held(tree: "_Tree", annotations: Mapping[str, str]) -> Refusal | None:
+    held = tree.held or annotations.get(REFUSED, "")
+    return (Code.HELD, held) if held else None
 
 
 def _is_preemptible(stated: str, priority: int) -> bool:

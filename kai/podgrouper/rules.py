@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from kai.api import names
-from kai.api.caps import APPLIED
+from kai.api.caps import APPLIED, few
 from kai.api.times import duration_text, nanoseconds
 from kai.errors import InputError
 from kai.podgrouper import kinds
@@ -73,20 +73,20 @@ def group_name(owner: Resource) -> str:
 
 
 def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return the labels of ``owner``, and the pod's user if the owner has none."""
+    """Return the labels of ``owner``, those that kai reads of too many, and the pod's user if the owner has none."""
     user = {names.USER: pod.labels[names.USER]} if names.USER in pod.labels else {}
-    return {**user, **owner.labels}
+    return few({**user, **owner.labels}, {})[0]
 
 
 def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
     """Return the top owner as text, the pod's user, and over both the annotations of ``owner``.
 
     What `kubectl apply` noted about the owner is left out: it is the owner's whole manifest, environment included, and
-    more accounts may read pod groups than that.
+    more accounts may read pod groups than that. Of more than a pod group may have, those are left that kai reads.
     """
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
     own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
-    return {**user, names.TOP_OWNER: top_owner_text(owner), **own}
+    return few({}, {**user, names.TOP_OWNER: top_owner_text(owner), **own})[1]
 
 
 def topology_of(annotations: Mapping[str, str]) -> Topology:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.api.caps import REFUSED
 from kai.api.documents import mapping_of
 from kai.api.times import nanoseconds
 from kai.errors import InputError
@@ -74,12 +75,13 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     old, new = mapping_of(existing.get("metadata")), mapping_of(desired.get("metadata"))
     old_labels = mapping_of(old.get("labels"))
     labels = {**old_labels, **_own_labels(old_labels, mapping_of(new.get("labels")), settings)}
-    annotations = {**mapping_of(old.get("annotations")), **mapping_of(new.get("annotations"))}
+    old_annotations = {key: text for key, text in mapping_of(old.get("annotations")).items() if key != REFUSED}
+    annotations = {**old_annotations, **mapping_of(new.get("annotations"))}
     owners = new.get("ownerReferences") or []
     is_same = (
         comparable(spec) == comparable(mapping_of(existing.get("spec")))
         and labels == old_labels
-        and annotations == mapping_of(old.get("annotations"))
+        and annotations == old_annotations
         and owners == (old.get("ownerReferences") or [])
     )
     if is_same:

@@ -1,5 +1,6 @@
 import pytest
 
+from kai.api.caps import REFUSED
 from kai.model.constraints import TopologyConstraint
 from tests.unit.intake.making import group, other, pod, queue, taken
 
@@ -184,3 +185,8 @@ def test_pods_find_the_leaf_that_their_label_names():
     snapshot = taken(labelled, strange, pod("r", group="g"), pod("s"), group("g", subGroups=subgroups))
     assert snapshot.pod_group.tolist() == [0, 0, 0, -1]
     assert snapshot.pod_subgroup.tolist() == [2, -1, -1, -1]
+
+
+def test_a_group_with_more_annotations_than_it_may_have_is_held_and_says_so():
+    found = read(group("g", metadata={"annotations": {REFUSED: "metadata.labels: found 2,000 labels"}}))
+    assert (found.held, found.held_code) == ("metadata.labels: found 2,000 labels", "PodGroupRefused")

@@ -35,6 +35,14 @@ def test_what_kubectl_noted_about_the_owner_is_not_carried_into_the_group():
     assert not any("PASSWORD" in text for text in annotations.values())
 
 
+def test_of_an_owner_with_more_than_a_group_may_have_the_group_gets_what_kai_reads():
+    labels = {"kai.scheduler/queue": "team", **{f"l{at}": "" for at in range(1100)}}
+    owner = work(annotations={"kai.scheduler/topology": "t", "big": "x" * 70_000}, labels=labels)
+    metadata = group_of(pod_of(owner), owner)["metadata"]
+    assert metadata["labels"] == {"kai.scheduler/queue": "team"}
+    assert metadata["annotations"].keys() == {"kai.scheduler/topology", "kai.scheduler/top-owner-metadata"}
+
+
 def test_the_user_of_the_pod_fills_in_for_the_owner():
     owner = work()
     assert group_of(pod_of(owner, labels={"user": "bob"}), owner)["metadata"]["labels"] == {"user": "bob"}

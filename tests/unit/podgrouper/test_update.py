@@ -1,5 +1,6 @@
 import pytest
 
+from kai.api.caps import REFUSED
 from kai.podgrouper import Settings, Verb
 from kai.podgrouper.update import reconcile
 from tests.unit.podgrouper.workloads import pod_group, thing
@@ -36,6 +37,12 @@ def test_an_absent_group_is_created_as_desired():
 )
 def test_a_group_that_means_the_same_is_not_written(held, wanted):
     assert after(group(held), group(wanted)).verb is Verb.NOTHING
+
+
+def test_what_intake_notes_about_a_group_is_neither_a_change_nor_written():
+    existing = group(annotations={REFUSED: "too much"})
+    assert after(existing, group()).verb is Verb.NOTHING
+    assert after(existing, group({"minMember": 2})).manifest["metadata"]["annotations"] == {}
 
 
 def test_labels_that_others_added_are_no_change():
