@@ -17,7 +17,7 @@ from kai.engine.world import World
 from kai.kernels.columns import PENDING, RELEASING
 from kai.kernels.groups import ROOT_AND_LEAF, next_chunk, sum_waiting
 from kai.model.rows import Float64s, PodRows
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
 
 NOTHING: PodRows = np.zeros(0, np.int64)
 
@@ -131,13 +131,6 @@ class Portion:
     def is_satisfied(self, subgroup: int) -> bool:
         """Say whether a sub-group has what it needs."""
         return self.reached(subgroup) >= self.minimum(subgroup)
-
-    def is_ready(self) -> bool:
-        """Say whether enough pods exist, not counting gated ones, for the group to be worth trying."""
-        return self._counted(self._alive)[self.root] >= self.minimum(self.root)
-
-    def _alive(self, leaf: int) -> int:
-        return len(self.holding(ALIVE & ~(1 << Status.GATED), self.pods_of(leaf)))
 
     def is_gang_satisfied(self) -> bool:
         """Say whether every leaf that must be filled has enough pods on nodes.

@@ -22,6 +22,7 @@ from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
 from kai.engine.portion import Portion, Portions
+from kai.engine.readiness import are_ready
 from kai.engine.records import GroupRecord, Records
 from kai.engine.refusing import refusing_nodes
 from kai.engine.statement import Statement
@@ -33,7 +34,6 @@ from kai.framework.hooks import PluginUse
 from kai.framework.parameters import Parameters
 from kai.framework.verdict import Code, Reason, Verdict
 from kai.kernels import groups
-from kai.kernels.groups import ROOT_AND_LEAF
 from kai.model.rows import Bools, GroupRows
 from kai.state.base import Base, make_base
 from kai.state.snapshot import Snapshot
@@ -134,26 +134,8 @@ class Session(World):
             waiting[self.snapshot.crowds.waiting] = False
             waiting[list(self.failures.refused)] = False
             rows = np.flatnonzero(waiting).astype(np.int64)
-            self._waiting = changes, self.oldest_first(rows[self.are_ready(rows)])
+            self._waiting = changes, self.oldest_first(rows[are_ready(self.facts.groups, self.columns, rows)])
         return self._waiting[1]
-
-    def are_ready(self, rows: GroupRows) -> Bools:
-        """Return bool[n]: which groups have enough pods to be worth trying; gated ones do not count."""
-        facts = self.facts.groups
-        roots = facts.first_subgroup[rows]
-        # Of a root that needs its only child just that child's pods matter.
-        flat = (facts.first_subgroup[rows + 1] - roots == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
-        ready: Bools = np.zeros(len(rows), np.bool_)
-        mine = roots[flat] + 1
-        ready[flat] = self.columns.active[mine] + self.columns.pending[mine] >= facts.minimum[mine]
-        ready[~flat] = [self._is_ready(group) for group in rows[~flat].tolist()]
-        return ready
-
-    def _is_ready(self, group: int) -> bool:
-        before = self.attend(group)
-        ready = self.portion(group).is_ready()
-        self.attend(before)
-        return ready
 
     @cached_property
     def protected(self) -> Bools:

@@ -1,0 +1,48 @@
+"""Which groups have enough pods to be worth trying.
+
+All groups are looked at together, sub-group by sub-group as columns: a group may have thousands of sub-groups, and a
+user thousands of such groups.
+"""
+
+import numpy as np
+
+from kai.kernels.columns import Columns, GroupFacts
+from kai.kernels.groups import ROOT_AND_LEAF
+from kai.model.rows import Bools, GroupRows, Int64s
+
+
+def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, placed or pending; gated ones do not count.
+
+    Cost: as many passes over the sub-groups of those with trees as the deepest is deep.
+    Source: the peer's IsReadyForScheduling.
+    """
+    roots = facts.first_subgroup[rows]
+    sizes = facts.first_subgroup[rows + 1] - roots
+    # Of a root that needs its only child just that child's pods matter.
+    flat = (sizes == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
+    ready: Bools = np.zeros(len(rows), np.bool_)
+    mine = roots[flat] + 1
+    ready[flat] = columns.active[mine] + columns.pending[mine] >= facts.minimum[mine]
+    if not flat.all():
+        ready[~flat] = _are_trees_ready(facts, columns, roots[~flat], sizes[~flat])
+    return ready
+
+
+def _are_trees_ready(facts: GroupFacts, columns: Columns, roots: Int64s, sizes: Int64s) -> Bools:
+    """Return bool[n]: which trees of ``sizes`` [n] sub-groups have what their ``roots`` [n] need."""
+    begins = np.cumsum(sizes) - sizes
+    shift = np.repeat(roots - begins, sizes)
+    rows = np.arange(len(shift)) + shift
+    leaf, minimum = facts.leaf[rows], facts.minimum[rows]
+    below = np.ones(len(rows), np.bool_)
+    below[begins] = False
+    parent = np.where(below, facts.parent[rows] - shift, 0)
+    full: Bools = np.where(leaf, columns.active[rows] + columns.pending[rows], 0) >= minimum
+    while True:  # what is full stays full, and each pass tells the sub-groups above
+        children = np.bincount(parent[full & below], minlength=len(rows))
+        now = np.where(leaf, full, children >= minimum)
+        if np.array_equal(now, full):
+            ready: Bools = full[begins]
+            return ready
+        full = now
