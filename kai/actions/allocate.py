@@ -38,7 +38,7 @@ class Allocate:
             return
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         self._serve_awaited(session, waiting)
-        heap.fill(waiting)
+        heap.fill(waiting, again=True)
         turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else _one_by_one(session, heap)
         for portion in turns:
             session.attend(portion.group)

@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from kai.engine.filled import Filled
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain
@@ -61,16 +62,26 @@ class GroupHeap:
         twin._dropped = None
         return twin
 
-    def fill(self, groups: GroupRows) -> None:
-        """Push whole ``groups`` in their order; those of unknown queues, or of queues that are no leaves, stay out."""
+    def fill(self, groups: GroupRows, *, again: bool = False) -> None:
+        """Push whole ``groups`` in their order; those of unknown queues, or of queues that are no leaves, stay out.
+
+        ``again``: another empty heap may be filled with the same groups later, by the same rules. Where nothing has
+        changed by then, it begins with what this one was.
+        """
         session = self._session
         queues = session.facts.groups.queue[groups]
         usable = (
             groups[(queues >= 0) & session.facts.queues.leaf[queues]] if len(session.snapshot.queues) else groups[:0]
         )
         self._member[usable] = True
+        known = session.filled
+        if again and known is not None and known.holds(self._heap, usable, session.changes()):
+            known.write(self._heap)
+            return
         self._describe(usable)
         fill(session.facts, session.columns, session.policy.rules, self._heap, usable)
+        if again:
+            session.filled = Filled.of(self._heap, usable, session.changes())
 
     def remaining(self) -> GroupRows:
         """Return the groups that were not popped yet, in no order that matters."""

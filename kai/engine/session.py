@@ -18,6 +18,7 @@ from kai.engine.details import Details
 from kai.engine.equivalence import EquivalenceClasses
 from kai.engine.eviction_caps import EvictionCaps
 from kai.engine.failing import Failures
+from kai.engine.filled import Filled
 from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
@@ -89,6 +90,8 @@ class Session(World):
         self._at_group = -1
         self.left: GroupRows = np.zeros(0, np.int64)
         """Groups that were left to a later cycle, because this one had no time for them."""
+        self.filled: Filled | None = None
+        """The heap that was filled last, as it was then."""
         self._waiting: tuple[int, GroupRows] | None = None
         """The groups that wait, and how many changes of status there had been by then."""
         self.bindings = Bindings(self, self.details, self.base.slot_names)
@@ -126,8 +129,7 @@ class Session(World):
 
         The order in which heaps are filled.
         """
-        # Epochs only grow, so their sum tells whether any pod changed its status since.
-        changes = int(self.columns.epoch.sum()) + len(self.failures.refused)
+        changes = self.changes() + len(self.failures.refused)
         if self._waiting is None or self._waiting[0] != changes:
             waiting = np.zeros(len(self.snapshot.groups), np.bool_)
             groups.find_waiting(self.facts, self.columns, waiting)
@@ -136,6 +138,10 @@ class Session(World):
             rows = np.flatnonzero(waiting).astype(np.int64)
             self._waiting = changes, self.oldest_first(rows[are_ready(self.facts.groups, self.columns, rows)])
         return self._waiting[1]
+
+    def changes(self) -> int:
+        """Return a number that grows whenever a pod changes its status. Cost: O(G), as one sum."""
+        return int(self.columns.epoch.sum())  # epochs only grow
 
     @cached_property
     def protected(self) -> Bools:

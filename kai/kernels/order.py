@@ -9,6 +9,8 @@ child, the left one on ties), swapping only on strictly less.
 Source: the peer's actions/utils (job order by queue), and its scheduler_util priority queue.
 """
 
+import numpy as np
+
 from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts
 from kai.kernels.fit import Rules
@@ -86,7 +88,8 @@ def _sift_up(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int
 
 
 @inner
-def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int) -> None:
+def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int) -> bool:
+    """Let the top of ``node`` sink to its place; say whether it is there already."""
     base = heap.start[node]
     length = heap.length[node]
     at = 0
@@ -102,6 +105,7 @@ def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: i
             break
         heap.items[base + at], heap.items[base + child] = heap.items[base + child], heap.items[base + at]
         at = child
+    return at == 0
 
 
 @inner
@@ -192,18 +196,37 @@ def pop_steady(facts: Facts, columns: Columns, rules: Rules, heap: Heap) -> int:
 
 
 @inner
-def _pop(facts: Facts, columns: Columns, rules: Rules, heap: Heap, steady: bool) -> int:
+def _next_leaf(facts: Facts, columns: Columns, rules: Rules, heap: Heap) -> tuple[int, bool]:
+    """Return the leaf queue whose turn it is, and whether each queue on the way was looked at and stayed where it was.
+
+    If so it is that leaf's turn again after its top was popped, where the next one wants the same and no queue changed:
+    the comparisons would be these very ones.
+    """
     root = heap.length.shape[0] - 1
-    if heap.length[root] == 0:
-        return -1
-    node = root
+    node, settled = root, True
     while node == root or not facts.queues.leaf[node]:
         top = heap.items[heap.start[node]]
+        settled = settled and heap.dirty[top] == 1
         while heap.dirty[top] == 1:
             heap.dirty[top] = 0
-            _sift_down(facts, columns, rules, heap, node)
+            settled = _sift_down(facts, columns, rules, heap, node) and settled
             top = heap.items[heap.start[node]]
         node = top
+    return node, settled
+
+
+@inner
+def _pop(facts: Facts, columns: Columns, rules: Rules, heap: Heap, steady: bool) -> int:
+    if heap.length[heap.length.shape[0] - 1] == 0:
+        return -1
+    leaf, _ = _next_leaf(facts, columns, rules, heap)
+    return _take_top(facts, columns, rules, heap, leaf, steady)
+
+
+@inner
+def _take_top(facts: Facts, columns: Columns, rules: Rules, heap: Heap, leaf: int, steady: bool) -> int:
+    """Take the top of ``leaf``; what is above it is to be sifted again."""
+    root, node = heap.length.shape[0] - 1, leaf
     entry = _remove_top(facts, columns, rules, heap, node, steady)
     if heap.victims[0] == 1:
         for resource in range(SHARED_RESOURCES):
@@ -237,17 +260,46 @@ def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: 
             return entry
 
 
+@inner
+def _all_closed(heap: Heap, leaf: int, closed: Bools) -> bool:
+    """Say whether all entries of ``leaf`` are ``closed`` [E] and want the same."""
+    base = heap.start[leaf]
+    top = heap.items[base]
+    # From the end: the first of what is open is where the next call of many stops anyway.
+    for at in range(heap.length[leaf] - 1, -1, -1):
+        entry = heap.items[base + at]
+        if not closed[entry]:
+            return False
+        for resource in range(SHARED_RESOURCES):
+            if heap.amounts[entry, resource] != heap.amounts[top, resource]:
+                return False
+    return True
+
+
 @kernel
 def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: Bools, dropped: Int64s) -> int:
     """Pop until an entry comes that is not ``closed`` [E], and return it; -1 when none does.
 
-    ``dropped`` [E + 1] receives the entries on the way, and in its last cell how many they are.
+    ``dropped`` [E + 1] receives the entries on the way, in no order that matters, and in its last cell how many they
+    are. A leaf whose turn would come again and again until all its entries are dropped is emptied at once.
     """
-    count = 0
-    while True:
-        entry = pop(facts, columns, rules, heap)
-        if entry < 0 or not closed[entry]:
+    root, count = heap.length.shape[0] - 1, 0
+    looked = np.zeros(root + 1, np.bool_)
+    while heap.length[root] > 0:
+        leaf, settled = _next_leaf(facts, columns, rules, heap)
+        if settled and heap.victims[0] == 0 and not looked[leaf]:
+            looked[leaf] = True
+            if _all_closed(heap, leaf, closed):
+                # All but the top: the queues above lose it as they would lose the last one.
+                for at in range(1, heap.length[leaf]):
+                    dropped[count] = heap.items[heap.start[leaf] + at]
+                    count += 1
+                heap.length[leaf] = 1
+        entry = _take_top(facts, columns, rules, heap, leaf, False)
+        if not closed[entry]:
             dropped[dropped.shape[0] - 1] = count
             return entry
         dropped[count] = entry
         count += 1
+    dropped[dropped.shape[0] - 1] = count
+    return -1

@@ -65,6 +65,12 @@ class Pair:
         assert found == naive.pop_among(self.twin, wanted)
         return found
 
+    def pop_open(self, mask):
+        out = np.full(len(mask) + 1, -1, np.int64)
+        found = int(order.pop_open(*self.seen(), np.array(mask, np.bool_), out))
+        expected, dropped = naive.pop_open(self.twin, mask)
+        assert (found, sorted(out[: out[-1]].tolist())) == (expected, sorted(dropped))
+
 
 @st.composite
 def pairs(draw, **options):
@@ -119,14 +125,25 @@ def test_popping_among_some_drops_the_others(pair, wanted):
     assert sorted(found) == [group for group in groups if wanted[group]]
 
 
-@given(pairs(), st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=4))
+@given(pairs(), st.lists(st.lists(st.booleans(), min_size=9, max_size=9) | st.just([True] * 9), min_size=1, max_size=4))
 def test_popping_drops_the_closed_groups_before_the_next_open_one(pair, masks):
     pair.fill(usable(pair.stage))
     groups = len(pair.stage.world.groups)
     for mask in masks:
-        out = np.full(groups + 1, -1, np.int64)
-        found = int(order.pop_open(*pair.seen(), np.array(mask[:groups], np.bool_), out))
-        assert (found, out[: out[-1]].tolist()) == naive.pop_open(pair.twin, mask)
+        pair.pop_open(mask[:groups])
+    while pair.pop() >= 0:
+        pass
+
+
+@given(pairs(), st.lists(st.tuples(st.lists(st.booleans(), min_size=9, max_size=9), operations), max_size=6))
+def test_dropping_keeps_in_step_while_queues_change_between(pair, steps):
+    pair.fill(usable(pair.stage))
+    groups = len(pair.stage.world.groups)
+    for mask, operation in steps:
+        pair.pop_open(mask[:groups])
+        pair.stage.do(operation)
+    while pair.pop() >= 0:
+        pass
 
 
 @given(snapshots(**many), st.integers(0, 9))

@@ -56,7 +56,7 @@ class EvictionPass:
         if not len(waiting):
             return
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
-        heap.fill(waiting)
+        heap.fill(waiting, again=True)
         self._serve(session, heap, Closed(session, waiting))
 
     def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
