@@ -88,12 +88,10 @@ class RecordCache(Generic[Source, Record]):
         if not gone and not come:
             self._sources, self._mark = sources, mark
             return False
-        fresh: list[Record] = []
-        for self.reading in come:
-            fresh.append(ahead.get(id(self.reading)) or read(self.reading))
-        self.reading = None
+        fresh = self._records_of(come, ahead, read)
         if len(gone) + len(fresh) > _FEW + len(self.records) // 8:
-            self._sort(gone, fresh)
+            if gone or not self._insert(fresh):
+                self._sort(gone, fresh)
         else:
             self._merge(gone, fresh)
         for source in gone:
@@ -101,6 +99,17 @@ class RecordCache(Generic[Source, Record]):
         self._known.update(zip(map(id, come), fresh, strict=True))
         self._sources, self._mark = sources, mark
         return True
+
+    def _records_of(
+        self, come: Sequence[Source], ahead: dict[int, Record], read: Callable[[Source], Record]
+    ) -> list[Record]:
+        """Return a record of each object: most were made ahead, the others are read."""
+        found = list(map(ahead.get, map(id, come)))
+        fresh: list[Record] = []
+        for self.reading, record in zip(come, found, strict=True) if None in found else ():
+            fresh.append(read(self.reading) if record is None else record)
+        self.reading = None
+        return fresh or [record for record in found if record is not None]
 
     def _merge(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
         """Take records out and put others in, one by one."""
@@ -129,18 +138,52 @@ class RecordCache(Generic[Source, Record]):
             source = np.delete(source, shifted + np.searchsorted(np.array(inserted, np.int64), shifted, side="right"))
         self._advance(source, np.flatnonzero(source < 0), arriving)
 
+    def _insert(self, fresh: Iterable[Record]) -> bool:
+        """Put many records between those that stay, where they belong together in a few places; else do nothing.
+
+        So it is with the pods of new jobs: their names begin alike. Return whether it was done.
+        """
+        records = self.records
+        arriving = sorted(fresh, key=_order)
+        orders = list(map(_order, arriving))
+        if any(map(eq, orders, orders[1:])):
+            _refuse_doubles(arriving)
+        rows: list[int] = []
+        counts: list[int] = []
+        at = row = 0
+        while at < len(orders):
+            if len(rows) > _FEW:
+                return False
+            row = bisect_left(records, orders[at], row, key=_order)
+            end = len(orders)
+            if row < len(records):
+                if records[row].order == orders[at]:
+                    raise _double(records[row].source, arriving[at].source)
+                end = bisect_left(orders, records[row].order, at)
+            rows.append(row)
+            counts.append(end - at)
+            at = end
+        source = np.insert(np.arange(len(records)), np.repeat(rows, counts), -1)
+        self._advance(source, np.flatnonzero(source < 0), arriving)
+        return True
+
     def _sort(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
         """Sort all records anew: sorting is fast where much is in order already."""
         leaving = {id(self._known[id(source)]) for source in gone}
-        kept = [record for record in self.records if id(record) not in leaving] if leaving else self.records
-        records = sorted([*kept, *fresh], key=_order)
-        _refuse_doubles(records)
-        source = np.full(len(records), -1, np.int64)
-        if kept:
-            rows = dict(zip(map(id, self.records), count(), strict=False))
-            source[:] = [rows.get(id(record), -1) for record in records]
-        at = np.flatnonzero(source < 0)
-        self._advance(source, at, [records[row] for row in at.tolist()])
+        staying = [row for row, record in enumerate(self.records) if id(record) not in leaving] if leaving else None
+        kept = self.records if staying is None else [self.records[row] for row in staying]
+        records = [*kept, *fresh]
+        orders = list(map(_order, records))
+        # Places are sorted and not records, so that each row tells where it was without a look-up for each record.
+        places = sorted(range(len(records)), key=orders.__getitem__)
+        ordered = [orders[place] for place in places]
+        if any(map(eq, ordered, ordered[1:])):
+            _refuse_doubles([records[place] for place in places])
+        rows = np.full(len(records), -1, np.int64)
+        rows[: len(kept)] = np.arange(len(kept)) if staying is None else staying
+        source = rows[np.array(places, np.int64)]
+        new = np.flatnonzero(source < 0)
+        self._advance(source, new, [records[places[row]] for row in new.tolist()])
 
     def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Record]) -> None:
         version = TableVersion(before=self.version.mark, source=source, fresh=rows.astype(np.int64))

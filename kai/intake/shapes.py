@@ -1,6 +1,6 @@
 """Shapes: identical pods are one row, whatever their owners."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from operator import is_not
 
 import attrs
@@ -9,7 +9,6 @@ import numpy as np
 from kai.intake.pods import PodRecord
 from kai.intake.requests import Demand
 from kai.intake.surroundings import NOTHING, Additions, Surroundings
-from kai.intake.traits import References
 from kai.model.amounts import packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
@@ -49,25 +48,32 @@ class ShapeTable:
             return
         self._settled, self._version = surroundings, version
         if before is None or before.tokens != tokens or version.before is not mark:
-            for record in records:
-                self._fit(record, surroundings)
+            self._fit(records, surroundings)
             self._shape_of = np.array([record.shape for record in records], np.int64)
             return
-        for row in version.fresh.tolist():
-            self._fit(records[row], surroundings)
+        fresh = [records[row] for row in version.fresh.tolist()]
+        self._fit(fresh, surroundings)
         self._shape_of = version.carried(self._shape_of)
-        self._shape_of[version.fresh] = [records[row].shape for row in version.fresh.tolist()]
+        self._shape_of[version.fresh] = [record.shape for record in fresh]
 
-    def _fit(self, record: PodRecord, surroundings: Surroundings) -> None:
-        traits = record.traits
-        token = surroundings.tokens[traits.references]
-        if record.token is token:
-            return
-        if traits.references is References.NONE and surroundings.are_silent:
-            record.shape, record.token = self._number_alone(record.demand, traits.constraints), token
-            return
-        record.shape = self._number(record.demand, record.traits.constraints, surroundings.of(record))
-        record.token = token
+    def _fit(self, records: Iterable[PodRecord], surroundings: Surroundings) -> None:
+        """Give ``records`` their shapes; those that have them under these surroundings already keep them."""
+        tokens, alone, silent = surroundings.tokens, self._alone, surroundings.are_silent
+        for record in records:
+            traits, demand = record.traits, record.demand
+            references = traits.references
+            token = tokens[references]
+            if record.token is token:
+                continue
+            if references or not silent:
+                record.shape = self._number(demand, traits.constraints, surroundings.of(record))
+            else:
+                key = (id(demand), id(traits.constraints))
+                found = alone.get(key)
+                if found is None:
+                    found = alone[key] = self._number(demand, traits.constraints, NOTHING)
+                record.shape = found
+            record.token = token
 
     def used(self) -> tuple[tuple[Shape, ...], Int64s]:
         """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape."""
@@ -82,13 +88,6 @@ class ShapeTable:
         if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
             self._used = shapes
         return self._used, rank[numbers]
-
-    def _number_alone(self, demand: Demand, constraints: Constraints) -> int:
-        key = (id(demand), id(constraints))
-        found = self._alone.get(key)
-        if found is None:
-            found = self._alone[key] = self._number(demand, constraints, NOTHING)
-        return found
 
     def _number(self, demand: Demand, constraints: Constraints, around: Additions) -> int:
         """Return the number of a shape. Demands and constraints are interned, so their identities stand for them."""

@@ -180,7 +180,7 @@ class GroupTable:
         members = records if everything else list(compress(records, self._wanted.tolist()))
         if whole.before is self.version.mark:
             version = whole.among(before, self._wanted)
-            fresh = _groups(members[row] for row in version.fresh.tolist())
+            fresh = _groups([members[row] for row in version.fresh.tolist()])
             groups = carried_items(self.groups, version, fresh)
         else:
             version, groups = TableVersion(mark=whole.mark), tuple(_groups(members))

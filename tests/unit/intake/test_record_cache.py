@@ -1,4 +1,5 @@
 import attrs
+import numpy as np
 import pytest
 
 from kai.api.core import Namespace
@@ -141,3 +142,31 @@ def test_what_was_read_ahead_and_is_not_put_the_next_time_is_forgotten(cache, re
     cache.put((named("b"),), read)
     cache.put((named("c"), early), read)
     assert read.seen == ["a", "b", "c", "a"]
+
+
+@pytest.mark.parametrize("gone", [0, 1, 150])
+@pytest.mark.parametrize("names", ["between", "all over", "at the end", "at the beginning"])
+def test_many_objects_that_come_at_once_stand_in_order_and_the_others_are_carried(cache, read, names, gone):
+    stem = {"between": "row-100-{}", "all over": "row-{}-x", "at the end": "z-{}", "at the beginning": "a-{}"}[names]
+    before = [named(f"row-{number:03}") for number in range(200)]
+    cache.put(tuple(before), read)
+    version, columns = cache.version, np.array(rows(cache), object)
+    come = [named(stem.format(f"{number:03}")) for number in range(199, -1, -1)]
+    cache.put((*come, *before[gone:]), read)
+    assert rows(cache) == sorted(each.metadata.name for each in (*come, *before[gone:]))
+    assert cache.version.before is version.mark
+    carried = cache.version.carried(columns)
+    fresh = cache.version.fresh.tolist()
+    assert sorted(rows(cache)[row] for row in fresh) == sorted(each.metadata.name for each in come)
+    carried[fresh] = [rows(cache)[row] for row in fresh]
+    assert carried.tolist() == rows(cache)
+
+
+@pytest.mark.parametrize("double", ["row-100", "new-150"])
+def test_many_objects_of_which_two_have_one_name_are_refused(cache, read, double):
+    cache.put(tuple(named(f"row-{number:03}") for number in range(200)), read)
+    before = rows(cache)
+    come = [named(f"new-{number:03}") for number in range(200)] + [named(double, uid="v")]
+    with pytest.raises(InputError, match=f"namespace {double}: metadata\\.name: found 'uid u and uid v'"):
+        cache.put((*[record.source for record in cache.records], *come), read)
+    assert rows(cache) == before
