@@ -50,13 +50,7 @@ class _Known:
 def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:
     """Return the order without rows that are gone, and with fresh rows where they belong."""
     rows = version.fresh
-    if version.source is None:
-        row_now = np.arange(len(created))
-        row_now[rows] = -1
-    else:
-        row_now = np.full(len(before) + 1, -1, np.int64)  # what is fresh (-1) ends in the last place, which is no row
-        row_now[version.source] = np.arange(len(version.source))
-    order = row_now[before]
+    order = version.rows_now(len(before))[before]
     order = _without(order, np.flatnonzero(order < 0))
     fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
     if not fresh:

@@ -15,6 +15,8 @@ from kai.kernels.struct import Int64s
 
 TOUCHED = 8192
 """Nodes that the ring of changes remembers; a reader that missed more looks at all nodes again."""
+STILL = "virtual"
+"""The first of the columns at the end of an arena that are zero when a session opens."""
 MOVES = 3
 """Releasing copies of a pod that are remembered: one for each action that can move it in a cycle."""
 
@@ -49,17 +51,18 @@ class Sizes:
             "status": pod,
             "node": pod,
             "placement": pod,
-            "virtual": pod,
-            "evicted_status": pod,
-            "evicted_node": pod,
-            "evicted_placement": pod,
-            "left": (self.pods, MOVES),
             "active": subgroup,
             "occupying": subgroup,
             "pending": subgroup,
             "pipelined": subgroup,
             "counted": (self.groups,),
             "counters": (2,),
+            # What a session begins with none of; from STILL on.
+            "virtual": pod,
+            "evicted_status": pod,
+            "evicted_node": pod,
+            "evicted_placement": pod,
+            "left": (self.pods, MOVES),
         }
 
 
@@ -84,6 +87,12 @@ class Layout:
             places[name] = slice(at, at + prod(shape)), shape
             at += prod(shape)
         return cls(sizes=sizes, offsets=Offsets(**offsets), size=at, places=places)
+
+    @property
+    def still(self) -> int:
+        """Where the cells begin that are zero when a session opens."""
+        begin: int = getattr(self.offsets, STILL)
+        return begin
 
     def view(self, arena: Int64s, name: str) -> Int64s:
         """Return the column ``name`` of ``arena`` in its shape."""

@@ -10,6 +10,7 @@ the version before; whatever was worked out row by row for that one is carried o
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
@@ -43,7 +44,43 @@ class TableVersion:
             return column.copy()
         if not len(column):
             return np.zeros((len(self.source), *column.shape[1:]), column.dtype)
-        return column[self.source]
+        if self._runs is None:
+            return column[self.source]
+        out = np.empty((len(self.source), *column.shape[1:]), column.dtype)
+        for first, end, before in self._runs:
+            out[first:end] = column[before : before + end - first]
+        return out
+
+    def rows_now(self, before: int) -> Int64s:
+        """Return int64[before]: where each row of the version before is now, -1 for those that are gone."""
+        rows = np.full(before, -1, np.int64)
+        if self.source is None:
+            rows[:] = np.arange(before)
+            rows[self.fresh] = -1
+        elif self._runs is None:
+            kept = np.flatnonzero(self.source >= 0)
+            rows[self.source[kept]] = kept
+        else:
+            for first, end, start in self._runs:
+                rows[start : start + end - first] = np.arange(first, end)
+        return rows
+
+    @cached_property
+    def _runs(self) -> list[tuple[int, int, int]] | None:
+        """Rows that still stand side by side: first, end, and where the first was; None if they are too many.
+
+        To copy a run takes half the time of fetching its rows one by one.
+        """
+        source = self.source
+        if source is None or len(self.fresh) > _FEW:
+            return None
+        marked = source.copy()
+        marked[self.fresh] = -2  # so that row 0 does not follow it
+        starts = np.flatnonzero(np.diff(marked, prepend=-4) != 1)
+        if len(starts) > 2 * _FEW:
+            return None
+        bounds = [*starts.tolist(), len(source)]
+        return [(first, end, int(source[first])) for first, end in pairwise(bounds) if source[first] >= 0]
 
     def carried_list(self, values: Sequence[T], fresh: Sequence[T]) -> list[T]:
         """Return values of the version before, with rows where they are now and ``fresh`` in the fresh ones."""

@@ -84,3 +84,15 @@ def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody
     assert again.ctypes.data == place
     assert np.array_equal(again, base.arena)
     assert not np.shares_memory(again, base.fresh_arena(memory))
+
+
+def test_what_a_session_begins_with_none_of_is_zero_in_memory_that_was_used_before():
+    base, memory = make_base(snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))), Memory()
+    used = base.fresh_arena(memory)
+    used[:] = 7
+    base.leave_arena(used, memory)
+    del used
+    again = base.fresh_arena(memory)
+    assert again.tolist() == base.arena.tolist()
+    assert not base.arena[base.layout.still :].any()
+    assert base.arena[: base.layout.still].any()

@@ -74,6 +74,11 @@ def test_lists_and_orders_are_those_of_the_rows_however_many_come_and_go(luck, l
     listed = list(before)
     version.carry(listed, [now[row] for row in version.fresh.tolist()])
     assert listed == now
+    column = version.carried(np.array(before, np.int64))
+    column[version.fresh] = [now[row] for row in version.fresh.tolist()]
+    assert column.tolist() == now
+    rows = {each: row for row, each in enumerate(now) if each not in changed}
+    assert version.rows_now(len(before)).tolist() == [rows.get(each, -1) for each in before]
     created = np.array(now, np.float64) % 7
     order = carried_order(memory, "order", version, created, lambda row: str(now[row]))
     assert order.tolist() == creation_order(created, lambda row: str(now[row])).tolist()
