@@ -206,8 +206,10 @@ class Scheduler:
                 nonlocal changed
                 await self.independent_pods.more(known)
                 now = clock.monotonic()
-                await clock.sleep(self.haste.due(now) - now)
-                self.haste.take(clock.monotonic())
+                due = self.haste.due(now)
+                if due > now:
+                    await clock.sleep(due - now)
+                self.haste.take(due)
                 changed = True
                 tasks.cancel_scope.cancel()
 
