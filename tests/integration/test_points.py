@@ -22,7 +22,7 @@ def test_faults_at_sixty_points_give_nothing_twice_and_leave_nothing_behind(bare
         bare_control_plane.front = proxy.url
         with rigged(bare_control_plane, tmp_path, Plan(nodes=2, is_patient=False)) as rig:
             points = Points.of(rig, proxy)
-            left = points.run(wanted, rounds=12)
+            left = points.run(wanted, rounds=12, at_once=len(wanted))
             report = rig.report
     assert report.violations == [], report.text()
     assert left == ()

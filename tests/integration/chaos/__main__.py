@@ -16,8 +16,8 @@ from tests.integration.chaos.rig import Plan, Rig, rigged
 from tests.integration.controlplane import ControlPlane
 from tests.integration.proxy import proxied
 
-_PAUSE = 12.0
-"""Longer than a term lasts without a renewal."""
+_LONGER = 2.0
+"""So much longer than a term lasts without a renewal a pause is."""
 _ROUNDS = 60
 
 
@@ -65,7 +65,7 @@ def try_points(rig: Rig) -> None:
     wanted = trials(Fault)
     with proxied(rig.stage.plane) as proxy:
         rig.stage.plane.front = proxy.url
-        left = Points.of(rig, proxy, pause=_PAUSE).run(wanted, rounds=_ROUNDS)
+        left = Points.of(rig, proxy, pause=rig.plan.lease[1] + _LONGER).run(wanted, rounds=_ROUNDS, at_once=1)
     met = Counter(each.fault.value for each in set(wanted) - set(left))
     sys.stdout.write(
         f"{len(POINTS)} kinds of writes: {', '.join(f'{count} x {what}' for what, count in met.items())}\n"

@@ -16,7 +16,7 @@ import re
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -184,16 +184,27 @@ class Points:
         rig.stage.await_ready()
         return points
 
-    def run(self, wanted: Iterable[Trial], *, rounds: int) -> tuple[Trial, ...]:
-        """Work until each trial found its point; return those that did not within so many rounds."""
-        self.injector.arm(wanted)
-        for _ in range(rounds):
-            self.round()
-            if not self.injector.left:
-                break
-        left = self.injector.left
-        self.rig.finish()
-        return left
+    def run(self, wanted: Iterable[Trial], *, rounds: int, at_once: int) -> tuple[Trial, ...]:
+        """Work until each trial found its point; return those that did not within so many rounds.
+
+        ``at_once``: so many trials of a point wait for it in a round.
+
+        Raises: TimeoutError, see `Rig.telling`.
+        """
+        resting = list(wanted)
+        with self.rig.telling():
+            for _ in range(rounds):
+                waiting = Counter(each.point for each in self.injector.left)
+                for trial in tuple(resting):
+                    if waiting[trial.point] < at_once:
+                        waiting[trial.point] += 1
+                        resting.remove(trial)
+                        self.injector.arm([trial])
+                self.round()
+                if not resting and not self.injector.left:
+                    break
+            self.rig.finish()
+        return (*self.injector.left, *resting)
 
     def round(self) -> None:
         """Fill the cluster, take back what is another's, let it come to rest, and look what happened."""

@@ -127,29 +127,32 @@ class Rig:
     # --- Events --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Carry out the plan.
+        """Carry out the plan. Raises: TimeoutError, see `telling`."""
+        with self.telling():
+            self.begin()
+            self.stage.await_ready()
+            self.recovery()  # the first binds warm up what the first events are not to wait for
+            self._carry_out([self.restart] * self.plan.restarts)
+            if self.plan.standbys or self.plan.freezes:
+                self.begin()
+                self.stage.await_ready()
+                events = [self.standby] * self.plan.standbys + [self.freeze] * self.plan.freezes
+                self.random.shuffle(events)
+                self._carry_out(events)
+            self.settle()
+            self.finish()
 
-        Raises: TimeoutError with what is known so far, and what the lives of kai wrote, if kai does nothing any more.
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell what is known so far, and what the lives of kai wrote, if kai does nothing any more.
+
+        Raises: TimeoutError that says so.
         """
         try:
-            self._run()
+            yield
         except TimeoutError as error:
             self.look()
             raise TimeoutError(f"{error}\n{self.report.text()}\n{self.told()}\n{self.stage.logs()}") from error
-
-    def _run(self) -> None:
-        self.begin()
-        self.stage.await_ready()
-        self.recovery()  # the first binds warm up what the first events are not to wait for
-        self._carry_out([self.restart] * self.plan.restarts)
-        if self.plan.standbys or self.plan.freezes:
-            self.begin()
-            self.stage.await_ready()
-            events = [self.standby] * self.plan.standbys + [self.freeze] * self.plan.freezes
-            self.random.shuffle(events)
-            self._carry_out(events)
-        self.settle()
-        self.finish()
 
     def _carry_out(self, events: list[Callable[[], None]]) -> None:
         for event in events:
