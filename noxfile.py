@@ -178,8 +178,10 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Time scheduling cycles and check their budgets; arguments after ``--`` go to ``benchmarks run``."""
+    """Time cycles, check their budgets, compare with the revision before; arguments go to ``benchmarks run`` alone."""
     python(session, "-m", "benchmarks", "run", *(session.posargs or ["targets", "--check", "--runs", "3"]))
+    if not session.posargs:
+        python(session, "-m", "benchmarks", "against", "HEAD~1", "targets")
 
 
 @nox.session(venv_backend="virtualenv")

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
 import cattrs
 from attrs import evolve, frozen
@@ -23,7 +24,7 @@ from benchmarks.results import Arrivals, Cycle, Range, Report, Sample, Spread, S
 from benchmarks.sampling import Profile
 from benchmarks.workload import Workload
 
-_ROOT = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parent.parent
 _SHOWN_OF_ERROR = 2000
 
 
@@ -89,14 +90,30 @@ def profile(workload: Workload, timeout_seconds: float) -> Profile:
 
 
 def _sample(workload: str, rounds: int, timeout_seconds: float) -> Sample:
-    return cattrs.structure(_started("benchmarks.once", [workload, str(rounds)], timeout_seconds), Sample)
+    return take_sample(workload, rounds, timeout_seconds)
 
 
-def _started(module: str, arguments: Sequence[str], timeout_seconds: float) -> object:
-    """Run a module in a fresh process and return the JSON on its last line."""
+def take_sample(workload: str, rounds: int, timeout_seconds: float, root: Path = ROOT) -> Sample:
+    """Measure ``workload`` in a fresh process of the program in ``root``.
+
+    Raises: RunFailedError where that fails.
+    """
+    return cattrs.structure(_started("benchmarks.once", [workload, str(rounds)], timeout_seconds, root), Sample)
+
+
+def _started(module: str, arguments: Sequence[str], timeout_seconds: float, root: Path = ROOT) -> object:
+    """Run a module of ``root`` in a fresh process and return the JSON on its last line."""
     command = [sys.executable, "-m", module, *arguments]
     try:
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+        done = subprocess.run(
+            command,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         message = f"not finished after {timeout_seconds:g} s"
         raise RunFailedError(message) from error
@@ -200,7 +217,7 @@ def _commit() -> str:
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude=*"],  # noqa: S607 - git as the developer has it
-            cwd=_ROOT,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=True,

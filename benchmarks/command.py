@@ -8,6 +8,7 @@ from pathlib import Path
 import cattrs
 import click
 
+from benchmarks.against import checked_out, compare, process
 from benchmarks.campaign import Plan, RunFailedError, describe_machine, grow, profile, run
 from benchmarks.catalogue import WORKLOADS, UnknownWorkloadError
 from benchmarks.generate import write
@@ -100,6 +101,35 @@ def run_workloads(
     click.echo(json.dumps(cattrs.unstructure(report), indent=2) if output == "json" else table(report))
     wrong = any(summary.problems or summary.within_budget is False for summary in report.results)
     if report.failures or (check and wrong):
+        sys.exit(1)
+
+
+@main.command(name="against", help="Measure REVISION and this program in turns; code 1 where a workload got slower.")
+@click.argument("revision")
+@_ids
+@_runs(3)
+@_rounds
+@_timeout
+@click.option("--slack", default=0.15, show_default=True, help="How much longer a cycle may take; 0.15 is 15 percent.")
+@_quiet
+def run_against(
+    revision: str,
+    workloads: tuple[Workload, ...],
+    *,
+    runs: int,
+    rounds: int,
+    timeout: float,
+    slack: float,
+    quiet: bool,
+) -> None:
+    """Compare, print, and end with code 1 where something is slower than it was."""
+    try:
+        with checked_out(revision) as tree:
+            comparison = compare(workloads, tree, runs, process(rounds, timeout), _teller(quiet=quiet))
+    except RunFailedError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(comparison.table(slack))
+    if comparison.slower(slack):
         sys.exit(1)
 
 
