@@ -171,7 +171,8 @@ def _look(source: Source, console: Console, ways: _Ways) -> _Look:
         result = source.decide()
     except UnreachableError as error:
         return _limited(source, console, ways, error)
-    said = [source.chosen.line(result.case.origin)] if source.is_live else []
+    said = [*(f"note: {doubt}" for doubt in result.doubts)]
+    said += [source.chosen.line(result.case.origin)] if source.is_live else []
     remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
     return _Look(view=ways.view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
 

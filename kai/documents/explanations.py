@@ -136,6 +136,8 @@ def settled(job: "Job") -> str:
         case State.PARTIAL:
             lost = f": {', '.join(job.lost_to)}" if job.lost_to else ""
             return f"{job.title} keeps {job.placed} of {job.wanted} pods, on {nodes}{lost}."
+        case State.LOST:
+            return f"{job.title} does not run: {job.reason[1]}."
         case _:
             meaning = MEANINGS[job.state]
             return f"{job.title}: {meaning[0].lower()}{meaning[1:]}"

@@ -184,6 +184,11 @@ CODES: Final[dict[str, Code]] = {
         "kai applies the rules of Kubernetes to what is not in a cluster yet: names, labels, containers, amounts, and "
         "what the controllers of Kubernetes ask of their templates.",
     ),
+    "J025": Code(
+        WARNING,
+        "the node that a pod names is not in the input",
+        "Such a pod runs nowhere, and what it asks for counts for its queue. Leave out spec.nodeName, or add the node.",
+    ),
     "C001": Code(
         ERROR,
         "the configuration of the scheduler is refused",

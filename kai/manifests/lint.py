@@ -38,7 +38,7 @@ def lint(reading: Reading) -> list[Finding]:
         found += [*_foreign(document), *_misplaced(document)]
         # What is said in other words at the very place is not said again.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
-    found += _without_model(reading)
+    found += [*_without_model(reading), *_astray(reading)]
     found += check_access(reading)
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
@@ -177,6 +177,21 @@ def _without_model(reading: Reading) -> Iterator[Finding]:
     for document in reading.documents:
         if str(document.manifest.get("kind")) in kinds:
             yield document.finding("J019", f"{document.manifest['kind']}: {NO_MODEL}", ("kind",))
+
+
+def _astray(reading: Reading) -> Iterator[Finding]:
+    """Yield pods that name a node which is not among those of the input, where there are nodes."""
+    nodes = {mapping_of(each.manifest.get("metadata")).get("name") for each in reading.documents if _is_node(each)}
+    for document in reading.documents:
+        node = mapping_of(document.manifest.get("spec")).get("nodeName")
+        if nodes and _is_pod(document) and isinstance(node, str) and node and node not in nodes:
+            message = f"nodeName: found {node}, which is not among the nodes of the input"
+            yield document.finding("J025", message, ("spec", "nodeName"), found=node, hint="the pod runs nowhere")
+
+
+def _is_node(document: Document) -> bool:
+    name = mapping_of(document.manifest.get("metadata")).get("name")
+    return document.manifest.get("kind") == "Node" and isinstance(name, str)
 
 
 def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:

@@ -91,6 +91,8 @@ class Job:
         """Code and text of why its pods wait or go, empty where there is nothing to say."""
         if self.state == "Evicted" or (self.words is None and self.lost_to):
             return "Evicted", ", ".join(self.lost_to)
+        if self.state is State.LOST:
+            return "NodeMissing", "its pods name a node that is not there"
         return (self.words.code, self.words.text) if self.words else ("", "")
 
     @property
@@ -205,6 +207,8 @@ class _Members:
     started: Sequence[int] = ()
     lost: Sequence[int] = ()
     """Those that leave their node."""
+    astray: Sequence[int] = ()
+    """Those whose node is not there."""
 
     @classmethod
     def of(cls, columns: _Columns, pods: Sequence[int]) -> "_Members":
@@ -212,7 +216,7 @@ class _Members:
         status, evicted, bound = columns.status, columns.evicted, columns.bound
         # Most jobs of a large cluster run, and nothing happens to them.
         if all(within(status[pod], _HERE) and pod not in bound and pod not in evicted for pod in pods):
-            return cls(alive=pods, placed=pods)
+            return cls(alive=pods, placed=pods, astray=[pod for pod in pods if columns.node[pod] < 0])
         alive = [pod for pod in pods if status[pod] not in _GONE]
         placed = [pod for pod in alive if within(status[pod], _HERE)]
         return cls(
@@ -222,6 +226,7 @@ class _Members:
             waiting=[pod for pod in alive if status[pod] in _WAITING],
             started=[pod for pod in placed if pod in bound],
             lost=[pod for pod in alive if pod in evicted],
+            astray=[pod for pod in placed if columns.node[pod] < 0],
         )
 
 
@@ -312,6 +317,8 @@ def _state(pods: Sequence[int], members: _Members) -> State:
         return State.FINISHED if pods else State.EMPTY
     if lost and not placed and len(lost) > len(held):
         return State.EVICTED
+    if members.astray:
+        return State.LOST
     if len(placed) == len(alive):
         return State.STARTS if len(members.started) == len(placed) else State.RUNNING
     if placed:

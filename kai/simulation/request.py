@@ -18,6 +18,7 @@ from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
 from kai.simulation.fairness import divide_case
 from kai.simulation.jobs import JobLine, job_lines
+from kai.simulation.missing_nodes import missing_nodes
 from kai.simulation.overview import Overview, overview
 from kai.simulation.past_usage import unread
 from kai.simulation.run import Outcome, simulate
@@ -53,6 +54,11 @@ class Result:
     def notes(self) -> tuple[str, ...]:
         """What was passed over or changed while the case was read."""
         return self.case.notes if isinstance(self.case, Case) else ()
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What cannot be as the input says, and is told even if nobody asks for notes."""
+        return missing_nodes(self.case) if isinstance(self.case, Case) else ()
 
     @property
     def unused(self) -> "tuple[Unused, ...]":

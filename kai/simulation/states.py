@@ -15,6 +15,7 @@ class State(StrEnum):
     IMPOSSIBLE = "Impossible"
     EVICTED = "Evicted"
     LEAVING = "Leaving"
+    LOST = "Lost"
     FINISHED = "Finished"
     EMPTY = "Empty"
 
@@ -31,6 +32,7 @@ MEANINGS: dict[State, str] = {
     State.IMPOSSIBLE: "It waits, and these nodes could not hold it if they were empty.",
     State.EVICTED: "Its pods have to leave in this cycle.",
     State.LEAVING: "Its pods are terminating, and none waits.",
+    State.LOST: "Its pods name a node that is not there: one that was deleted, or that the input lacks.",
     State.FINISHED: "All its pods have ended.",
     State.EMPTY: "It has no pods.",
 }

@@ -23,6 +23,7 @@ COLORS = {
     "Waits": "yellow",
     "Evicted": "red",
     "Impossible": "red",
+    "Lost": "red",
 }
 _FEW_NODES = 3
 

@@ -129,6 +129,8 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
         return report_bug(error, path)
     for finding in result.findings:
         console.talk(finding_text(finding))
+    for doubt in result.doubts:
+        console.talk(f"note: {path}: {doubt}")
     for unused in result.unused:
         console.talk(f"note: {path}: {unused}")
     said = request.policy.configuration.notes if request.policy is not None else ()

@@ -139,6 +139,19 @@ def test_each_mistake_has_its_code(texts, codes):
     assert [finding.code for finding in lint_texts(*texts)] == codes
 
 
+def test_a_node_that_is_not_in_the_input_is_said_of_a_pod_where_there_are_nodes():
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  nodeName: ghost\n  schedulerName: kai-scheduler\n"
+        "  containers: [{name: c, image: i}]\n"
+    )
+    (finding,) = lint_texts(pod, NODE)
+    assert finding_text(finding).splitlines()[0] == (
+        "x.yaml:5:13: J025 warning: nodeName: found ghost, which is not among the nodes of the input"
+    )
+    assert lint_texts(pod) == []
+    assert lint_texts(pod.replace("ghost", "n"), NODE) == []
+
+
 def test_every_code_says_what_it_means():
     assert all(
         code.title and code.text.endswith(".") and code.severity in {"error", "warning"} for code in CODES.values()

@@ -1,0 +1,64 @@
+import json
+
+import pytest
+
+from kai.cli.command import run
+
+CLUSTER = """
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, pods: 99, nvidia.com/gpu: 8}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: q}
+spec: {resources: {gpu: {quota: 8, limit: -1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
+"""
+POD = """---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: x, labels: {kai.scheduler/queue: q}}
+spec:
+  schedulerName: kai-scheduler
+  nodeName: %s
+  containers: [{name: a, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+NOTE = "pod x/p: spec.nodeName: found ghost, which is not among the nodes"
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    def write(*pods):
+        path = tmp_path / "c.yaml"
+        path.write_text(CLUSTER + "".join(POD % pod for pod in pods))
+        return str(path)
+
+    return write
+
+
+def test_a_pod_on_a_node_that_is_not_there_does_not_run(cluster, capsys):
+    path = cluster(("p", "ghost"), ("r", "n1"))
+    assert run(["jobs", "-f", path, "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    states = {item["name"]: (item["state"], item["reason"]) for item in json.loads(out)["items"]}
+    assert states["r"] == ("Running", None)
+    assert states["p"] == ("Lost", {"code": "NodeMissing", "text": "its pods name a node that is not there"})
+    assert err == f"note: {NOTE}\n"
+
+
+def test_why_says_it_and_its_code_is_no(cluster, capsys):
+    assert run(["why", "p", "-f", cluster(("p", "ghost")), "--exit-code"]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "p does not run: its pods name a node that is not there."
+    assert err == f"note: {NOTE}\n"
+
+
+def test_simulate_names_pod_field_and_node(cluster, capsys):
+    path = cluster(("p", "ghost"))
+    assert run(["simulate", path]) == 0
+    out, err = capsys.readouterr()
+    assert f"note: {path}: {NOTE}\n" in err
+    assert " Lost " in out
+
+
+def test_many_such_pods_are_few_sentences(cluster, capsys):
+    assert run(["jobs", "-f", cluster(*((f"p{number}", "ghost") for number in range(9)))]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "note: so it is with 6 more pods"
