@@ -37,7 +37,7 @@ _STRETCHES = 2
 _NEW_EACH = 25
 _HONEST_GPUS = (1, 2, 4, 8)
 _LOWER = 49
-"""The highest priority of the flood where each group has its own: it may evict nobody."""
+"""The highest priority of the flood where each group has its own: no other pod may be evicted for it."""
 
 _NODES = Nodes(501)
 HONEST = Workload(

@@ -41,7 +41,7 @@ time, and more than the array of jobs of an honest user brings."""
 GATE: Final = "kai.scheduler/refused "
 """How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
 REFUSED: Final = "kai.scheduler/refused"
-"""The annotation that another object beyond a cap is shown with: what is too much. Nobody can write it."""
+"""The annotation that says of another object which cap it is beyond. What a user writes there is left out."""
 
 _NOT_KEPT: Final = frozenset((APPLIED, REFUSED))
 _READ: Final = frozenset(value for value in vars(names).values() if isinstance(value, str) and value)

@@ -1,5 +1,6 @@
 """The webhooks on the network: what is answered to whom, and with which certificate."""
 
+import gzip
 import json
 import shutil
 import ssl
@@ -166,6 +167,22 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(certificate):
     assert b" 413 " in first
     assert b"Connection: close" in first
     assert words == b"found a request of excessive size\n"
+
+
+def test_a_packed_body_is_not_unpacked(certificate):
+    async def talk(connect):
+        bomb = gzip.compress(b"[" * 5_000_000)
+        packed = head(len(bomb)).replace(b"\r\nHost", b"\r\nContent-Encoding: gzip\r\nHost")
+        async with connect() as stream:
+            await stream.send(packed + bomb)
+            refused_first = await read(stream)
+        async with connect() as stream:
+            await stream.send(head(len(review())) + review())
+            return refused_first, await read(stream)
+
+    (first, _), (then, _) = talked(certificate, talk)
+    assert b" 400 " in first
+    assert b" 200 " in then
 
 
 def test_a_bug_is_left_to_the_failure_policy_of_the_webhook(certificate):
