@@ -46,7 +46,7 @@ from tests.integration.kubelet import RESERVED, Kubelet
 
 _LIMIT = 600.0
 _LOOK_EVERY = 30.0
-_PARTS = {"min": 0.0, "p50": 0.5, "p90": 0.9, "max": 1.0}
+_PARTS = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 _nodes = click.option("--nodes", default=500, show_default=True, type=click.IntRange(min=1))
 _gpus = click.option("--gpus", default=8, show_default=True, help="GPUs of each node.")
