@@ -8,6 +8,7 @@ from string import Template
 from benchmarks.charts import flame, growth_chart, phase_chart, versus_chart
 from benchmarks.charts.svg import duration
 from benchmarks.findings import Findings, UnreadableReportError, read_findings
+from benchmarks.history import history
 from benchmarks.results import Report, Summary
 
 _SKELETON = Path(__file__).with_name("page.html")
@@ -80,6 +81,12 @@ def _sections(findings: Findings, charts: dict[str, str]) -> Iterator[str]:
         "Callees hang beneath their caller; a compiled kernel is part of the line that calls it. Point at a box for "
         "its time.",
         "".join(f'<div class="flame">{drawing}</div>' for drawing in flames),
+    )
+    yield _section(
+        "From revision to revision",
+        "The middle warm cycle over the calibration of its process, and the change since the revision before. Point at "
+        "a figure for its time.",
+        history(findings.reports),
     )
     for report in findings.reports:
         yield _section("All figures", _how(report), _figures(report.results) + _failures(report))

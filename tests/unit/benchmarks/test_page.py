@@ -3,6 +3,7 @@ from xml.etree import ElementTree as ET
 
 import cattrs
 import pytest
+from attrs import evolve
 
 from benchmarks.charts import flame, growth_chart, phase_chart, versus_chart
 from benchmarks.charts.svg import LogScale, amount, duration
@@ -46,6 +47,23 @@ def test_a_page_holds_every_chart_and_needs_nothing_else(tmp_path):
     assert "src=" not in page
     assert "href=" not in page
     assert "1 of 2" in page
+
+
+def test_several_reports_are_a_history_of_ratios_by_revision(tmp_path):
+    def at(commit, date, *summaries):
+        return evolve(report(*summaries), machine={"commit": commit, "date": date})
+
+    later = at("bbb2222", "2026-02-01", summary("w1", 15), summary("w7", 80))
+    first = at("aaa1111", "2026-01-01", summary("w1", 30), summary("w2", 40))
+    *_, index = write_page(Findings((later, first), (), ()), tmp_path)
+    page = index.read_text()
+    table = page[page.index("From revision to revision") : page.index("All figures")]
+    assert table.index("aaa1111") < table.index("bbb2222")
+    assert "<b>3.00</b></td>" in table
+    assert "<b>1.50</b> (-50 %)" in table
+    assert table.count("<td>–</td>") == 2
+    *_, alone = write_page(Findings((first,), (), ()), tmp_path)
+    assert "From revision to revision" not in alone.read_text()
 
 
 def test_every_chart_can_be_opened_by_itself(tmp_path):
