@@ -126,6 +126,9 @@ class SchedulerMetrics:
         self._action = gauge("action_scheduling_latency_milliseconds", "How long an action took last.", "action")
         self._task = histogram("task_scheduling_latency_milliseconds", "From pod to bind request.", _MILLISECONDS)
         self._bind = histogram("task_bind_latency_milliseconds", "From decision to bind request.", _MILLISECONDS)
+        self._known_queues: tuple[tuple[str, ...], ...] = ()
+        self._share_series: list[list[Gauge]] = []
+        self._usage_series: list[list[Gauge]] = []
         share = "The fair share of a queue."
         self._shares = (
             (gauge("queue_fair_share_cpu_cores", share, *_QUEUE), 0, 1000.0),
@@ -297,16 +300,18 @@ class SchedulerMetrics:
         self._fragmentation.set(partly / total if total else 0.0)
 
     def _queues(self, snapshot: Snapshot, report: CycleReport) -> None:
-        for share, _, _ in self._shares:
-            share.clear()
-        for used, _ in self._usage:
-            used.clear()
+        known = tuple((queue.title, queue.name, queue.display_name) for queue in snapshot.queues)
+        if known != self._known_queues:  # to make a series anew costs ten times as much as to set it
+            self._known_queues = known
+            for gauge in (*(share for share, _, _ in self._shares), *(used for used, _ in self._usage)):
+                gauge.clear()
+            self._share_series = [[share.labels(*labels) for share, _, _ in self._shares] for labels in known]
+            self._usage_series = [[used.labels(*labels) for used, _ in self._usage] for labels in known]
         for row, queue in enumerate(snapshot.queues):
-            labels = (queue.title, queue.name, queue.display_name)
-            for share, at, unit in self._shares:
-                share.labels(*labels).set(float(report.fair_share[row, at]) / unit)
-            for used, name in self._usage:
-                used.labels(*labels).set(float(getattr(queue.usage, name)))
+            for series, (_, at, unit) in zip(self._share_series[row], self._shares, strict=True):
+                series.set(float(report.fair_share[row, at]) / unit)
+            for series, (_, name) in zip(self._usage_series[row], self._usage, strict=True):
+                series.set(float(getattr(queue.usage, name)))
 
     def _reasons(self, snapshot: Snapshot, report: CycleReport) -> None:
         self._pending.clear()

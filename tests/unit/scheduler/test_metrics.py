@@ -1,5 +1,6 @@
 """Metrics have the peer's names, and do not grow for ever."""
 
+import attrs
 from prometheus_client import CollectorRegistry
 
 from kai.configuration.profiles import default_profile
@@ -57,6 +58,22 @@ def test_queues_and_idle_gpus_are_shown_after_a_cycle():
     assert 'kai_queue_fair_share_gpu{queue_display_name="",queue_metadata_name="a",queue_name="a"}' in text
     assert "kai_gpu_idle 0.0" in text
     assert "kai_gpu_fragmentation_ratio 0.0" in text
+
+
+def test_the_series_of_a_queue_go_with_it_and_those_of_others_stay():
+    few = small_cluster()
+    last = few.queues[-1]
+    added = attrs.evolve(last, metadata=attrs.evolve(last.metadata, name="more", uid="more"))
+    more = attrs.evolve(few, queues=(*few.queues, added))
+    snapshots = [take_snapshot(objects, 0.0) for objects in (more, few, few)]
+
+    def act(metrics):
+        for snapshot in snapshots:
+            metrics.state(snapshot, run_cycle(snapshot, default_profile(), Recorder()))
+
+    lines = [line for line in shown(act).splitlines() if line.startswith("kai_queue_")]
+    names = [line.partition('queue_name="')[2].partition('"')[0] for line in lines]
+    assert {name: names.count(name) for name in names} == {queue.name: 6 for queue in snapshots[-1].queues}
 
 
 def test_what_is_counted_by_group_keeps_the_newest_groups_only():
