@@ -29,6 +29,7 @@ from tests.simulation.world import (
 
 SECONDS: Final = "sim/seconds"
 """For how long a pod runs; it goes on for ever without."""
+_ORDER: Final = {served: number for number, served in enumerate(SERVED)}
 _DEVICE: Final = "run.ai/reserve_for_gpu_index"
 
 
@@ -155,27 +156,41 @@ class NodeController(Actor):
 class GarbageCollector(Actor):
     """Deletes what belongs to an owner that is gone."""
 
+    alive: set[str] = attrs.field(factory=set)
+    """UIDs of all objects that there are."""
+    owned: dict[str, dict[str, Change]] = attrs.field(factory=dict)
+    """By the UID of an owner and their own: the last change of the objects that name it."""
+
     def see(self, change: Change) -> None:
+        uid, owners = change.present["metadata"]["uid"], _owners_of(change.present)
         if change.after is None:
-            self.later(0.5, 3.0, self._collect, change.present["metadata"]["uid"])
-        elif change.before is None and change.after["metadata"].get("ownerReferences"):
+            self.alive.discard(uid)
+            for owner in owners:
+                self.owned.get(owner, {}).pop(uid, None)
+            self.later(0.5, 3.0, self._collect, uid)
+            return
+        self.alive.add(uid)
+        for owner in owners:
+            self.owned.setdefault(owner, {})[uid] = change
+        if change.before is None and owners:
             self.later(20.0, 25.0, self._check, change)
 
     def _collect(self, uid: str) -> None:
-        for served in SERVED:
-            for obj in self.world.all(served):
-                if any(each.get("uid") == uid for each in obj["metadata"].get("ownerReferences") or ()):
-                    self.world.delete("gc", served, obj)
+        found = self.owned.pop(uid, {}).values()
+        for change in sorted(found, key=lambda each: (_ORDER[each.served], each.place)):
+            obj = self.world.current(change.served, change.present)
+            if obj is not None and uid in _owners_of(obj):
+                self.world.delete("gc", change.served, obj)
 
     def _check(self, change: Change) -> None:
         """Collect what was made for an owner that was gone by then."""
         obj = self.world.current(change.served, change.present)
-        owners = {each["uid"] for each in change.present["metadata"]["ownerReferences"]}
-        if obj is None:
-            return
-        alive = (each["metadata"]["uid"] for served in SERVED for each in self.world.all(served))
-        if not owners & set(alive):
+        if obj is not None and not any(owner in self.alive for owner in _owners_of(change.present)):
             self.world.delete("gc", change.served, obj)
+
+
+def _owners_of(obj: Manifest) -> list[str]:
+    return [each["uid"] for each in obj["metadata"].get("ownerReferences") or ()]
 
 
 @attrs.define(eq=False)

@@ -14,12 +14,13 @@ import itertools
 import random
 from asyncio.base_events import BaseEventLoop
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVarTuple, Unpack
 
 from anyio._backends import _asyncio as backend
 
+A = TypeVarTuple("A")
 PROCESS: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("process", default="")
 _MOST_AT_ONCE: Final = 200_000
 _START: Final = 1000.0
@@ -49,8 +50,6 @@ class SeededLoop(BaseEventLoop):
 
     # What BaseEventLoop has, and its published types do not name.
     _ready: deque[Any]
-    _scheduled: list[Any]
-    _timer_cancelled_count: int
 
     def __init__(self, draw: random.Random, shuffle: float = 0.0) -> None:
         super().__init__()
@@ -63,6 +62,8 @@ class SeededLoop(BaseEventLoop):
         """When each process that stood still went on last."""
         self.callbacks = 0
         """How many callbacks were run."""
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count(1)
         self._tasks = itertools.count(1)
         self.set_task_factory(
             lambda loop, coroutine, **options: _Task(next(self._tasks), coroutine, loop=loop, **options)
@@ -70,6 +71,21 @@ class SeededLoop(BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[A]], object],
+        *args: *A,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Keep a timer by its time and its number: tuples compare without a call, and timers of one moment in order."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Leave it: it goes when its time comes."""
 
     def freeze(self, process: str) -> None:
         """Let nothing of a process run."""
@@ -106,19 +122,16 @@ class SeededLoop(BaseEventLoop):
         handle._run()
 
     def _take_due(self) -> None:
-        scheduled = self._scheduled
-        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            if handle._cancelled:
-                self._timer_cancelled_count -= 1
-            else:
+        timers = self._timers
+        while timers and (timers[0][0] <= self._now or timers[0][2].cancelled()):
+            handle = heapq.heappop(timers)[2]
+            if not handle.cancelled():
                 self._ready.append(handle)
 
     def _advance(self) -> None:
-        if not self._scheduled:
+        if not self._timers:
             raise StuckError("every task waits for something that will never happen")
-        self._now = max(self._now, self._scheduled[0]._when)
+        self._now = max(self._now, self._timers[0][0])
         self._since = 0
 
     def _write_to_self(self) -> None:

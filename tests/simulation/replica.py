@@ -35,8 +35,6 @@ _FLAGS: Final = (
     "--scaling-pod-image=scale",
 )
 _GRACE: Final = 30.0
-_COALESCING: Final = 0.3
-"""Longer than by default: what a schedule costs is the cycles, and more happens between two of them."""
 
 
 @cache
@@ -91,6 +89,8 @@ class Replica:
     cpu: SimulatedCpu = attrs.field(init=False)
     connection: Connection | None = None
     binds_directly: bool = True
+    coalescing: float = 0.3
+    """Seconds in which the scheduler gathers changes."""
     registry: CollectorRegistry | None = None
     """The metrics of this life."""
     problem: BaseException | None = None
@@ -160,7 +160,7 @@ class Replica:
         assert connection.leadership is not None
         connection.api.leadership = connection.leadership
         devices = itertools.count(1)
-        settings = attrs.evolve(plan.settings, direct_binds=self.binds_directly, coalescing_seconds=_COALESCING)
+        settings = attrs.evolve(plan.settings, direct_binds=self.binds_directly, coalescing_seconds=self.coalescing)
         scheduler = make_scheduler(
             connection,
             settings,

@@ -7,13 +7,17 @@ import gc
 import random
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, Final, NoReturn
 
 import attrs
 import structlog
 
+from kai.configuration import registry as plugin_registry
 from kai.configuration.profiles import make_profile
 from kai.kernels import is_plain, run_compiled
+from kai.podgrouper import registry as grouper_registry
 from kai.scheduler import cycling, making
 from tests.doubles.rest_server.storage import Change
 from tests.simulation.checks import Checks
@@ -28,8 +32,10 @@ from tests.simulation.users import Life
 from tests.simulation.words import Words
 from tests.simulation.world import LEASE, Violation, World
 
-TROUBLED: Final = 90.0
+TROUBLED: Final = 60.0
 """For so many seconds there are users and faults."""
+_COALESCING: Final = (0.2, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+"""Most schedules gather longer than kai does: what a schedule costs is its cycles, and more happens between two."""
 _SETTLING: Final = 420.0
 """Within so many seconds after them everything is as it must be: a pod whose bind failed rests for five minutes."""
 _LOOKS_APART: Final = 5.0
@@ -51,6 +57,8 @@ class Plan:
     seconds: float = TROUBLED
     direct: bool = True
     """Whether a bind that takes one write is written without an order."""
+    coalescing: float = 0.3
+    """Seconds in which schedulers gather changes."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -59,7 +67,8 @@ class Plan:
         replicas = draw.choice((1, 2, 2, 3))
         shuffle = draw.choice((0.0, 0.0, 0.2, 1.0))
         direct = draw.random() < 0.5
-        return cls(seed, drawn(draw, TROUBLED, replicas), replicas, shuffle, direct=direct)
+        episodes, coalescing = drawn(draw, TROUBLED, replicas), draw.choice(_COALESCING)
+        return cls(seed, episodes, replicas, shuffle, direct=direct, coalescing=coalescing)
 
     def written(self, about: str) -> dict[str, Any]:
         """Return the plan as data, to be kept."""
@@ -124,7 +133,7 @@ async def _play(world: World, plan: Plan) -> Result:
     checks, watchers = Checks(world, life), Watchers.of(world)
     for number in range(plan.replicas):
         replica = Replica(f"kai-{number}", world.wire, world.loop, random.Random(plan.seed * 16 + number))
-        replica.binds_directly = plan.direct
+        replica.binds_directly, replica.coalescing = plan.direct, plan.coalescing
         world.replicas.append(replica)
         replica.start()
     ends_at = world.time + plan.seconds
@@ -258,6 +267,8 @@ def _result(world: World, plan: Plan, checks: Checks | None, settled: float) -> 
 # --- What every schedule needs ---------------------------------------------------------------------------------------
 
 _PROFILES: dict[str, Any] = {}
+_entry_points: Final = cache(entry_points)
+"""What is installed stays as it is, and to find it costs 30 ms in each life of a process."""
 
 
 def _known_profile(configuration: Any) -> Any:
@@ -285,14 +296,18 @@ def prepared(world: World) -> Iterator[None]:
 
     before, collected = structlog.get_config(), gc.isenabled()
     structlog.configure(processors=[take], cache_logger_on_first_use=False)
-    modules: Any = (making, cycling)
-    kept = (modules[0].make_profile, modules[1].settle)
-    modules[0].make_profile, modules[1].settle = _known_profile, _nothing
+    modules: Any = (making, cycling, plugin_registry, grouper_registry)
+    instead = (_known_profile, _nothing, _entry_points, _entry_points)
+    names = ("make_profile", "settle", "entry_points", "entry_points")
+    kept = [getattr(module, name) for module, name in zip(modules, names, strict=True)]
+    for module, name, function in zip(modules, names, instead, strict=True):
+        setattr(module, name, function)
     gc.disable()
     try:
         yield
     finally:
-        modules[0].make_profile, modules[1].settle = kept
+        for module, name, function in zip(modules, names, kept, strict=True):
+            setattr(module, name, function)
         structlog.configure(**before)
         if collected:
             gc.enable()

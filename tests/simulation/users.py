@@ -16,7 +16,8 @@ from tests.simulation.world import GPU, GROUP, HOME, JOB, NODE, POD, QUEUE, RESE
 _NAMESPACE: Final = BY_KIND["v1", "Namespace"]
 _PRIORITY: Final = BY_KIND["scheduling.k8s.io/v1", "PriorityClass"]
 _PRIORITIES: Final = {"train": 50, "build": 100, "inference": 125}
-_SECONDS_APART: Final = 4.0
+_DEEDS: Final = 22.5
+"""So many things users do in a schedule, however long it is."""
 CANARY: Final = "canary-6f1d"
 """What users hide in the environment of their pods."""
 MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
@@ -83,7 +84,7 @@ class Life:
             self.submit()
         end = world.time + seconds
         while world.time < end:
-            await asyncio.sleep(world.shape.expovariate(1.0 / _SECONDS_APART))
+            await asyncio.sleep(world.shape.expovariate(_DEEDS / seconds))
             self.act()
 
     def act(self) -> None:

@@ -240,14 +240,15 @@ def _short_memories() -> Iterator[None]:
 
 
 def grown(moments: Sequence[Sample], warm: int) -> dict[str, tuple[int, int]]:
-    """Return what there is more of after the last round than after each of the first ones, with both counts.
+    """Return what there is more of after the last two rounds than after each of the first ones, with both counts.
 
-    Where the bound of a memory is reached, now more and now less of it is left.
+    Where the bound of a memory is reached, now more and now less of it is left; and a store keeps the last change of
+    each kind, which is of one object in this round and of two in the next. What is never forgotten is there after both.
     """
     highest: Counter[str] = Counter()
     for each in moments[:warm]:
         highest |= each.counts
-    return growth(highest, moments[-1].counts)
+    return growth(highest, moments[-2].counts & moments[-1].counts)
 
 
 def soak(rounds: int, pods: int, apart: float = 0.0, seed: int = 1) -> list[Sample]:
