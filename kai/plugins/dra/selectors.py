@@ -161,7 +161,10 @@ class Selectors:
         compiled = self._compile(expression)
         if isinstance(compiled, Fault):
             return compiled
-        value = compiled.program.eval(data={"device": variable(driver, device, compiled.domains)})
+        try:
+            value = compiled.program.eval(data={"device": variable(driver, device, compiled.domains)})
+        except RuntimeError as error:  # it goes through too many values: the API server lets more pass than the library
+            return Fault(f"selector {expression!r} on device {device.name!r}: {error}")
         if value.type() == cel.Type.BOOL:
             return bool(value.value())
         return Fault(f"selector {expression!r} on device {device.name!r}: {_shown(value)}")

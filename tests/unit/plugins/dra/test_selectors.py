@@ -104,6 +104,14 @@ def test_only_tests_for_a_domain_are_rewritten(expression, expected):
     assert rewritten(expression) == expected
 
 
+def test_an_expression_that_goes_through_too_many_values_is_a_fault():
+    expression = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, " * 4 + "true" + ")" * 4
+    found = selects(expression)
+    assert isinstance(found, Fault)
+    assert "gpu-0" in found.text
+    assert "Iteration budget exceeded" in found.text
+
+
 def test_a_value_that_python_has_no_type_for_is_a_fault_in_words():
     found = selects('device.attributes["gpu.example.com"].?model')
     assert isinstance(found, Fault)
