@@ -48,8 +48,8 @@ def bug(function: Bug) -> Bug:
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Let kai have a bug."""
-    patches = BUGS[name]()
+    """Let kai have a bug, or several at once, joined by a plus: what one defence misses another may still catch."""
+    patches = [patch for each in name.split("+") for patch in BUGS[each]()]
     before = [(where, what, getattr(where, what)) for where, what, _ in patches]
     for where, what, instead in patches:
         setattr(where, what, instead)

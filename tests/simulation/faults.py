@@ -1,7 +1,8 @@
 """The faults of a schedule: which of them a seed draws, and how they happen.
 
 A seed draws which kinds it uses at all, so that some schedules have many of one and none of the others; and when they
-come. What the kinds do is in `ways` (between processes and the server) and in `disorder` (in the cluster).
+come. What the kinds do is in `ways` (between processes and the server), in `disorder`
+(in the cluster), and in `aimed` (at one moment).
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import asyncio
 import random
 from typing import Final
 
-from tests.simulation import disorder, ways
+from tests.simulation import aimed, disorder, ways
 from tests.simulation.episodes import Episode, Kind, Undo, vain
 from tests.simulation.users import Life
 from tests.simulation.world import World
 
-KINDS: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions}
-NUMBERS: Final[dict[str, int]] = {**ways.KINDS.numbers, **disorder.KINDS.numbers}
+KINDS: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
+NUMBERS: Final[dict[str, int]] = {**ways.KINDS.numbers, **disorder.KINDS.numbers, **aimed.KINDS.numbers}
 """Where the fault matrix has each kind."""
 _BLINDING: Final = frozenset(
     {"lag", "behind", "silence", "deafness", "compactions", "headless", "sluggish", "unserved"}
-    | {"pause", "late", "slow", "away", "outage", "lost"}
+    | {"pause", "late", "slow", "away", "outage", "lost", "stall", "unheard"}
 )
 
 

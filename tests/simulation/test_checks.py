@@ -368,12 +368,22 @@ def _tell(trial: Trial, pod: Manifest, reason: str, message: str) -> None:
     assert trial.world.create("kai-0", EVENT, event) is not None
 
 
-def order_that_says_too_much(trial: Trial) -> None:
+def failure_of_an_order_that_is_there(trial: Trial) -> None:
     pod = trial.pod("a")
+    _order(trial, pod)
+    _tell(trial, pod, "FailedBinding", "Failed to bind pod")
+
+
+def _order(trial: Trial, pod: Manifest) -> Manifest:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": pod["metadata"]["uid"]}
     metadata = {"name": "a", "namespace": HOME, "ownerReferences": [owner]}
     order = trial.world.create("kai-0", ORDER, {"metadata": metadata, "spec": {"podName": "a", "selectedNode": "n"}})
     assert order is not None
+    return order
+
+
+def order_that_says_too_much(trial: Trial) -> None:
+    order = _order(trial, trial.pod("a"))
     trial.world.patch("kai-0", ORDER, order, {"status": {"phase": "Succeeded"}}, "status")
 
 
@@ -463,6 +473,7 @@ HISTORIES: list[tuple[int, Callable[[Trial], None]]] = [
     (24, two_writes_at_once),
     (25, store_that_goes_back),
     (27, event_before_the_bind),
+    (27, failure_of_an_order_that_is_there),
     (27, order_that_says_too_much),
     (28, foreign_pod_written),
     (29, secret_told),

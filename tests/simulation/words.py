@@ -12,6 +12,7 @@ from tests.simulation.world import GROUP, HOMES, ORDER, POD, World, key_of, node
 
 EVENT = BY_KIND["v1", "Event"]
 _DONE = frozenset({"Scheduled", "Bound"})
+_FAILED = "FailedBinding"
 
 
 @attrs.define(eq=False)
@@ -45,13 +46,23 @@ class Words:
         regarding = event.get("involvedObject") or event.get("regarding") or {}
         text = str(event.get("message") or event.get("note") or "")
         self._look_at_text(event, f"{text} {event['metadata'].get('annotations') or {}}")
-        if event.get("reason") not in _DONE or regarding.get("kind") != "Pod":
-            return
         place = (regarding.get("namespace", ""), regarding.get("name", ""))
         pod = self.world.server.storage.get(POD, place)
+        if event.get("reason") == _FAILED and pod is not None and pod["metadata"]["uid"] == regarding.get("uid"):
+            self._look_at_failure(pod)
+        if event.get("reason") not in _DONE or regarding.get("kind") != "Pod":
+            return
         if pod is None or pod["metadata"]["uid"] != regarding.get("uid") or node_of(pod):
             return
         self.world.violate(27, f"an event says {event['reason']} of {key_of(pod)}, which is on no node")
+
+    def _look_at_failure(self, pod: Manifest) -> None:
+        """Look whether a bind request was refused, as the scheduler says: one that is there will be carried out."""
+        metadata = pod["metadata"]
+        order = self.world.server.storage.get(ORDER, (metadata["namespace"], metadata["name"]))
+        owners = {each["uid"] for each in (order or {"metadata": {}})["metadata"].get("ownerReferences") or ()}
+        if order is not None and metadata["uid"] in owners and not (order.get("status") or {}).get("phase"):
+            self.world.violate(27, f"an event says {_FAILED} of {key_of(pod)}, and its bind request is there")
 
     def _look_at_order(self, order: Manifest) -> None:
         if (order.get("status") or {}).get("phase") != "Succeeded":
