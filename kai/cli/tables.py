@@ -73,6 +73,9 @@ def _continued(cells: Sequence[str], last: str, width: int) -> str:
     if width - start >= _LEAST_BESIDE:
         return head + wrapped(last, width - start).replace("\n", "\n" + " " * start)
     below = "\n" + " " * _BELOW
+    if shown_width(head.rstrip()) > width:
+        margin = " " * (len(head) - len(head.lstrip(" ")))
+        head = margin + wrapped(head.strip(), width - len(margin), indent="  ").replace("\n", "\n" + margin)
     return head.rstrip() + below + wrapped(last, max(1, width - _BELOW)).replace("\n", below)
 
 

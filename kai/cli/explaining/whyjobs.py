@@ -9,7 +9,7 @@ import attrs
 from kai.api.times import instant
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
-from kai.cli.tables import columns
+from kai.cli.tables import columns, wrapped
 from kai.documents.spans import span
 from kai.wording import counted, first_of
 
@@ -91,7 +91,7 @@ class JobAnswer:
         return "\n\n".join([*parts, *assumed(self.told["assumptions"])])
 
     def _lines(self, item: Item, console: Console) -> Iterator[str]:
-        yield console.styled(item["summary"], bold=True)
+        yield console.styled(wrapped(item["summary"], console.width, indent="  "), bold=True)
         parts = [item["state"], f"queue {item['queue']}", sized([item])]
         if item["since"] is not None and self.now - instant(item["since"]) >= 1:
             parts.append(f"for {span(self.now - instant(item['since']))}")

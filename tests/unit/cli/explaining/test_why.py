@@ -6,7 +6,7 @@ import pytest
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.explaining.why import answer
-from kai.cli.explaining.whyjobs import Asked
+from kai.cli.explaining.whyjobs import Asked, JobAnswer
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 
@@ -151,6 +151,18 @@ def test_a_question_without_a_subject_is_refused(asked, arguments):
 def test_all_jobs_with_a_label_are_those_that_have_it(capsys):
     assert run(["why", "--all", "--from", "examples/lab", "-l", "no-such-label=x", "--no-verify"]) == 0
     assert capsys.readouterr().out.startswith("no job waits")
+
+
+def test_all_jobs_of_the_lab_are_explained_within_the_width_of_the_terminal():
+    result = _lab()
+    view = JobAnswer.of(result.outcome, result.overview, result.lines, Asked(name="any"))
+    text = view.text(Console(columns=60))
+    for width in (60, 80, 120, 200):
+        shown = view.text(Console(columns=width)).splitlines()
+        assert [line for line in shown if shown_width(line) > width] == []
+    assert "chat-1-burst keeps 6 of 7 pods, on gpu-03: 1 pod for chat-5\n  (preempt)." in text
+    long = "  selector nvidia.com/gpu.product NVIDIA-A100-SXM4-40GB ->\n    NVIDIA-H100-80GB-HBM3\n      ~ starts"
+    assert long in text
 
 
 @pytest.mark.parametrize("subject", ["queue/vision", "queue/chat", "node/gpu-06", "node/gpu-13"])
