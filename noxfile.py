@@ -191,6 +191,13 @@ def docs(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict", "--site-dir", str(ROOT / "build" / "site"))
 
 
+@nox.session(venv_backend="virtualenv")
+def sbom(session: nox.Session) -> None:
+    """Write bills of materials of the wheel and, where it is built, of the image: CycloneDX, in ``build/sbom``."""
+    session.install("--require-hashes", "--requirement", "requirements/sbom.txt")
+    session.run("python", "-m", "tests.image.contents", str(ROOT / "build" / "sbom"))
+
+
 @nox.session
 def changelog(session: nox.Session) -> None:
     """Show the next release's changelog from its fragments, or write it: ``nox -s changelog -- --version 0.2.0``."""
@@ -219,5 +226,6 @@ def lock(session: nox.Session) -> None:
     python(session, *compile_, "--output-file", "requirements/runtime.txt", env=env)
     extras = ["--all-extras"]  # what each extra adds is tested
     python(session, *compile_, *extras, "--group", "dev", *runtime, "--output-file", "requirements/dev.txt", env=env)
-    only_docs = ["-m", "uv", "pip", "compile", *options, "--group", "docs"]
-    python(session, *only_docs, "--output-file", "requirements/docs.txt", env=env)
+    for group in ("docs", "sbom"):
+        alone = ["-m", "uv", "pip", "compile", *options, "--group", group]
+        python(session, *alone, "--output-file", f"requirements/{group}.txt", env=env)
