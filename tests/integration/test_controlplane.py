@@ -199,6 +199,9 @@ def test_every_kind_that_kai_knows_is_served_under_the_name_it_asks_for(control_
         ({"subGroups": [{"minMember": 1}]}, "Required value"),
         ({"preemptibility": "sometimes"}, "Unsupported value"),
         ({"preemptionDelay": "soon"}, "should match"),
+        ({"queue": "q" * 254}, "Too long"),
+        ({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "l" * 317}}, "Too long"),
+        ({"subGroups": [{"name": "a" * 254}]}, "Too long"),
     ],
 )
 def test_a_pod_group_that_contradicts_itself_is_refused(control_plane, spec, words):
