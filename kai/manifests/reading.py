@@ -98,7 +98,14 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
 
 def _check(document: Document) -> Iterator[Finding]:
     manifest = document.manifest
-    missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.get(key), str) or not manifest[key]]
+    missing = [key for key in ("apiVersion", "kind") if manifest.get(key) in (None, "")]
+    for key in ("apiVersion", "kind"):
+        found = manifest.get(key)
+        if key not in missing and not isinstance(found, str):
+            shown = str(found) if isinstance(found, int | float) else "something else"
+            message = f"{key}: found {shown}, expected a string"
+            yield document.finding("T003", message, (key,), found=shown, expected="a string")
+            return
     if missing:
         message = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing"
         hint = next((hint for key, hint in _OTHER_FILES.items() if key in manifest), "")
@@ -138,11 +145,12 @@ def _check_names(document: Document, metadata: Mapping[str, Any]) -> Iterator[Fi
 
 def _check_template(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the value of a pod template that cannot be read."""
-    metadata = {
-        key: value for key, value in mapping_of(template.get("metadata")).items() if key in {"labels", "annotations"}
-    }
+    kept = template.get("metadata")
+    if path:  # a template has no more of it
+        kept = {key: value for key, value in mapping_of(kept).items() if key in {"labels", "annotations"}}
+    status = {} if path else {"status": template.get("status")}
     try:
-        codec.structure_as(Pod, {"metadata": metadata, "spec": template.get("spec")})
+        codec.structure_as(Pod, {"metadata": kept, "spec": template.get("spec"), **status})
     except BadValue as bad:
         yield _bad_value(document, bad, path)
 

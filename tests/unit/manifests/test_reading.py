@@ -76,3 +76,23 @@ def test_fields_of_kubernetes_are_those_of_its_client():
     kept = json.loads(resources.files("kai.manifests").joinpath("core_fields.json").read_text())
     for name, fields in kept["types"].items():
         assert set(fields) == set(getattr(kubernetes, name).attribute_map.values()), name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: v1\nkind: 7\n", "x.yaml:2:7: T003 kind: found 7, expected a string"),
+        ("apiVersion: 1.0\nkind: Pod\n", "x.yaml:1:13: T003 apiVersion: found 1.0, expected a string"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p, ownerReferences: hello}\nspec: {}\n",
+            'x.yaml:3:38: F001 ownerReferences: found "hello", expected a list',
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\nstatus: [1]\n",
+            "x.yaml:5:1: F001 status: found a list of 1, expected an object",
+        ),
+    ],
+)
+def test_odd_types_at_odd_places_have_their_place(text, said):
+    findings = read(documents_of(*open_text(text.encode(), "x.yaml"))).findings
+    assert [str(finding) for finding in findings] == [said]
