@@ -42,7 +42,7 @@ class RefusedByServiceError(UnreachableError):
 
 
 class SlowServiceError(RefusedByServiceError):
-    """There is a service, and it did not answer as soon as it had to: worth a word, as somebody waited for it."""
+    """There is a service, and it did not answer in time: worth a word, as the user waited for it."""
 
 
 @attrs.frozen(kw_only=True)

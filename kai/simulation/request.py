@@ -57,7 +57,7 @@ class Result:
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
-        """What cannot be as the input says, and is told even if nobody asks for notes."""
+        """What cannot be as the input says; it is told without a request for notes, too."""
         return missing_nodes(self.case) if isinstance(self.case, Case) else ()
 
     @property
