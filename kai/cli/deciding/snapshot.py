@@ -8,7 +8,7 @@ import click
 
 from kai.cli.console import Console
 from kai.cli.givenpath import GivenPath
-from kai.cli.sources import Source, source_options
+from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
     """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
     from kai.scheduler.dump import packed
 
+    if file == STANDARD_INPUT:  # a file of that name would be hard to read again, and hard to delete
+        raise click.UsageError("FILE: found -, expected the path of a file: a snapshot is an archive")
     # The plan in a snapshot is the whole one: a replay tries everything, and compares.
     result = source.decide(attrs.evolve(source.request, searches=None))
     case = source.case_of(result)

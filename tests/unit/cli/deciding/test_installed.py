@@ -125,3 +125,11 @@ def test_a_file_decides_on_a_folder_too(tmp_path, capsys):
 def test_what_is_no_configuration_is_passed_over(asked, metadata):
     odd = {**config_map("x", "y"), "metadata": {**metadata, "namespace": "kai-scheduler"}, "data": 3}
     assert asked(odd)[0].endswith("configuration: default")
+
+
+def test_no_file_called_minus_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["snapshot", "-", "-f", "x.yaml"]) == 2
+    told = "error: FILE: found -, expected the path of a file: a snapshot is an archive\n"
+    assert capsys.readouterr().err.startswith(told)
+    assert list(tmp_path.iterdir()) == []
