@@ -80,6 +80,7 @@ class Kubelets(Actor):
             return
         node = world.server.storage.get(NODE, ("", node_of(pod)))
         if node is None:
+            self.later(1.0, 3.0, self._admit, pod)  # another node of the name takes the pods that are bound to it
             return
         is_ours = pod["metadata"]["namespace"] == RESERVED
         if not self._fits(pod, node) or (not is_ours and world.nature.random() < self.refuses):
@@ -100,9 +101,11 @@ class Kubelets(Actor):
             if node_of(each) == node["metadata"]["name"] and each["status"]["phase"] == "Running"
         ]
         size = node["status"]["allocatable"]
-        gpus = sum(gpus_of(each) for each in on_it) + gpus_of(pod)
-        cpus = sum(cpus_of(each) for each in on_it) + cpus_of(pod)
-        return gpus <= int(size.get(GPU, 0)) and cpus <= int(size["cpu"])
+        gpus, cpus = gpus_of(pod), cpus_of(pod)
+        # A kubelet looks at what a pod asks for: a node that lost a GPU takes pods without any.
+        return (not gpus or gpus + sum(map(gpus_of, on_it)) <= int(size.get(GPU, 0))) and (
+            not cpus or cpus + sum(map(cpus_of, on_it)) <= int(size["cpu"])
+        )
 
     def _name_device(self, seen: Manifest) -> None:
         world, pod = self.world, self.world.current(POD, seen)
