@@ -146,7 +146,7 @@ def unheard(world: World, _: Life, episode: Episode) -> Undo:
 
 @KINDS.add(31)
 def touched(world: World, _: Life, episode: Episode) -> Undo:
-    """Somebody writes a condition into a pod between the look at it and the binding, so that its version is another."""
+    """A user writes a condition into a pod between the look at it and the binding, so that its version is another."""
     replica = replicas_of(world, episode)[0]
     left = 3
 

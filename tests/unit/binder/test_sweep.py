@@ -158,7 +158,7 @@ def test_a_namesake_that_was_made_since_survives():
 
 @pytest.mark.parametrize("member", [user(), sharing_request("u")], ids=["a user", "a bind under way"])
 def test_a_sound_group_costs_nothing(member):
-    """A group that the store gives no reason to touch costs no quorum read, and no wait for whoever holds its key."""
+    """A group that the store gives no reason to touch costs no quorum read, and no wait for the holder of its key."""
     server = cluster(reservation(), member)
     sweep(server)
     assert not any(request.fresh for request in server.requests if isinstance(request, Get | List))
