@@ -14,8 +14,9 @@ from tests.integration.controlplane import ControlPlane
 from tests.integration.stage import BIND_REQUEST, POD_GROUP, an_object
 from tests.unit.deploy.rendering import DEPLOY, of_kind, render
 
-SPACE, LISTED, LIMITED = "tenant", "tenant-listed", "tenant-limited"
+SPACE, LISTED, LIMITED, YIELDING = "tenant", "tenant-listed", "tenant-limited", "tenant-yielding"
 QUEUE, GRANTED, GROUP = "kai.scheduler/queue", "kai.scheduler/granted", "runai-gpu-group"
+PREEMPTIBILITY, HARD = "kai.scheduler/preemptibility", "non-preemptible"
 GPU = "nvidia.com/gpu"
 POLICIES = {manifest["metadata"]["name"] for manifest in of_kind(render(DEPLOY), "ValidatingAdmissionPolicy")}
 _NUMBERS = itertools.count(1)
@@ -74,14 +75,15 @@ def cluster(control_plane):
     admin = control_plane.admin
     admin.ensure(an_object("v1", "Node", "n1"))
     noted = {"annotations": {"kai.scheduler/priority-classes": "train, build"}}
-    for name, metadata in ((SPACE, {}), (LISTED, noted), (LIMITED, {})):
+    yields = {"annotations": {"kai.scheduler/allowed-preemptibility": "preemptible"}}
+    for name, metadata in ((SPACE, {}), (LISTED, noted), (LIMITED, {}), (YIELDING, yields)):
         admin.create(an_object("v1", "Namespace", name, metadata=metadata))
     for name in ("tenant", "operator"):
         admin.create(an_object("v1", "ServiceAccount", name, metadata={"namespace": SPACE}))
     pods = {"apiGroups": [""], "resources": ["pods", "pods/status", "pods/binding"], "verbs": ["*"]}
     ours = {"apiGroups": ["scheduling.run.ai"], "resources": ["*"], "verbs": ["*"]}
     override = {"apiGroups": ["scheduling.run.ai"], "resources": ["podgroups"], "verbs": ["override"]}
-    for space in (SPACE, LISTED, LIMITED):
+    for space in (SPACE, LISTED, LIMITED, YIELDING):
         grant(admin, "Role", "tenant", pods, ours, namespace=space)
     grant(admin, "ClusterRole", "operator", pods, {**ours, "verbs": ["get", "create", "update", "patch"]}, override)
     quotas = {"closed": ("In", ["inference"], "0"), "counted": ("In", ["build"], "5")}
@@ -121,6 +123,9 @@ def is_in_force(cluster: Cluster) -> bool:
         "kai-grants": a_pod(annotations={GRANTED: "{}"}),
         "kai-priority-classes-of-namespaces": a_group(LISTED, priorityClassName="inference"),
         "kai-priority-classes-of-quotas": a_group(LIMITED, priorityClassName="inference"),
+        "kai-preemptibility-of-namespaces": a_group(YIELDING, preemptibility=HARD),
+        "kai-priority-classes-of-quotas-for-pods": a_pod(LIMITED, labels={"priorityClassName": "inference"}),
+        "kai-preemptibility-of-namespaces-for-pods": a_pod(YIELDING, labels={PREEMPTIBILITY: HARD}),
     }
     for policy, manifest in trials.items():
         try:
@@ -176,6 +181,23 @@ def test_a_tenant_may_change_everything_else_of_a_bound_pod(cluster, bound):
     assert cluster.tenant.patch(bound, changed)["metadata"]["labels"]["mine"] == "a"
 
 
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_tenant_cannot_take_away_all_that_a_bound_pod_says(cluster, bound, part):
+    assert 'found ""' in refusal(cluster.tenant.patch, bound, {"metadata": {part: None}})
+
+
+@pytest.mark.parametrize("before", [{}, {"labels": {"mine": "a"}}, {"annotations": {"note": "b"}}])
+def test_a_tenant_cannot_begin_to_say_what_a_bound_pod_is_charged_for(cluster, before):
+    pod = cluster.pod(bound=True, **before)
+    for part, key in (("labels", PREEMPTIBILITY), ("annotations", "gpu-memory")):
+        assert 'found "2", expected ""' in refusal(cluster.tenant.patch, pod, {"metadata": {part: {key: "2"}}})
+
+
+def test_the_state_of_a_bound_pod_may_be_written_without_the_right_to_override(cluster, bound):
+    running = {"status": {"phase": "Running"}}
+    assert cluster.tenant.patch(bound, running, subresource="status")["status"]["phase"] == "Running"
+
+
 def test_a_tenant_may_change_a_pod_that_waits(cluster):
     waiting = cluster.pod(labels={QUEUE: "team"}, annotations=SHARE)
     changed = {"metadata": {"labels": {QUEUE: "other"}, "annotations": {"gpu-fraction": "0.25"}}}
@@ -229,6 +251,18 @@ def test_a_tenant_cannot_say_which_gpu_a_pod_shares(cluster, label):
     pod = cluster.pod(labels={label: "a"})
     for value in ("b", None):
         assert text in refusal(cluster.tenant.patch, pod, {"metadata": {"labels": {label: value}}})
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_a_tenant_cannot_take_away_all_that_the_binder_said(cluster, subresource):
+    pod = cluster.pod(labels={GROUP: "a"}, annotations={GRANTED: "{}"})
+    for part in ("labels", "annotations"):
+        change = {"metadata": {part: None}}
+        assert "expected changes by the binder only" in refusal(
+            cluster.tenant.patch, pod, change, subresource=subresource
+        )
+    running = {"status": {"phase": "Running"}}
+    assert cluster.tenant.patch(pod, running, subresource="status")["metadata"]["labels"] == {GROUP: "a"}
 
 
 def test_the_binder_says_both_and_the_pod_grouper_neither(cluster):
@@ -371,6 +405,41 @@ def test_a_label_does_not_get_around_a_quota_that_counts(cluster):
     text = "expected the same in spec.priorityClassName: ResourceQuota counted counts the pods of this class"
     assert text in refusal(cluster.tenant.create, a_pod(LIMITED, **label))
     assert cluster.tenant.create(a_pod(LIMITED, priorityClassName="build", **label))
+
+
+def test_a_class_that_is_closed_now_stays_where_it_is_until_it_is_named_anew(cluster):
+    admin, label = cluster.admin, "priorityClassName"
+    space = admin.create(an_object("v1", "Namespace", "tenant-later"))
+    pod = admin.create(a_pod("tenant-later", labels={label: "inference"}))
+    group = admin.create(a_group("tenant-later", priorityClassName="inference"))
+    admin.patch(space, {"metadata": {"annotations": {"kai.scheduler/priority-classes": "train"}}})
+    other = a_pod("tenant-later", labels={label: "inference"})
+    until(lambda: "may use: train" in refusal_or_none(admin.create, other), "the annotation to be known")
+    for there in (pod, group):
+        assert admin.patch(there, {"metadata": {"labels": {"mine": "a"}}})
+    assert label not in admin.patch(pod, {"metadata": {"labels": {label: None}}})["metadata"]["labels"]
+    assert "may use: train" in refusal(admin.patch, pod, {"metadata": {"labels": {label: "inference"}}})
+    assert "priorityClassName" not in admin.patch(group, {"spec": {"priorityClassName": None}})["spec"]
+    assert "may use: train" in refusal(admin.patch, group, {"spec": {"priorityClassName": "inference"}})
+
+
+# --- Preemptibility -----------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_that_must_yield_has_no_jobs_that_cannot_be_taken_back(cluster):
+    text = f'preemptibility: found "{HARD}", expected what namespace {YIELDING} may use: preemptible'
+    for api in (cluster.tenant, cluster.podgrouper, cluster.admin):
+        assert text in refusal(api.create, a_group(YIELDING, preemptibility=HARD))
+    for api in (cluster.tenant, cluster.admin):
+        assert text in refusal(api.create, a_pod(YIELDING, labels={PREEMPTIBILITY: HARD}))
+    group = cluster.tenant.create(a_group(YIELDING, preemptibility="preemptible"))
+    assert text in refusal(cluster.tenant.patch, group, {"spec": {"preemptibility": HARD}})
+    for labels in ({}, {"mine": "a"}, {PREEMPTIBILITY: "preemptible"}):
+        pod = cluster.tenant.create(a_pod(YIELDING, labels=labels))
+        assert text in refusal(cluster.tenant.patch, pod, {"metadata": {"labels": {PREEMPTIBILITY: HARD}}})
+        assert cluster.tenant.patch(pod, {"metadata": {"labels": None}})
+    assert cluster.tenant.create(a_pod(YIELDING, scheduler="default-scheduler", labels={PREEMPTIBILITY: HARD}))
+    assert cluster.tenant.create(a_pod(SPACE, labels={PREEMPTIBILITY: HARD}))
 
 
 # --- What a pod asks of GPUs --------------------------------------------------------------------------------------

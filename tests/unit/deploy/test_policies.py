@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from kai.api import names
-from tests.unit.deploy.rendering import DEPLOY, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, load, of_kind, render
 
 POLICIES = {m["metadata"]["name"]: m for m in of_kind(render(DEPLOY / "policies"), "ValidatingAdmissionPolicy")}
 BINDINGS = {m["metadata"]["name"]: m for m in of_kind(render(DEPLOY / "policies"), "ValidatingAdmissionPolicyBinding")}
+QUEUE_ACCESS = DEPLOY / "components" / "queue-access" / "policy.yaml"
 KUBECTL = shutil.which("kubectl")
 EACH = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
@@ -29,6 +30,33 @@ def test_every_policy_is_bound_and_denies():
     assert all(binding["spec"]["validationActions"] == ["Deny"] for binding in BINDINGS.values())
 
 
+def resources(match):
+    """Return each group, resource and operation that rules name."""
+    return {
+        (group, resource, operation)
+        for rule in match["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+
+
+@pytest.mark.parametrize(
+    "folder", [DEPLOY / "policies" / "priority-classes.yaml", QUEUE_ACCESS], ids=["classes", "queues"]
+)
+def test_bindings_that_look_at_a_part_each_look_at_all_together(folder):
+    manifests = load(folder)
+    for policy in of_kind(manifests, "ValidatingAdmissionPolicy"):
+        all_of = resources(policy["spec"]["matchConstraints"])
+        name = policy["metadata"]["name"]
+        bindings = [
+            binding["spec"].get("matchResources", policy["spec"]["matchConstraints"])
+            for binding in of_kind(manifests, "ValidatingAdmissionPolicyBinding")
+            if binding["spec"]["policyName"] == name
+        ]
+        assert all_of <= set().union(*map(resources, bindings))
+
+
 @EACH
 def test_a_policy_for_pods_looks_at_ours_alone(policy):
     rules = policy["spec"]["matchConstraints"]["resourceRules"]
@@ -36,6 +64,12 @@ def test_a_policy_for_pods_looks_at_ours_alone(policy):
         conditions = " ".join(each["expression"] for each in policy["spec"]["matchConditions"])
         assert f"schedulerName == '{names.SCHEDULER_NAME}'" in conditions or names.GRANTED in conditions
     assert {group for rule in rules for group in rule["apiGroups"]} <= {"", "scheduling.run.ai"}
+
+
+@EACH
+def test_what_is_refused_in_any_case_was_chosen_by_a_condition(policy):
+    if any(each["expression"] == "false" for each in policy["spec"]["validations"]):
+        assert policy["spec"]["matchConditions"]
 
 
 @EACH
