@@ -7,6 +7,8 @@ import gc
 from collections.abc import Iterator
 from typing import Final
 
+from kai.api.allocator import keep_freed
+
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
@@ -64,9 +66,11 @@ _YOUNG: Final = 50_000
 def settle() -> None:
     """Let the collector pass over everything that there is now, and look at what is new less often than it would.
 
-    A service calls it once it has all objects of its cluster: they stay, and their lists are long.
+    A service calls it once it has all objects of its cluster: they stay, and their lists are long. What it uses and
+    gives back from then on, it uses again (`keep_freed`).
     """
     gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG)
+    keep_freed()

@@ -81,6 +81,10 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
 
 
+_GZIP: Final = b"\x1f\x8b"
+"""The first bytes of what gzip makes."""
+
+
 def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
     """Return the values of all documents of a text, except empty ones.
 
@@ -90,6 +94,8 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x} at {error.start}"
+        if error.object.startswith(_GZIP):
+            found = "what gzip made"
         problem = f"found {found}, expected UTF-8 text"
         raise TextError(f"{source}: {problem}", problem=problem) from None
     with paused():

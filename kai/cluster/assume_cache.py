@@ -19,6 +19,7 @@ from kai.api.codec import structure_as
 from kai.api.keeping import keep
 from kai.api.kinds import ApiObject
 from kai.api.listing import Listing
+from kai.cluster.lookup import Lookup
 from kai.cluster.port import Change, Index, Key, Rejected
 from kai.cluster.tombstones import Tombstones
 from kai.errors import InputError
@@ -102,9 +103,12 @@ class AssumeCache(Generic[T]):
         """The listing that was given out last."""
         self._news: dict[Key, T | None] = {}
         """What that listing has at the keys that changed since."""
-        self._indexes: dict[str, _Lookup[T]] = {}
+        self._indexes: dict[str, Lookup[T]] = {}
         self._listing: set[Key] | None = None
+        self._listed_at = _UNKNOWN_VERSION
         self._starts_over = False
+        self._passed_over: list[tuple[Peek, object]] = []
+        """What the list that is under way has although it is known to have ended."""
         self.newest = 0
         """The newest version that anything was told with."""
 
@@ -154,7 +158,7 @@ class AssumeCache(Generic[T]):
         """Return the objects to which a key of an index leads, by namespace and name."""
         lookup = self._indexes.get(index.name)
         if lookup is None:
-            lookup = self._indexes[index.name] = _Lookup(index)
+            lookup = self._indexes[index.name] = Lookup(index)
             for place, obj in self._shown.items():
                 lookup.put(place, None, obj)
         return lookup.find(key)
@@ -172,7 +176,27 @@ class AssumeCache(Generic[T]):
 
     def see(self, manifest: object) -> Peek | None:
         """Take an object as it is, or was at its version; return which it is, None if it has no name."""
+        return self._see(peek(manifest), manifest)
+
+    def see_listed(self, manifest: object) -> Peek | None:
+        """Take an object of the list that is under way, like `see`.
+
+        A list shows each object as it was at the list's version. One that has an object in an earlier form than was
+        known by then, or one that had ended by then, was made by a server whose memory was put back, and whose versions
+        were moved on so that watchers take notice: what it says is true, as of a list whose version went back.
+        """
         seen = peek(manifest)
+        if seen is not None and not self._starts_over:
+            known = self._versions.get(seen.key, ("", _UNKNOWN_VERSION))[1]
+            has_ended = self._tombstones.covers(seen.uid, seen.version)
+            is_refuted = has_ended and self._tombstones.ended_by(seen.uid, self._listed_at)
+            if is_refuted or 0 <= seen.version < known <= self._listed_at:
+                self._start_over()
+            elif has_ended:
+                self._passed_over.append((seen, manifest))
+        return self._see(seen, manifest)
+
+    def _see(self, seen: Peek | None, manifest: object) -> Peek | None:
         if seen is None:
             self._reject(("", ""), "metadata.name: found nothing, expected a name")
             return None
@@ -239,15 +263,24 @@ class AssumeCache(Generic[T]):
         A version older than what was seen before means that the server's memory was put back to an earlier time; then
         the list alone is true, however old its objects are.
         """
-        self._listing = set()
-        self._starts_over = 0 <= version < self.newest
-        if self._starts_over:
-            self._tombstones.clear()
+        self._listing, self._listed_at = set(), version
+        self._starts_over = False
+        self._passed_over.clear()
+        if 0 <= version < self.newest:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        self._starts_over = True
+        self._tombstones.clear()
+        for seen, manifest in self._passed_over:
+            if self._is_news(seen):
+                self._put(seen, manifest)
 
     def end_list(self, version: int) -> None:
         """Take it that what the pages did not bring is gone, except for what was made after the list."""
         listed, starts_over = self._listing, self._starts_over
         self._listing, self._starts_over = None, False
+        self._passed_over.clear()
         self.newest = version if starts_over else max(self.newest, version)
         for key in [] if listed is None else [key for key in self._versions if key not in listed]:
             uid, known = self._versions[key]
@@ -358,34 +391,3 @@ class AssumeCache(Generic[T]):
 
 def _annotated(obj: T, annotations: Mapping[str, str]) -> T:
     return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, annotations=annotations))
-
-
-class _Lookup(Generic[T]):
-    """An index, kept up to date."""
-
-    def __init__(self, index: Index[T]) -> None:
-        self._keys = index.keys
-        self._found: dict[str, dict[Key, T]] = {}
-        self._sorted: dict[str, tuple[T, ...]] = {}
-
-    def put(self, place: Key, before: T | None, after: T | None) -> None:
-        if before is not None:
-            for key in self._keys(before):
-                group = self._found.get(key, {})
-                group.pop(place, None)
-                if not group:
-                    self._found.pop(key, None)
-                self._sorted.pop(key, None)
-        if after is not None:
-            for key in self._keys(after):
-                self._found.setdefault(key, {})[place] = after
-                self._sorted.pop(key, None)
-
-    def find(self, key: str) -> tuple[T, ...]:
-        found = self._sorted.get(key)
-        if found is None:
-            group = self._found.get(key)
-            if group is None:
-                return ()
-            found = self._sorted[key] = tuple(obj for _, obj in sorted(group.items(), key=lambda item: item[0]))
-        return found

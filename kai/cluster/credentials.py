@@ -236,6 +236,8 @@ def _material(path: str | None, field: str, paths: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no credentials within {_PROGRAM_TIMEOUT:g} seconds"
+    if isinstance(error, TypeError | AttributeError):  # the library's own words are about its code
+        return "it is empty, or a part of it has another type"
     words = " ".join(str(error).partition("{")[0].split())[:_LONGEST_REASON]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 

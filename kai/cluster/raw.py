@@ -57,14 +57,14 @@ def line_of(line: bytes) -> Line | None:
         return None
 
 
-def take(cache: AssumeCache[Any], raw: msgspec.Raw) -> Peek | None:
+def take(cache: AssumeCache[Any], raw: msgspec.Raw, *, is_listed: bool = False) -> Peek | None:
     """Put an object into its cache, reading it only if it is news; return which it is, None if it has no name."""
     manifest = manifest_of(raw, cache.cls)
     metadata = manifest.get("metadata") if manifest is not None else None
     if type(metadata) is dict and type(metadata.get("namespace")) is str:
         # Thousands of objects are in one namespace: it is one string for all of them.
         metadata["namespace"] = sys.intern(metadata["namespace"])
-    return cache.see(manifest)
+    return cache.see_listed(manifest) if is_listed else cache.see(manifest)
 
 
 def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is

@@ -234,7 +234,8 @@ class WatchedStore:
     async def refresh(self, *classes: type[ApiObject]) -> None:
         """Wait for lists that began after this call; a kind that is not watched needs no wait."""
         wanted: dict[type[ApiObject], int] = {}
-        for cls in self._syncs.keys() & set(classes):
+        # In the order of the caller: that of a set of classes is another in each process, and so would be what happens.
+        for cls in (each for each in dict.fromkeys(classes) if each in self._syncs):
             ask = self._syncs[cls].refresh
             wanted[cls] = 1 if ask is None else ask()
         while any(self._syncs[cls].completed < number for cls, number in wanted.items()):

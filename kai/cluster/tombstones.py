@@ -34,6 +34,11 @@ class Tombstones:
         ended = self._young.get(uid, self._old.get(uid))
         return ended is not None and version <= ended
 
+    def ended_by(self, uid: str, version: int) -> bool:
+        """Return whether an object is known to have ended at this version, or before it."""
+        ended = self._young.get(uid, self._old.get(uid))
+        return ended is not None and ended <= version
+
     def fade(self) -> None:
         """Forget the ends from before the last call."""
         self._young, self._old = {}, self._young

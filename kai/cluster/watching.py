@@ -53,7 +53,6 @@ from kai.cluster.watch import (
 
 _PAGE_TIMEOUT: Final = 60.0
 _GRACE: Final = 15.0
-_OLD: Final = 10.0
 
 
 @attrs.define(eq=False)
@@ -97,11 +96,14 @@ class Watcher:
         return self.machine.started + 1
 
     def _go_on(self, was_away: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
-        """Try again at once; a stream from before an outage may be one that the server knows nothing of any more."""
+        """Try again at once; a stream from before an outage may be one that the server knows nothing of any more.
+
+        The server may even be another: one that was put back to a backup, and whose versions are as high again as those
+        that are known. Nothing but a list tells, and it says at once that what is known is current.
+        """
         if was_away:
             self._is_outdated = self._is_streaming
-            # A stream that goes on may bring nothing for a minute; a list says at once that what is known is current.
-            self._wants_list |= self.store.silence_of(self.watched.cls) > _OLD
+            self._wants_list = True
         if self._wake is not None and (self._is_outdated or self._is_pausing):
             self._wake.cancel()
 
@@ -176,7 +178,7 @@ class Watcher:
             if effect.is_first:
                 cache.begin_list(version)
             for item in page.items or ():
-                take(cache, item)
+                take(cache, item, is_listed=True)
             if is_last:
                 cache.end_list(version)
         self.store.heard(cls)

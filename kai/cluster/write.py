@@ -168,7 +168,10 @@ class Requests:
         key = (ref.cls, ref.namespace, ref.name)
         call = encode_write(request, self.served)
         urgent = not _can_wait(request)
-        answer = await self.sender.send(call, _label(request), key, may_send=may_send, urgent=urgent)
+        is_due = may_send if not isinstance(request, Bind) else lambda: may_send() and not self._is_outdated(request)
+        answer = await self.sender.send(call, _label(request), key, may_send=is_due, urgent=urgent)
+        if isinstance(answer, Withheld) and may_send():
+            return Refusal(reason=Reason.CONFLICT, message=f"{ref}: went before its turn came")
         if not isinstance(answer, Answer) or not answer.is_good:
             refusal = self._refusal(answer, is_write=True)
             if refusal.reason is Reason.UNKNOWN:
@@ -240,6 +243,13 @@ class Requests:
         uid = uid or request.uid
         if isinstance(uid, str) and uid:
             self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)
+
+    def _is_outdated(self, request: Bind) -> bool:
+        """Return whether the pod of a binding went, or is going: the binding may have waited long for its turn."""
+        pod = self._known_pod(request.ref)
+        if pod is None:
+            return self.store.is_whole(Pod)
+        return pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}
 
     def _known_pod(self, ref: Ref[Pod]) -> Pod | None:
         return self.store.get(Pod, ref.name, ref.namespace) if self.store.watches(Pod) else None

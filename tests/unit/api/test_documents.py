@@ -1,3 +1,4 @@
+import gzip
 import json
 from typing import Any
 
@@ -74,6 +75,11 @@ def test_what_is_no_manifest_is_refused_with_its_line(text: str, expected: str) 
 def test_text_that_cannot_be_read_is_refused(text: str | bytes) -> None:
     with pytest.raises(InputError, match=r"^x\.yaml: "):
         load_documents(text, "x.yaml")
+
+
+def test_what_is_compressed_is_called_so() -> None:
+    with pytest.raises(TextError, match=r"^x\.yaml: found what gzip made, expected UTF-8 text$"):
+        load_values(gzip.compress(b"a: 1"), "x.yaml")
 
 
 INDENTED = "a:\n" + "".join(f"{' ' * depth}b:\n" for depth in range(500))

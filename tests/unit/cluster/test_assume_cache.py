@@ -23,7 +23,7 @@ def cache_of(cls=ConfigMap):
 def listed(cache, version, *manifests):
     cache.begin_list(version)
     for manifest in manifests:
-        cache.see(manifest)
+        cache.see_listed(manifest)
     cache.end_list(version)
 
 
@@ -208,9 +208,55 @@ def test_a_list_older_than_what_is_known_replaces_everything():
     listed(cache, 50, config("a", version=40, colour="late"), config("b", version=45, uid="u2"))
     cache.remove(config("b", version=48, uid="u2"))
     listed(cache, 30, config("a", version=20, colour="early"), config("b", version=25, uid="u2"))
-    assert {each.metadata.name: each.metadata.resource_version for each in cache.all()} == {"a": "20", "b": "25"}
+    assert versions(cache) == {"a": "20", "b": "25"}
     cache.see(config("a", version=31, colour="again"))
     assert cache.get(KEY).data == {"colour": "again"}
+
+
+def versions(cache):
+    return {each.metadata.name: each.metadata.resource_version for each in cache.all()}
+
+
+def test_a_list_that_shows_an_earlier_form_replaces_everything_however_late_its_version():
+    """A backup was put back, and versions moved on, as etcd's own tool does so that watchers list again."""
+    cache, _ = cache_of()
+    listed(cache, 50, config("a", version=40), config("b", version=45, uid="u2"), config("c", version=30, uid="u3"))
+    cache.remove(config("b", version=48, uid="u2"))
+    cache.remove_key(("team", "c"), "u3")  # ended in answer to a write, at no version
+    earlier = config("c", version=25, uid="u3"), config("a", version=20), config("b", version=21, uid="u2")
+    listed(cache, 1000, *earlier)
+    assert versions(cache) == {"a": "20", "b": "21", "c": "25"}
+    cache.see(config("b", version=1001, uid="u2"))
+    assert versions(cache)["b"] == "1001"
+
+
+def test_a_list_that_shows_an_object_that_had_ended_by_then_is_believed():
+    cache, _ = cache_of()
+    cache.see(config(version=5))
+    cache.remove(config(version=8))
+    listed(cache, 1000, config(version=5))
+    assert versions(cache) == {"a": "5"}
+
+
+def test_a_list_from_before_an_end_or_a_write_is_not_believed_about_it():
+    cache, _ = cache_of()
+    cache.begin_list(10)
+    cache.remove_key(("team", "gone"), "u2")
+    cache.remove(config("late", version=12, uid="u3"))
+    cache.see(config("a", version=12))
+    for each in (config("a", version=5), config("gone", version=6, uid="u2"), config("late", version=7, uid="u3")):
+        cache.see_listed(each)
+    cache.end_list(10)
+    assert versions(cache) == {"a": "12"}
+
+
+def test_an_object_that_left_a_selection_and_came_back_is_no_sign_of_an_earlier_state():
+    cache, _ = cache_of()
+    cache.see(config(version=5))
+    cache.remove(config(version=6))
+    cache.remove_key(("team", "gone"), "u2")
+    listed(cache, 10, config(version=8), config("gone", version=7, uid="u2"))
+    assert versions(cache) == {"a": "8"}
 
 
 def test_a_kind_that_is_not_served_any_more_has_no_objects():

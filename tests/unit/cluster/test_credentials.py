@@ -132,12 +132,24 @@ def test_how_a_server_is_reached_is_read(tmp_path):
         loaded(kubeconfig(tmp_path, cluster={"proxy-url": "socks5://p"}))
 
 
+def test_an_empty_file_is_called_so(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text("")
+    with pytest.raises(
+        ConfigError, match=r"kubeconfig: found nothing to use \(it is empty, or a part of it has another"
+    ):
+        loaded(str(path))
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"current-context": "x"}, "object with name x in"),
         ({"current-context": None}, "Expected key current-context in"),
-        ({"clusters": 7}, "found nothing to use (TypeError"),
+        (
+            {"clusters": 7},
+            "found nothing to use (it is empty, or a part of it has another type), expected a kubeconfig",
+        ),
         ({"clusters": []}, "object with name k in"),
         ({"clusters": [{"name": "k", "cluster": {"server": "ftp://x"}}]}, "expected an http or https address"),
         ({"clusters": [{"name": "k", "cluster": {"server": "http://[x"}}]}, "expected an http or https address"),

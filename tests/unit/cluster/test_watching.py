@@ -121,6 +121,45 @@ async def test_a_memory_put_back_to_an_earlier_state_replaces_the_store():
 
 
 @in_virtual_time
+async def test_a_memory_put_back_during_an_outage_is_noticed_as_soon_as_the_outage_ends():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        backup, at = dict(server.objects), server.version
+        server.remove("configmaps", "c0", "team")
+        server.put("configmaps", "c1", "team", data={"n": "later"})
+        await anyio.sleep(1)
+        server.faults = Faults(before=lambda _: NoAnswer(was_sent=False), piece=lambda _: None)
+        server.put("configmaps", "c2", "team", data={"n": "cut off"})
+        await anyio.sleep(0.1)
+        server.restore(backup, at)
+        await anyio.sleep(3)
+        server.faults = Faults(is_silent=lambda: True)  # as a real server is, asked to watch from the future
+        await anyio.sleep(5)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "1"}
+
+
+@in_virtual_time
+async def test_a_memory_put_back_whose_versions_were_moved_on_replaces_the_store():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        backup = dict(server.objects)
+        server.remove("configmaps", "c0", "team")
+        server.put("configmaps", "c1", "team", data={"n": "later"})
+        await anyio.sleep(1)
+        server.faults = Faults(before=lambda _: NoAnswer(was_sent=False), piece=lambda _: None)
+        server.put("configmaps", "c2", "team", data={"n": "cut off"})
+        await anyio.sleep(0.1)
+        server.restore(backup, server.version + 1000)
+        server.compact()
+        await anyio.sleep(3)
+        server.faults = Faults()
+        await anyio.sleep(5)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "1"}
+
+
+@in_virtual_time
 async def test_a_kind_that_is_not_served_is_empty_until_it_is():
     server = filled(unserved={"scheduling.run.ai/v1alpha2"})
     server.put("bindrequests", "b", "team", spec={"podName": "p", "selectedNode": "n"})

@@ -373,12 +373,43 @@ async def test_a_term_that_ends_while_a_write_waits_withholds_it():
         assert server.count("POST", "configmaps") == 1
 
 
+@pytest.mark.parametrize(
+    ("becomes", "expected"),
+    [
+        (None, 1),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, 1),
+        ({"metadata": {"uid": "another"}}, 1),
+        ({"metadata": {"labels": {"a": "b"}}}, 2),
+    ],
+)
+@in_virtual_time
+async def test_a_binding_is_not_sent_when_its_pod_goes_while_it_waits_for_its_turn(becomes, expected):
+    server = server_with_pod()
+    async with running(server) as cluster:
+        server.faults.before = lambda call: Answer(status=429, retry_after="5") if call.method == "POST" else None
+        replies = []
+        async with anyio.create_task_group() as tasks:
+
+            async def write():
+                replies.append(await cluster.api.perform(Bind(ref=POD, node="n1", uid="uid-1")))
+
+            tasks.start_soon(write)
+            await anyio.sleep(1)
+            server.faults.before = lambda _: None
+            if becomes is None:
+                server.remove("pods", "p", "team")
+            else:
+                server.put("pods", "p", "team", **becomes)
+        assert server.count("POST", "pods/p/binding") == expected
+        assert (isinstance(replies[0], Refusal) and replies[0].reason is Reason.CONFLICT) == (expected == 1)
+
+
 @in_virtual_time
 async def test_a_binding_says_in_which_term_it_is_written():
     server = server_with_pod()
     async with running(server, lease="me") as cluster:
         term = await cluster.leadership.begun()
-        bind = Bind(ref=POD, node="n1", uid="uid-p", annotations={"a": "b"})
+        bind = Bind(ref=POD, node="n1", uid="uid-1", annotations={"a": "b"})
         await cluster.api.fenced(term).perform(bind)
         await cluster.api.perform(bind)
         first, second = (json.loads(call.body)["metadata"] for call in server.calls if "binding" in call.path)
