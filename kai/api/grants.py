@@ -16,6 +16,7 @@ from typing import Annotated, Final, TypeGuard
 import msgspec
 
 from kai.api import names
+from kai.api.bindrequest import BindRequest
 from kai.api.pod import UNCOUNTED, Pod
 from kai.api.sharing import gpu_groups
 
@@ -59,6 +60,11 @@ _DECODER: Final = msgspec.json.Decoder(Grant)
 def read_grant(text: str) -> Grant | None:
     """Return the grant in a text; None for a text that holds none."""
     return _remembered(text) if len(text) <= _LONGEST else _read(text)
+
+
+def ordered_grant(request: BindRequest) -> Grant | None:
+    """Return what a bind request tells of what its pod is given; None for one that tells nothing readable."""
+    return read_grant(request.metadata.annotations.get(names.GRANTED, ""))
 
 
 def grant_of(pod: Pod) -> Grant | None:

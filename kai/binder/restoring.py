@@ -15,7 +15,7 @@ import attrs
 from kai.api import names
 from kai.api.bad_value import BadValue
 from kai.api.bindrequest import BindRequest
-from kai.api.grants import Grant, read_grant
+from kai.api.grants import Grant, ordered_grant
 from kai.api.kinds import title
 from kai.api.plans import Plan, Ref, RefusedError, every, find, patch
 from kai.api.pod import Pod
@@ -49,7 +49,9 @@ def _restored(pod: Pod) -> Plan[Lost | None]:
     metadata = pod.metadata
     text = metadata.annotations.get(names.GRANTED)
     request = yield from find(Ref(BindRequest, metadata.name, metadata.namespace))
-    record = granted(request) if request is not None and has_bound(request, pod) and _tells_grant(request) else None
+    record = None
+    if request is not None and has_bound(request, pod) and ordered_grant(request) is not None:
+        record = granted(request)
     if text is None and record is None:
         return None  # it was bound by the peer, or before there were grants
     is_restored = record is not None and (yield from _is_written(pod, record))
@@ -66,7 +68,3 @@ def _is_written(pod: Pod, grant: Grant) -> Plan[bool]:
     except RefusedError:
         return False
     return True
-
-
-def _tells_grant(request: BindRequest) -> bool:
-    return read_grant(request.metadata.annotations.get(names.GRANTED, "")) is not None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kai.api import names
 from kai.api.bindrequest import BindRequest, is_for
-from kai.api.grants import Grant, grant_of, read_grant, shared_gpus
+from kai.api.grants import Grant, grant_of, ordered_grant, shared_gpus
 from kai.api.node import Node
 from kai.api.numerals import floating, signed
 from kai.api.pod import ENDED, Pod
@@ -49,7 +49,7 @@ def has_bound(request: BindRequest, pod: Pod) -> bool:
 def granted(request: BindRequest) -> Grant:
     """Return what a request grants: the account that it tells, if it does, and the devices that it names."""
     spec = request.spec
-    told = read_grant(request.metadata.annotations.get(names.GRANTED, "")) or Grant()
+    told = ordered_grant(request) or Grant()
     account = Grant(queue=told.queue, pool=told.pool, group=told.group)
     if spec.received_resource_type != names.FRACTION:
         return account

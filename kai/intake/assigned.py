@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 
 from kai.api.bindrequest import BindRequest, is_for
+from kai.api.grants import ordered_grant
 from kai.intake.pods import PodRecord
-from kai.intake.table import GroupTable, PodTable
+from kai.intake.table import GroupColumns, GroupTable, PodTable
 from kai.model.pod import Pod
 from kai.model.rows import NONE, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
@@ -22,6 +23,7 @@ class BaseColumns:
     """Columns by pod row that follow from pods, nodes and groups alone."""
 
     table: PodTable
+    groups: GroupColumns
     node: Int64s
     group: Int64s
     subgroup: Int64s
@@ -44,6 +46,8 @@ class Assigned:
     pods: Sequence[Pod]
     status: Int64s
     node: Int64s
+    group: Int64s
+    subgroup: Int64s
     devices: Mapping[int, tuple[str, ...]]
     """Names of the shared devices of sharing pods that occupy a node, by row."""
     requests: Mapping[int, BindRequest]
@@ -60,7 +64,8 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
     if held.any():  # a pod without a leaf is never tried
         waits = (columns.status == Status.PENDING) | (columns.status == Status.GATED)
         subgroup[np.append(held, values=False)[group] & waits] = NONE
-    return BaseColumns(table=table, node=table.node_rows(node_rows), group=group, subgroup=subgroup)
+    node = table.node_rows(node_rows)
+    return BaseColumns(table=table, groups=groups.columns, node=node, group=group, subgroup=subgroup)
 
 
 def read_assigned(
@@ -72,14 +77,19 @@ def read_assigned(
 ) -> Assigned:
     """Return where each pod stands. A pod told to go before ``stuck_before`` is not expected to leave any more.
 
+    A pod that is being bound is in the group that its bind request was granted for. The pod itself may name none yet:
+    the link of a pod may be written with its binding, and a leader that came meanwhile sees the order and no link.
+
     Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
         The peer goes by the name in a request alone, so that one which outlived its pod parks the next of that name.
+        It goes by the group that the pod names, and writes that before it decides on the pod.
     """
     records = base.records
     status, node = base.table.columns.status.copy(), base.node.copy()
     changed: dict[int, Pod] = {}
     devices: dict[int, tuple[str, ...]] = {}
     requests: dict[int, BindRequest] = {}
+    moved: dict[int, str] = {}
     for row in base.watched:
         record = records[row]
         if record.leaving_since is not None and record.leaving_since < stuck_before:
@@ -98,15 +108,41 @@ def read_assigned(
         changed[row] = attrs.evolve(record.pod, bind_request=request.metadata.name)
         if record.waiting:
             status[row] = Status.BINDING
+            name = _group_granted(request)
+            if name and name != record.pod.group:
+                moved[row] = name
         if not record.node:
             node[row] = node_rows.get(request.spec.selected_node, NONE)
         if request.spec.selected_gpu_groups and record.demand.gpu.shared and not record.granted:
             devices[row] = tuple(sorted(request.spec.selected_gpu_groups))
     held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
+    group, subgroup = base.group, base.subgroup
+    if moved:
+        group, subgroup = _moved(base, moved)
+        changed |= {row: attrs.evolve(changed[row], group=name) for row, name in moved.items()}
     pods = base.table.pods
     if changed:
         pods = replaced(pods, changed)
-    return Assigned(pods=pods, status=status, node=node, devices=held, requests=requests)
+    return Assigned(
+        pods=pods, status=status, node=node, group=group, subgroup=subgroup, devices=held, requests=requests
+    )
+
+
+def _group_granted(request: BindRequest) -> str:
+    """Return the group on whose account a bind request was granted; empty for one that tells none."""
+    grant = ordered_grant(request)
+    return "" if grant is None else grant.group
+
+
+def _moved(base: BaseColumns, moved: Mapping[int, str]) -> tuple[Int64s, Int64s]:
+    """Return the columns of groups and sub-groups with some pods, by row, in groups of these names."""
+    table, group, subgroup = base.table, base.group.copy(), base.subgroup.copy()
+    rows = np.array(list(moved), np.int64)
+    keys = [table.group_keys.of((name, base.records[row].pod.namespace)) for row, name in moved.items()]
+    group[rows] = table.group_keys.rows(base.groups.group_key, np.array(keys, np.int64))
+    tree = np.append(base.groups.leaves, NONE)[group[rows]]
+    subgroup[rows] = table.leaves.positions(tree, table.columns.subgroup[rows])
+    return group, subgroup
 
 
 _order = attrgetter("order")

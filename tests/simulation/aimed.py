@@ -2,31 +2,49 @@
 
 A fault that begins at a drawn time hardly ever meets the few milliseconds in which a defence matters. These lie in wait
 at the line between a process and the server, and strike at a call.
+
+Ambushes are drawn apart from all other faults, so that a seed has the same others with them as without.
 """
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from typing import Any, Final
 
 from kai.cluster.calls import STRATEGIC_PATCH
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.episodes import Episode, Kinds, Undo, replicas_of
+from tests.simulation.replica import Replica
 from tests.simulation.users import Life
-from tests.simulation.world import GPU, NODE, ORDER, POD, World, gpus_of, is_leaving, is_over, node_of, path_of
+from tests.simulation.world import GPU, HOMES, NODE, ORDER, POD, World, gpus_of, is_leaving, is_over, node_of, path_of
 
 KINDS: Final = Kinds()
+AMBUSHES: Final = Kinds()
+"""Kinds of which every seed may draw some, besides those that its swarm has."""
 _STALL: Final = 16.0
 """Longer than a lease lasts."""
 _BEFORE, _DONE = 0, 1
+_WITHDRAWN: Final = 3
+_KEPT: Final = ("name", "namespace", "labels", "annotations", "ownerReferences")
+"""What a pod that takes the place of another has in common with it."""
 _TAINT: Final = {"key": "aimed", "value": "yes", "effect": "NoSchedule"}
 
 
 def _lie_in_wait(world: World, name: str, strike: Callable[[str, str, int], bool]) -> Undo:
     """Give every call of a process that is not of its lease to a function, until that says that it is satisfied."""
 
+    def is_met(process: str, method: str, path: str, when: int) -> bool:
+        return process == name and "/leases" not in path and strike(method, path, when)
+
+    return _set_trap(world, is_met)
+
+
+def _set_trap(world: World, is_met: Callable[[str, str, str, int], bool]) -> Undo:
+    """Give every call of a process to a function, until that says that it is satisfied."""
+
     def spring(process: str, method: str, path: str, when: int) -> None:
-        if process == name and "/leases" not in path and spring in world.wire.traps and strike(method, path, when):
+        if spring in world.wire.traps and is_met(process, method, path, when):
             world.wire.traps.remove(spring)
 
     def end() -> None:
@@ -162,3 +180,129 @@ def touched(world: World, _: Life, episode: Episode) -> Undo:
         return left <= 0
 
     return _lie_in_wait(world, replica.name, strike)
+
+
+# --- Ambushes --------------------------------------------------------------------------------------------------------
+
+
+def _ambush(world: World, strike: Callable[[Replica, str], bool]) -> Undo:
+    """Give every write that a process is about to send to a function, until that says that it is satisfied."""
+
+    def is_met(process: str, method: str, path: str, when: int) -> bool:
+        sender = next((each for each in world.replicas if each.name == process), None)
+        is_write = when == _BEFORE and method != "GET" and "/leases" not in path
+        return sender is not None and is_write and strike(sender, path)
+
+    return _set_trap(world, is_met)
+
+
+def _later(world: World, seconds: float, function: Callable[..., object], *args: object) -> None:
+    """Call a function later, outside of the process in whose call this is: that may stand still by then."""
+    world.loop.call_later(seconds, function, *args, context=contextvars.Context())
+
+
+@AMBUSHES.add(14)
+def halt(world: World, _: Life, episode: Episode) -> Undo:
+    """A process stands still as it sends a write, until its term is over: what it would have sent next waits in it."""
+    seconds = _STALL + 14.0 * episode.strength
+    what = ("/binding", "/bindrequests", "/podgroups")[int(episode.strength * 1000) % 3]
+
+    def strike(sender: Replica, path: str) -> bool:
+        if what not in path:
+            return False
+        world.say(f"{sender.name} stands still as it sends a write")
+        world.loop.freeze(sender.name)
+        _later(world, seconds, world.loop.thaw, sender.name)
+        return True
+
+    return _ambush(world, strike)
+
+
+@AMBUSHES.add(15)
+def leaseless(world: World, _: Life, episode: Episode) -> Undo:
+    """A process hears nothing of the lease, and goes on with everything else."""
+    replicas = replicas_of(world, episode)
+    for each in replicas:
+        each.weather.is_leaseless = True
+
+    def end() -> None:
+        for each in replicas:
+            each.weather.is_leaseless = False
+
+    return end
+
+
+@AMBUSHES.add(12)
+def substitute(world: World, _: Life, __: Episode) -> Undo:
+    """As a bind is sent, which then takes seconds, the pods that wait are replaced by others of the same names."""
+    left = 2
+
+    def strike(sender: Replica, path: str) -> bool:
+        nonlocal left
+        if not path.endswith(("/binding", "/bindrequests")):
+            return False
+        sender.weather.latency = 4.0
+        _later(world, 0.01, setattr, sender.weather, "latency", 0.004)
+        _replace(world, path)
+        left -= 1
+        return left <= 0
+
+    return _ambush(world, strike)
+
+
+def _replace(world: World, path: str) -> None:
+    """Replace the pods that wait in the namespace of a path."""
+    namespace = path.split("/namespaces/")[1].partition("/")[0]
+    for pod in world.all(POD, namespace):
+        if namespace not in HOMES or node_of(pod) or is_leaving(pod) or is_over(pod):
+            continue
+        metadata = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
+        world.delete("user", POD, pod, grace=0)
+        world.create("user", POD, {"metadata": metadata, "spec": pod["spec"]})
+
+
+@AMBUSHES.add(31)
+def withdrawn(world: World, _: Life, __: Episode) -> Undo:
+    """A user deletes a pod as its binding is sent, and a finalizer of others keeps it for a while."""
+    kept: list[Manifest] = []
+
+    def strike(_: Replica, path: str) -> bool:
+        parts = path.strip("/").split("/")
+        pod = world.server.storage.get(POD, (parts[parts.index("namespaces") + 1], parts[-2]))
+        if not path.endswith("/binding") or pod is None or is_leaving(pod) or pod["metadata"]["namespace"] not in HOMES:
+            return False
+        world.patch("stranger", POD, pod, {"metadata": {"finalizers": ["others/keep"]}})
+        world.delete("user", POD, pod)
+        kept.append(pod)
+        return len(kept) >= _WITHDRAWN
+
+    end = _ambush(world, lambda sender, path: "/namespaces/" in path and strike(sender, path))
+
+    def undo() -> None:
+        end()
+        for pod in kept:
+            world.patch("stranger", POD, pod, {"metadata": {"finalizers": None}})
+
+    return undo
+
+
+@AMBUSHES.add(12)
+def meanwhile(world: World, _: Life, episode: Episode) -> Undo:
+    """Cycles take seconds, and as soon as one has begun, pods that wait are replaced by others of the same names."""
+    left, namespace = 2, sorted(HOMES)[int(episode.strength * 2)]
+
+    def begin() -> None:
+        nonlocal left
+        waits = any(not node_of(each) and not is_leaving(each) for each in world.all(POD, namespace))
+        if left > 0 and waits:
+            left -= 1
+            _later(world, 0.05, _replace, world, f"/namespaces/{namespace}/pods")
+
+    for each in world.replicas:
+        each.cpu.longest, each.cpu.on_begin = 3.0, begin
+
+    def end() -> None:
+        for each in world.replicas:
+            each.cpu.longest, each.cpu.on_begin = 0.05, None
+
+    return end

@@ -68,6 +68,10 @@ def _no_reason(*_: object, **__: object) -> str:
     return ""
 
 
+def _not(*_: object, **__: object) -> bool:
+    return False
+
+
 async def _at_once(*_: object, **__: object) -> None:
     return None
 
@@ -207,7 +211,8 @@ def orders_of_earlier_terms_carried_out() -> list[Patch]:
 
 @bug
 def pods_not_checked_before_the_binding() -> list[Patch]:
-    return [(binding, "refuse_pod", _no_reason)]
+    # One defence in two places: the plan looks before it offers the binding, the sender when the binding's turn comes.
+    return [(binding, "refuse_pod", _no_reason), (write.Requests, "_is_outdated", _not)]
 
 
 @bug

@@ -211,14 +211,8 @@ class Checks:
 
     def _check_victim(self, pod: Manifest) -> None:
         is_ours = pod["metadata"]["namespace"] in HOMES
-        if is_ours and is_firm(pod) and not self._is_partial(pod) and not self._is_unheld(pod):
+        if is_ours and is_firm(pod) and not self._is_partial(pod) and not is_unheld(self.world, pod):
             self.world.violate(14, f"{key_of(pod)} is evicted, and must not be")
-
-    def _is_unheld(self, pod: Manifest) -> bool:
-        """Return whether no pod holds the GPU that a pod shares: another may be given it, so the pod has to go."""
-        device = _group_of(pod)
-        holders = self.world.all(POD, RESERVED)
-        return bool(device) and not any(_group_of(each) == device and not is_over(each) for each in holders)
 
     def _is_partial(self, pod: Manifest) -> bool:
         """Return whether the gang of a pod has too few members, so that it may be ended."""
@@ -227,6 +221,14 @@ class Checks:
         if group is None:
             return True
         return len(bound_members(self.world, group)) <= int(group["spec"].get("minMember") or 1)
+
+
+def is_unheld(world: World, pod: Manifest) -> bool:
+    """Return whether no pod holds the GPU that a pod shares: another may be given it, so the pod has to go."""
+    device = _group_of(pod)
+    return bool(device) and not any(
+        _group_of(each) == device and not is_over(each) for each in world.all(POD, RESERVED)
+    )
 
 
 def bound_members(world: World, group: Manifest) -> list[Manifest]:

@@ -29,8 +29,9 @@ _STALE: Final = 75.0 + 5.0
 _MOST_REFUSALS: Final = 12
 """So often a pod may be refused within a minute: after each refusal it rests for twice as long."""
 _WARMING: Final = 1.0
-_LEASE: Final = 15.0
-"""So long a lease lasts; others may lead after that."""
+_TOLERANCE: Final = 0.01
+_TERM: Final = 10.0
+"""So long a term lasts after the last renewal was sent."""
 
 
 @attrs.define
@@ -48,13 +49,17 @@ class Conduct:
     world: World
     manifests: dict[str, Manifest] = attrs.field(factory=dict)
     """Pods as they were last, by UID."""
+    created: dict[str, float] = attrs.field(factory=dict)
+    """When each pod was there first, by UID."""
     first_sent: dict[tuple[int, str, str], float] = attrs.field(factory=dict)
+    looked_at: set[tuple[int, str, str, str]] = attrs.field(factory=set)
+    """Bindings by process, pod, UID and version, whose pod was looked at."""
     under_way: dict[tuple[int, str], _Sent] = attrs.field(factory=dict)
     unknown: dict[tuple[int, str], float] = attrs.field(factory=dict)
     """Writes of which nothing was heard, and that were not read since: when they ended."""
     lease_sent: dict[int, float] = attrs.field(factory=dict)
     renewed: dict[int, float] = attrs.field(factory=dict)
-    """When each process sent the last write of the lease that was not refused."""
+    """When each process sent the last write of the lease that the server did."""
     resting: dict[tuple[int, str, str], float] = attrs.field(factory=dict)
     refused: dict[tuple[int, str], deque[float]] = attrs.field(factory=dict)
     leases: dict[int, int] = attrs.field(factory=dict)
@@ -71,8 +76,12 @@ class Conduct:
         """Take a change."""
         if change.served is POD:
             self.manifests[change.present["metadata"]["uid"]] = change.present
+            self.created.setdefault(change.present["metadata"]["uid"], self.world.loop.time())
         elif change.served is LEASE and change.after is not None and change.by.startswith("kai"):
             self.leases.setdefault(int(change.after["spec"].get("leaseTransitions") or 0), change.version)
+            number = id(self._connection_of(change.by))
+            if number in self.lease_sent:
+                self.renewed[number] = self.lease_sent[number]
 
     def send(self, process: str, call: Call) -> None:
         """Look at a call that leaves a process."""
@@ -106,15 +115,9 @@ class Conduct:
     def end(self, process: str, call: Call, outcome: Answer | NoAnswer | None) -> None:
         """Look at how a call ended for the process that sent it."""
         connection = self._connection_of(process)
-        if connection is None or call.method == "GET":
+        if connection is None or call.method == "GET" or "/leases" in call.path:
             return
         number = id(connection)
-        if "/leases" in call.path:
-            if (isinstance(outcome, Answer) and outcome.is_good) or (
-                isinstance(outcome, NoAnswer) and outcome.was_sent
-            ):
-                self.renewed[number] = self.lease_sent.get(number, self.world.time)
-            return
         if isinstance(outcome, Answer) and outcome.status == 429 and outcome.retry_after:
             self.resting[number, call.method, call.path] = self.world.time + float(outcome.retry_after)
         verb = _verb_of(call)
@@ -136,7 +139,7 @@ class Conduct:
             self.world.violate(24, f"{process} sends {verb} of {target}, and does not lead")
             return
         alone_since = self.world.time - self.renewed.get(id(connection), self.world.time)
-        if alone_since > _LEASE:
+        if alone_since > _TERM + _TOLERANCE:
             text = f"wrote its lease {alone_since:.1f} s ago"
             self.world.violate(24, f"{process} sends {verb} of {target}, and {text}")
         stamped = ((body.get("metadata") or {}).get("annotations") or {}).get(EPOCH)
@@ -190,23 +193,44 @@ class Conduct:
         key = (id(connection), target, uid)
         before = self.first_sent.get(key, float("-inf"))
         stood_still = self.world.loop.time() - self.world.loop.thawed.get(process, float("-inf")) < _WARMING
+        look = (*key, (body.get("metadata") or {}).get("resourceVersion", ""))
+        if look not in self.looked_at and not stood_still:  # another version was read since, and is to be looked at
+            is_first = not any(each[:3] == key for each in self.looked_at)
+            self.looked_at.add(look)
+            against = self._against_pod(process, connection, target, uid, is_first=is_first)
+            if against:
+                self.world.violate(5, f"{process} binds {target} to {name}, and knows that {against}")
         if self.world.time - before < _MEMORY or stood_still:
             return  # it was judged when it was sent for the first time, or its process stood still in between
         self.first_sent[key] = self.world.time
-        why = self._against(connection, target, uid, name)
+        why = self._against_node(connection, uid, name)
         if why is not None:
             self.world.violate(why[0], f"{process} binds {target} to {name}, and knows that {why[1]}")
 
-    def _against(self, connection: Connection, target: str, uid: str, name: str) -> tuple[int, str] | None:
-        """Return what the store of a process says against a binding, with the invariant."""
-        store, (namespace, _, pod_name) = connection.store, target.partition("/pods/")
-        pod, node, manifest = store.get(Pod, pod_name, namespace), store.get(Node, name), self.manifests.get(uid)
-        if manifest is None or pod is None:
-            return 5, "the pod is gone"
+    def _against_pod(self, process: str, connection: Connection, target: str, uid: str, *, is_first: bool) -> str:
+        """Return what the store of a process says against binding a pod to whatever node.
+
+        A pod that was read again may have gone while the second binding of it waited for its turn.
+        """
+        namespace, _, name = target.partition("/pods/")
+        pod = connection.store.get(Pod, name, namespace)
+        if pod is None or uid not in self.manifests:
+            return "the pod is gone" if is_first else ""
         if pod.metadata.uid != uid:
-            return 5, "another has its name"
+            return "another has its name"
         if pod.metadata.deletion_timestamp is not None or pod.status.phase in {"Succeeded", "Failed"}:
-            return 5, "the pod is leaving or over"
+            return "the pod is leaving or over"
+        if self.world.server.storage.get(ORDER, (namespace, name)) is not None:
+            return ""  # another process may have ordered it
+        given_at = next(each.cpu.given_at for each in self.world.replicas if each.name == process)
+        return "it came after the cluster was as it was decided on" if self.created.get(uid, 0.0) > given_at else ""
+
+    def _against_node(self, connection: Connection, uid: str, name: str) -> tuple[int, str] | None:
+        """Return what the store of a process says against binding to a node, with the invariant."""
+        store = connection.store
+        node, manifest = store.get(Node, name), self.manifests.get(uid)
+        if manifest is None:
+            return None
         if node is None:
             return 5, "the node is gone"
         if node.spec.unschedulable or "kai.scheduler/node-pool" in node.metadata.labels:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from tests.doubles.rest_server.storage import Change, Manifest
-from tests.simulation.checks import bound_members
+from tests.simulation.checks import bound_members, is_unheld
 from tests.simulation.words import EVENT
 from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_leaving, is_over, key_of, node_of
 
@@ -60,7 +60,7 @@ class Evictions:
         if node_of(pod):
             self.placed.add(uid)
         is_new = is_leaving(pod) and (before is None or not is_leaving(before))
-        if is_new and change.by.startswith("kai") and not self._is_partial(pod):
+        if is_new and change.by.startswith("kai") and not self._is_partial(pod) and not is_unheld(self.world, pod):
             self.found.append(_Eviction(key_of(pod), self._waiting(), self.world.time))
 
     def _is_partial(self, pod: Manifest) -> bool:

@@ -16,18 +16,25 @@ from tests.simulation.episodes import Episode, Kind, Undo, vain
 from tests.simulation.users import Life
 from tests.simulation.world import World
 
-KINDS: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
-NUMBERS: Final[dict[str, int]] = {**ways.KINDS.numbers, **disorder.KINDS.numbers, **aimed.KINDS.numbers}
+_SWARM: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
+KINDS: Final[dict[str, Kind]] = {**_SWARM, **aimed.AMBUSHES.functions}
+NUMBERS: Final[dict[str, int]] = {
+    **ways.KINDS.numbers,
+    **disorder.KINDS.numbers,
+    **aimed.KINDS.numbers,
+    **aimed.AMBUSHES.numbers,
+}
 """Where the fault matrix has each kind."""
+_MOST_AMBUSHES: Final = 2
 _BLINDING: Final = frozenset(
     {"lag", "behind", "silence", "deafness", "compactions", "headless", "sluggish", "unserved"}
-    | {"pause", "late", "slow", "away", "outage", "lost", "stall", "unheard"}
+    | {"pause", "late", "slow", "away", "outage", "lost", "stall", "unheard", "halt"}
 )
 
 
 def drawn(draw: random.Random, seconds: float, replicas: int) -> tuple[Episode, ...]:
     """Return the faults of a schedule, in the order of their beginning."""
-    kinds = sorted(KINDS)
+    kinds = sorted(_SWARM)
     chosen = draw.sample(kinds, draw.randint(1, min(7, len(kinds))))
     found = [
         Episode(
@@ -40,6 +47,20 @@ def drawn(draw: random.Random, seconds: float, replicas: int) -> tuple[Episode, 
         for _ in range(draw.randint(2, 14))
     ]
     return tuple(sorted(found, key=lambda each: each.start))
+
+
+def ambushes(draw: random.Random, seconds: float, replicas: int) -> tuple[Episode, ...]:
+    """Return the ambushes of a schedule."""
+    return tuple(
+        Episode(
+            kind=draw.choice(sorted(aimed.AMBUSHES.functions)),
+            start=draw.uniform(2.0, seconds / 2),
+            seconds=draw.uniform(20.0, 40.0),
+            replica=draw.choice((-1, *range(replicas))),
+            strength=draw.random(),
+        )
+        for _ in range(draw.randint(0, _MOST_AMBUSHES))
+    )
 
 
 def blindness(episodes: tuple[Episode, ...]) -> float:
@@ -74,4 +95,4 @@ async def _until(world: World, time: float, undone: list[tuple[float, Undo]]) ->
     await asyncio.sleep(max(0.0, time - world.time))
 
 
-__all__ = ["KINDS", "NUMBERS", "Episode", "blindness", "drawn", "happen"]
+__all__ = ["KINDS", "NUMBERS", "Episode", "ambushes", "blindness", "drawn", "happen"]

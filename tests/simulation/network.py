@@ -43,6 +43,8 @@ class Weather:
     """How often a watch is told, after a bookmark, that it is too old."""
     behind: str = ""
     """The plural of a kind whose changes show much later than those of all others."""
+    is_leaseless: bool = False
+    """Whether nothing is heard of the lease, and nothing is done about it."""
     is_away: bool = False
     is_silent: bool = False
     is_dead: bool = False
@@ -126,6 +128,9 @@ class Line:
         if weather.is_away or self.wire.is_down:
             await asyncio.sleep(self._latency())
             return NoAnswer(was_sent=False, message="connection refused")
+        if weather.is_leaseless and "/leases" in call.path:
+            await asyncio.sleep(call.timeout)
+            return NoAnswer(was_sent=True, message=f"no answer for {call.timeout:g} s")
         is_write = call.method != "GET"
         there = self._latency()
         if is_write and draw.random() < weather.late:

@@ -55,6 +55,8 @@ def _groups(world: World) -> list[Manifest]:
 
 def _orders(world: World) -> Iterator[tuple[int, str]]:
     for order in world.all(ORDER):
+        if (order.get("status") or {}).get("phase") == "Failed":
+            yield 21, f"bind request {key_of(order)} failed, and is still there"
         if (order.get("status") or {}).get("phase") in {"Succeeded", None, "", "Pending"}:
             pod = world.server.storage.get(POD, (order["metadata"]["namespace"], order["spec"]["podName"]))
             owners = {each["uid"] for each in order["metadata"].get("ownerReferences") or ()}

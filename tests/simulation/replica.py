@@ -65,11 +65,20 @@ class SimulatedCpu:
     """Computes at once what began a drawn time ago: what a cycle was given is as old as that when it decides."""
 
     draw: random.Random
+    clock: SimulatedClock
     longest: float = 0.05
+    given_at: float = float("-inf")
+    """When that began which was computed last: nothing later can have been known to what came of it."""
+    on_begin: Callable[[], None] | None = None
+    """Is told that something is about to be computed."""
 
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
+        begun = self.clock.monotonic()
+        if self.on_begin is not None:
+            self.on_begin()
         with anyio.CancelScope(shield=True):
             await anyio.sleep(self.longest * self.draw.random())
+        self.given_at = begun
         return function(*args)
 
     def call(self, function: Callable[[*A], R], *args: *A) -> R:
@@ -101,7 +110,7 @@ class Replica:
 
     def __attrs_post_init__(self) -> None:
         self.clock = SimulatedClock(self.loop)
-        self.cpu = SimulatedCpu(self.draw)
+        self.cpu = SimulatedCpu(self.draw, self.clock)
 
     @property
     def is_alive(self) -> bool:

@@ -23,7 +23,7 @@ from tests.doubles.rest_server.storage import Change
 from tests.simulation.checks import Checks
 from tests.simulation.conduct import Conduct
 from tests.simulation.evictions import Evictions
-from tests.simulation.faults import Episode, blindness, drawn, happen
+from tests.simulation.faults import Episode, ambushes, blindness, drawn, happen
 from tests.simulation.loop import SeededLoop, StuckError, numbered_scopes
 from tests.simulation.outcome import unsettled
 from tests.simulation.replica import Replica
@@ -68,7 +68,9 @@ class Plan:
         shuffle = draw.choice((0.0, 0.0, 0.2, 1.0))
         direct = draw.random() < 0.5
         episodes, coalescing = drawn(draw, TROUBLED, replicas), draw.choice(_COALESCING)
-        return cls(seed, episodes, replicas, shuffle, direct=direct, coalescing=coalescing)
+        more = ambushes(random.Random(seed * 16 + 15), TROUBLED, replicas)
+        whole = tuple(sorted((*episodes, *more), key=lambda each: each.start))
+        return cls(seed, whole, replicas, shuffle, direct=direct, coalescing=coalescing)
 
     def written(self, about: str) -> dict[str, Any]:
         """Return the plan as data, to be kept."""

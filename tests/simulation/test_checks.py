@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
@@ -27,7 +28,21 @@ from tests.simulation.schedule import Watchers, look_at_size
 from tests.simulation.stores import differences
 from tests.simulation.users import CANARY, Life
 from tests.simulation.words import EVENT
-from tests.simulation.world import EPOCH, GPU, GROUP, HOME, NODE, ORDER, POD, QUEUE, RESERVED, RIVAL, World, path_of
+from tests.simulation.world import (
+    EPOCH,
+    GPU,
+    GROUP,
+    HOME,
+    LEASE,
+    NODE,
+    ORDER,
+    POD,
+    QUEUE,
+    RESERVED,
+    RIVAL,
+    World,
+    path_of,
+)
 
 _KINDS = ((POD, Pod), (NODE, Node), (ORDER, BindRequest), (GROUP, PodGroup), (QUEUE, Queue))
 
@@ -51,6 +66,7 @@ class _Silent:
     name: str = "kai-0"
     is_alive: bool = True
     connection: Any = None
+    cpu: Any = attrs.field(factory=lambda: SimpleNamespace(given_at=float("inf")))
 
     def monotonic(self) -> float:
         return self.loop.time()
@@ -302,11 +318,40 @@ def writing_for_an_earlier_term(trial: Trial) -> None:
 def writing_long_after_the_lease(trial: Trial) -> None:
     pod = trial.pod("a")
     trial.show()
-    lease = Call(method="PUT", path="/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/kai-scheduler")
+    lease = Call(method="POST", path="/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases")
     trial.world.wire.on_send("kai-0", lease)
-    trial.end(lease, Answer(status=200, body=b"{}"))
-    trial.pass_time(20.0)
+    metadata = {"name": "kai-scheduler", "namespace": "kai-scheduler"}
+    assert trial.world.create("kai-0", LEASE, {"metadata": metadata, "spec": {"holderIdentity": "kai-0"}})
+    trial.pass_time(10.5)
     trial.send(pod)
+
+
+def bound_once_it_is_known_to_leave(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.end(trial.send(pod, resourceVersion="1"), Answer(status=409, body=b"{}"))
+    assert trial.world.patch("stranger", POD, pod, {"metadata": {"finalizers": ["others/keep"]}})
+    assert trial.world.delete("user", POD, pod)
+    trial.show()
+    trial.send(pod, resourceVersion="2")
+
+
+def bound_though_it_came_after_the_decision(trial: Trial) -> None:
+    trial.replica.cpu.given_at = trial.world.loop.time() - 1.0
+    pod = trial.pod("a")
+    trial.show()
+    trial.send(pod)
+
+
+def failed_order_left_over(trial: Trial) -> None:
+    metadata = {"name": "a", "namespace": HOME}
+    order = {"metadata": metadata, "spec": {"podName": "a", "selectedNode": "node-0"}}
+    made = trial.world.create("kai-0", ORDER, order)
+    assert made is not None
+    assert trial.world.patch("kai-0", ORDER, made, {"status": {"phase": "Failed"}}, "status")
+    for invariant, text in unsettled(trial.world):
+        if "failed, and is still there" in text:
+            trial.world.violate(invariant, text)
 
 
 def deciding_before_the_barrier(trial: Trial) -> None:
@@ -469,6 +514,9 @@ HISTORIES: list[tuple[int, Callable[[Trial], None]]] = [
     (24, writing_without_a_term),
     (24, writing_for_an_earlier_term),
     (24, writing_long_after_the_lease),
+    (5, bound_once_it_is_known_to_leave),
+    (5, bound_though_it_came_after_the_decision),
+    (21, failed_order_left_over),
     (24, deciding_before_the_barrier),
     (24, two_writes_at_once),
     (25, store_that_goes_back),
@@ -489,6 +537,13 @@ def test_a_history_that_breaks_an_invariant_is_caught(
     trial.pass_time(20.0)  # what was changed at the beginning is no excuse any more
     history(trial)
     assert invariant in trial.broken
+
+
+def test_an_eviction_of_what_shares_a_gpu_that_no_pod_holds_is_not_futile(trial: Trial) -> None:
+    pod = trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5"}, labels={"runai-gpu-group": "device"})
+    trial.pod("b")
+    trial.evict(pod)
+    assert not list(trial.watchers.evictions.futile())
 
 
 def test_what_kai_may_do_breaks_nothing(trial: Trial) -> None:

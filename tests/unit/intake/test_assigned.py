@@ -74,6 +74,39 @@ def test_what_was_granted_counts_before_a_bind_request():
     assert taken(pod("a", node="n", annotations=grant), node("n"), request).pod_devices == {0: ("granted",)}
 
 
+def granted(group_):
+    return {"annotations": {"kai.scheduler/granted": f'{{"queue":"q","group":"{group_}"}}'}}
+
+
+def test_a_pod_that_is_being_bound_is_in_the_group_that_its_bind_request_was_granted_for():
+    waiting, named = pod("a"), pod("b", group="other", labels={"kai.scheduler/subgroup-name": "right"})
+    orders = [bind_request(name, "n", metadata=granted("g")) for name in ("a", "b")]
+    groups = group("g", subGroups=[{"name": "left"}, {"name": "right"}]), group("other")
+    snapshot = taken(waiting, named, node("n"), *groups, *orders)
+    assert snapshot.pod_group.tolist() == [0, 0]
+    assert snapshot.pod_subgroup.tolist() == [-1, 2]  # the first names none of its sub-groups
+    assert [each.group for each in snapshot.pods] == ["g", "g"]
+
+
+@pytest.mark.parametrize(
+    ("made", "request_"),
+    [
+        (pod("a", group="g"), bind_request("a", "n")),
+        (pod("a", group="g"), bind_request("a", "n", metadata={"annotations": {"kai.scheduler/granted": "nonsense"}})),
+        (pod("a", group="g"), bind_request("a", "n", metadata=granted("other"), status={"phase": "Failed"})),
+        (pod("a", group="g", node="n"), bind_request("a", "n", metadata=granted("other"))),
+    ],
+)
+def test_a_bind_request_that_grants_nothing_to_a_waiting_pod_leaves_it_in_its_group(made, request_):
+    snapshot = taken(made, node("n"), group("g"), group("other"), request_)
+    assert snapshot.groups[snapshot.pod_group[0]].name == "g"
+
+
+def test_a_pod_that_is_being_bound_for_a_group_that_is_gone_is_in_none():
+    request = bind_request("a", "n", metadata=granted("gone"))
+    assert taken(pod("a", group="g"), node("n"), group("g"), request).pod_group.tolist() == [-1]
+
+
 def owned(uid):
     return {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid}]}
 

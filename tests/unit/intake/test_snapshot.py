@@ -83,7 +83,7 @@ def cluster(*, later: bool = False) -> ClusterObjects:
         pod("m", group="g", node="n0", annotations=granted("r" if later else "q")),
         pod("n", group="h", phase="Running", node="n1", annotations={**granted("r"), "gpu-fraction": "0.1"}),
         pod("k", phase="Running", node="n1", metadata={"deletionTimestamp": "1970-01-12T13:46:00Z"}),
-        bind_request("b", "n3" if later else "n2"),
+        bind_request("b", "n3" if later else "n2", metadata={"annotations": {GRANTED: Grant(group="h").text}}),
     )
 
 
