@@ -10,6 +10,7 @@ owner, not one for each member. A group is written by one task at a time, and a 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -21,8 +22,9 @@ import structlog
 
 from kai.api import names
 from kai.api.bindrequest import BindRequest
-from kai.api.codec import unstructure
+from kai.api.codec import structure_as, unstructure
 from kai.api.documents import mapping_of
+from kai.api.outline import decode_as
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
@@ -51,6 +53,10 @@ _LONGEST_MESSAGE: Final = 1024
 _BINDING_SECONDS: Final = 2.0
 """How long to wait for a binding that is under way, again and again."""
 _LONGEST_WAIT: Final = 60.0
+_REHEARSED: Final = b"""
+{"metadata": {"name": "rehearsed", "namespace": "default", "uid": "rehearsed"}, "status": {"phase": "Pending"},
+ "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+"""
 # What other parts of kai write on a pod says nothing about its workload.
 
 
@@ -97,6 +103,7 @@ class PodGrouper:
 
     async def run(self) -> None:
         """Group pods until cancelled."""
+        self._rehearse()
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
@@ -104,6 +111,15 @@ class PodGrouper:
             with self.cluster.store.changes(Pod, PodGroup) as changes:
                 async for batch in changes:
                     self._take(batch)
+
+    def _rehearse(self) -> None:
+        """Group a pod that is not there: what reads and writes objects is made at its first use, while a pod waits."""
+        pod = unstructure(structure_as(Pod, decode_as(Pod, _REHEARSED)))
+        pod["spec"]["schedulerName"] = self.settings.scheduler_name
+        found = group_pod(pod, StoreLookup(self.cluster.store, Answers(), {}), self.settings, self.groupers)
+        if isinstance(found, Grouping) and found.group is not None:
+            written = json.dumps(found.group.apply_configuration()).encode()
+            unstructure(structure_as(PodGroup, decode_as(PodGroup, written)))
 
     # --- What is looked at ---------------------------------------------------------------------------------------
 

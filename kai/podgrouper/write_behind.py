@@ -1,8 +1,8 @@
 """Groups of bare pods, shown in the store of this process before they are written.
 
 Where one process groups, decides and binds, a bare pod is placed without its group in the API server.
-So it is shown as it will be, the pod is decided on at once, and the write follows: at once in calm times, and in a peak
-of load when the binds leave room for it.
+So it is shown as it will be, the pod is decided on at once, and the write follows: in calm times a moment later, since
+it would slow down the decision on its pod and the bind, and in a peak of load when the binds leave room for it.
 
 Holds: a group is shown ahead of its write only in a namespace where the last write of a group went through; the first
 refusal ends that, and the pods concerned are grouped anew, with the write before all else. What is shown and not
@@ -29,7 +29,7 @@ from kai.errors import InputError
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.update import GroupWrite
 
-_OPTIONS: Final = QueueOptions(concurrency=16)
+_OPTIONS: Final = QueueOptions(concurrency=16, gather=0.05)
 _MOST_OPEN: Final = 1 << 12
 """Namespaces that are remembered; in one that was forgotten, the next group is written before it is shown."""
 _AGAIN: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN})

@@ -20,11 +20,15 @@ from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
 
 _SPARE: Final = "the arena of the session before"
+_NONE_YET: Final = "zeros of bases"
 
 
 @attrs.frozen(kw_only=True)
 class Base:
-    """Facts, layout, a read-only arena with every assigned pod booked, its placements and the names of slots."""
+    """Facts, layout, a read-only arena with every assigned pod booked, its placements and the names of slots.
+
+    The arena ends where the columns begin that are zero when a session opens: that is a third of it.
+    """
 
     facts: Facts
     layout: Layout
@@ -45,10 +49,9 @@ class Base:
     def fresh_arena(self, memory: Memory) -> Int64s:
         """Return a copy of the arena, in the memory of the last session's arena if no view of that is left.
 
-        Cost: of a copy. Memory that the process never touched before costs five times as much. A third of an arena is
-            zero, and is written only: nothing ever touched that part of the original.
+        Cost: of a copy. Memory that the process never touched before costs five times as much.
         """
-        size = len(self.arena)
+        size = self.layout.size
         spare = memory.recall(_SPARE)
         memory.keep(_SPARE, None)
         # This name and the argument of the question are two references; the holder of a third would see numbers change.
@@ -56,7 +59,7 @@ class Base:
             spare = np.empty(size + size // 16, np.int64)
         arena: Int64s = spare[:size]
         still = self.layout.still
-        arena[:still] = self.arena[:still]
+        arena[:still] = self.arena
         arena[still:] = 0
         return arena
 
@@ -68,6 +71,17 @@ class Base:
     def room(self) -> Room:
         """Return fresh logs for a session."""
         return Room.of(self.placements, self.width)
+
+
+def _zeros(memory: Memory, layout: Layout) -> Int64s:
+    """Return zeros for the columns that a session begins with none of, not to be written; kept from base to base."""
+    cells = layout.size - layout.still
+    known = memory.recall(_NONE_YET)
+    if not isinstance(known, np.ndarray) or len(known) < cells:
+        known = np.zeros(cells + cells // 16, np.int64)
+        memory.keep(_NONE_YET, known)
+    zeros: Int64s = known[:cells]
+    return zeros
 
 
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
@@ -119,7 +133,7 @@ def make_base(snapshot: Snapshot) -> Base:
             groups=len(snapshot.groups),
         )
     )
-    arena = np.zeros(layout.size, np.int64)
+    arena = np.zeros(layout.still, np.int64)
     placements = _placements(snapshot, slot_rows, layout.view(arena, "placement"))
     layout.view(arena, "counters")[1] = len(placements)
     layout.view(arena, "status")[:] = snapshot.pod_status
@@ -127,7 +141,7 @@ def make_base(snapshot: Snapshot) -> Base:
     layout.view(arena, "idle")[:] = facts.nodes.allocatable
     width = _widest(snapshot, slot_start, placements)
     room = Room.of(placements, width)
-    columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64))
+    columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64), _zeros(snapshot.memory, layout))
     open_accounts(facts, columns, layout.offsets)
 
     return Base(

@@ -99,9 +99,15 @@ class Layout:
         part, shape = self._places[name]
         return arena[part].reshape(shape)
 
-    def columns(self, arena: Int64s, room: "Room", epoch: Int64s) -> Columns:
-        """Return all columns over ``arena``, with the logs of ``room``."""
-        views = {name: arena[part].reshape(shape) for name, (part, shape) in self._places.items()}
+    def columns(self, arena: Int64s, room: "Room", epoch: Int64s, zeros: Int64s | None = None) -> Columns:
+        """Return all columns over ``arena``, with the logs of ``room``.
+
+        ``zeros`` stands for the part of the arena that is zero when a session opens; None: ``arena`` has that part.
+        """
+        views = {}
+        for name, (part, shape) in self._places.items():
+            source, begin = (arena, 0) if zeros is None or part.start < self.still else (zeros, self.still)
+            views[name] = source[part.start - begin : part.stop - begin].reshape(shape)
         return Columns(
             arena=arena,
             journal=room.journal,

@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from kai.api import codec, outline
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.plans import Emit, Patch, Reason, Refusal
@@ -10,58 +11,12 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.requests import Apply, Fetch, FetchAll, Forbidden
-from kai.podgrouper import Settings, load_groupers, write_behind
+from kai.podgrouper import Settings
 from kai.podgrouper.service import PodGrouper
 from tests.doubles.cluster import MemoryCluster
+from tests.unit.podgrouper.memory import GROUPERS, JOB, LATE, bind, group_of, grouping, pod, requests, shown_group
 
 pytestmark = pytest.mark.anyio
-
-GROUPERS = load_groupers(Settings())
-
-JOB = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "train", "namespace": "ns", "uid": "uid-job", "labels": {"kai.scheduler/queue": "q"}},
-    "spec": {"parallelism": 3},
-}
-
-
-def pod(name="p", owner=None, namespace="ns", scheduler="kai-scheduler", annotations=None, **metadata):
-    if owner is not None:
-        reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
-        metadata["ownerReferences"] = [
-            {**reference, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]},
-        ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": f"uid-{name}",
-            "annotations": annotations or {},
-            **metadata,
-        },
-        "spec": {"schedulerName": scheduler, "containers": [{"name": "main"}]},
-        "status": {"phase": "Pending"},
-    }
-
-
-@asynccontextmanager
-async def grouping(cluster, settings=None):
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(PodGrouper(cluster.port, settings or Settings(), GROUPERS).run)
-        await cluster.pass_time()
-        yield
-        tasks.cancel_scope.cancel()
-
-
-def group_of(cluster, name="p"):
-    return cluster.server.get("Pod", name, "ns")["metadata"]["annotations"].get("pod-group-name")
-
-
-def requests(cluster, *kinds):
-    return [request for request in cluster.server.requests if isinstance(request, kinds)]
 
 
 async def test_a_pod_gets_a_group_of_its_own_by_two_writes_and_no_read():
@@ -75,12 +30,6 @@ async def test_a_pod_gets_a_group_of_its_own_by_two_writes_and_no_read():
 
 
 # --- Links that travel with the binding ----------------------------------------------------------------------------
-
-LATE = Settings(link_delay_seconds=10.0)
-
-
-def shown_group(cluster, name="p"):
-    return cluster.store.get(Pod, name, "ns").metadata.annotations.get("pod-group-name")
 
 
 async def test_a_link_is_shown_at_once_and_left_to_the_binding():
@@ -161,113 +110,17 @@ async def test_a_link_that_was_only_shown_is_found_again_by_the_next_life():
     assert len(requests(cluster, Apply)) == 1
 
 
-# --- Groups that are shown before they are written -----------------------------------------------------------------
+# --- What is looked at, read and written ---------------------------------------------------------------------------
 
 
-def named(name):
-    return pod(name, creationTimestamp="2023-11-14T22:30:00Z")
-
-
-def shown(cluster, name):
-    return cluster.store.get(PodGroup, f"pg-{name}-uid-{name}", "ns")
-
-
-def bind(cluster, name):
-    link = {"annotations": {"pod-group-name": f"pg-{name}-uid-{name}"}}
-    cluster.server.change("Pod", name, "ns", {"metadata": link, "spec": {"nodeName": "n"}})
-
-
-def refuse_groups(cluster, reason=Reason.REJECTED):
-    cluster.server.fault = lambda request: (
-        Refusal(reason=reason, message="no") if isinstance(request, Apply) and request.ref.cls is PodGroup else None
-    )
-
-
-async def test_the_first_group_of_a_namespace_is_written_and_those_after_it_are_shown_first():
-    cluster = MemoryCluster(pod())
+async def test_the_first_pod_does_not_wait_for_what_reads_and_writes_pods_and_groups_to_be_made(monkeypatch):
+    decoders, readers = {}, {}
+    monkeypatch.setattr(outline, "_DECODERS", decoders)
+    monkeypatch.setattr(codec, "_READERS", readers)
+    cluster = MemoryCluster()
     async with grouping(cluster, LATE):
-        refuse_groups(cluster, Reason.UNAVAILABLE)
-        cluster.server.add(named("q"))
-        await cluster.pass_time()
-        assert cluster.server.get("PodGroup", "pg-q-uid-q", "ns") is None
-        assert (shown(cluster, "q").metadata.uid, shown(cluster, "q").spec.min_member) == ("", 1)
-        assert shown_group(cluster, "q") == "pg-q-uid-q"
-        cluster.server.fault = lambda _: None
-        await cluster.pass_time(2.0)
-        assert shown(cluster, "q").metadata.uid
-        assert not cluster.store.is_assumed(PodGroup, ("ns", "pg-q-uid-q"))
-        await cluster.pass_time(100.0)
-    first, *_, last = requests(cluster, Apply)
-    assert (first.can_wait, last.can_wait) == (False, True)
-
-
-async def test_a_group_of_several_pods_is_never_shown_before_it_is_written():
-    cluster = MemoryCluster(pod(), JOB)
-    async with grouping(cluster, LATE):
-        refuse_groups(cluster)
-        cluster.server.add(pod("r", JOB))
-        await cluster.pass_time()
-        assert cluster.store.get(PodGroup, "pg-train-uid-job", "ns") is None
-
-
-async def test_a_refusal_ends_showing_groups_of_that_namespace_and_is_said_on_the_pod():
-    cluster = MemoryCluster(pod())
-    async with grouping(cluster, LATE):
-        refuse_groups(cluster)
-        cluster.server.add(named("q"))
-        await cluster.pass_time()
-        assert shown(cluster, "q") is None
-        assert [event.ref.name for event in requests(cluster, Emit)] == ["q"]
-        cluster.server.add(named("r"))
-        await cluster.pass_time()
-        assert shown(cluster, "r") is None
-        cluster.server.fault = lambda _: None
-        await cluster.pass_time(60.0)
-        assert shown(cluster, "q").metadata.uid
-        assert shown(cluster, "r").metadata.uid
-
-
-async def test_a_group_whose_pod_is_gone_before_it_was_written_is_not_written():
-    cluster = MemoryCluster(pod())
-    async with grouping(cluster, LATE):
-        refuse_groups(cluster, Reason.UNAVAILABLE)
-        cluster.server.add(named("q"))
-        await cluster.pass_time()
-        cluster.server.remove("Pod", "q", "ns")
-        cluster.server.fault = lambda _: None
-        await cluster.pass_time(100.0)
-        assert shown(cluster, "q") is None
-        assert cluster.server.get("PodGroup", "pg-q-uid-q", "ns") is None
-
-
-async def test_a_group_that_was_only_shown_when_its_pod_was_bound_is_made_by_the_next_life():
-    cluster = MemoryCluster(pod())
-    async with grouping(cluster, LATE):
-        refuse_groups(cluster, Reason.UNAVAILABLE)
-        cluster.server.add(named("q"))
-        await cluster.pass_time()
-        bind(cluster, "q")
-        await cluster.pass_time()
-    cluster.restart()
-    cluster.server.fault = lambda _: None
-    async with grouping(cluster, LATE):
-        assert cluster.server.get("PodGroup", "pg-q-uid-q", "ns")["spec"]["minMember"] == 1
-        assert group_of(cluster, "q") == "pg-q-uid-q"
-
-
-async def test_what_was_shown_and_is_forgotten_at_a_take_over_is_shown_again():
-    cluster = MemoryCluster(pod())
-    async with grouping(cluster, LATE):
-        refuse_groups(cluster, Reason.UNAVAILABLE)
-        cluster.server.add(named("q"))
-        await cluster.pass_time()
-        cluster.store.forget_all()
-        await cluster.pass_time()
-        assert shown(cluster, "q") is not None
-        assert shown_group(cluster, "q") == "pg-q-uid-q"
-        cluster.server.fault = lambda _: None
-        await cluster.pass_time(10.0)
-        assert shown(cluster, "q").metadata.uid
+        assert {Pod, PodGroup} <= decoders.keys() & readers.keys()
+        assert not cluster.server.requests
 
 
 async def test_nothing_is_written_or_read_for_what_is_grouped_already():
@@ -391,16 +244,6 @@ async def test_the_failure_of_a_pod_that_goes_while_it_is_said_is_not_remembered
         assert requests(cluster, Emit)
         assert not grouper._said
         tasks.cancel_scope.cancel()
-
-
-async def test_the_oldest_of_many_namespaces_has_its_next_group_written_before_it_is_shown(monkeypatch):
-    monkeypatch.setattr(write_behind, "_MOST_OPEN", 2)
-    behind = write_behind.WriteBehind(MemoryCluster().port, "manager", lambda _: None)
-    for space in ("a", "b", "a", "c"):
-        behind.note(space, refused=False)
-    assert [space for space in "abc" if behind.may_show(space)] == ["a", "c"]
-    behind.note("c", refused=True)
-    assert not behind.may_show("c")
 
 
 async def test_a_kind_that_is_not_served_is_not_asked_for_again_for_a_minute():

@@ -380,3 +380,27 @@ def test_while_kernels_are_compiled_a_large_cluster_is_bound_in_parts(monkeypatc
     assert set(left) == {first.snapshot.groups[row].name for row in first.report.left.tolist()}
     assert all("this one waits for its turn" in each.unschedulable for each in left.values())
     assert told["note"].startswith("compiling kernels, 0 of 90; cycles decide a part")
+
+
+def test_what_a_leader_before_ordered_counts_although_its_pod_names_no_group_yet():
+    """The link of a pod may be written with its binding, so the next leader finds the order and a pod without link."""
+    granted = {"annotations": {"kai.scheduler/granted": '{"queue":"narrow","group":"ordered"}'}}
+    firm = {"queue": "narrow", "preemptibility": "non-preemptible"}
+    memory = cluster_of()
+    for each in (
+        making.node("m", allocatable={"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}),
+        making.queue("narrow", parent="top", resources={**FREE, "gpu": {"quota": 1, "limit": -1}}),
+        *(making.group(name, **firm) for name in ("ordered", "next")),
+        making.pod("ordered-0", requests={"nvidia.com/gpu": "1"}),
+        making.bind_request("ordered-0", "m", metadata=granted),
+        making.pod("next-0", group="next", requests={"nvidia.com/gpu": "1"}),
+    ):
+        memory.server.add(each)
+
+    async def play(rig):
+        await rig.touch()
+        assert rig.bound() == ["ordered-0"]
+        memory.server.remove("BindRequest", "ordered-0", "default")
+        await rig.until(lambda: rig.bound() == ["next-0"])
+
+    lead(memory, play)

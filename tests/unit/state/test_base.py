@@ -82,7 +82,7 @@ def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody
     del other
     again = base.fresh_arena(memory)
     assert again.ctypes.data == place
-    assert np.array_equal(again, base.arena)
+    assert np.array_equal(again[: base.layout.still], base.arena)
     assert not np.shares_memory(again, base.fresh_arena(memory))
 
 
@@ -93,6 +93,16 @@ def test_what_a_session_begins_with_none_of_is_zero_in_memory_that_was_used_befo
     base.leave_arena(used, memory)
     del used
     again = base.fresh_arena(memory)
-    assert again.tolist() == base.arena.tolist()
-    assert not base.arena[base.layout.still :].any()
-    assert base.arena[: base.layout.still].any()
+    assert again[: base.layout.still].tolist() == base.arena.tolist()
+    assert not again[base.layout.still :].any()
+    assert base.arena.any()
+
+
+def test_bases_share_the_zeros_of_columns_that_no_session_has_anything_in_yet():
+    snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))
+    one, other = make_base(snapshot), make_base(snapshot)
+    assert len(one.arena) == one.layout.still < one.layout.size
+    assert np.shares_memory(one.booked.left, other.booked.left)
+    assert one.booked.left.shape == (1, 3)
+    assert not any(column.any() for column in (one.booked.virtual, one.booked.evicted_status, one.booked.left))
+    assert not np.shares_memory(one.booked.status, other.booked.status)

@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+import pytest
+
+from kai.api.allocator import keep_freed
+
+_ROUNDS = """
+import resource, threading
+import numpy as np
+from kai.api.allocator import keep_freed
+
+def a_cycle():
+    columns = []
+    for at in range(60):
+        columns.append(np.ones(140_000, np.int64))
+        if at % 2:
+            columns.pop(0)
+
+def cycles():
+    for _ in range(3):
+        a_cycle()
+    keep_freed()
+    for _ in range(3):
+        a_cycle()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        a_cycle()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+thread = threading.Thread(target=cycles)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_uses_again_the_memory_of_columns_that_it_dropped() -> None:
+    if not keep_freed():
+        pytest.skip("another C library than glibc, which cannot be told what to keep")
+    done = subprocess.run([sys.executable, "-c", _ROUNDS], capture_output=True, text=True, check=True)
+    pages_of_one_cycle = 30 * 140_000 * 8 // 4096
+    assert int(done.stdout) < pages_of_one_cycle // 10
