@@ -62,7 +62,8 @@ class ProgressLine:
             return
         filled = _BAR * done // total
         bar = ("#" * filled + "." * (_BAR - filled)) if self.plain else ("█" * filled + "░" * (_BAR - filled))
-        said = ", ".join(part for part in (detail, self._left(done, total)) if part)
+        # The estimate first: a narrow terminal cuts what is behind.
+        said = ", ".join(part for part in (self._left(done, total), detail) if part)
         text = f"{what}  {bar} {100 * done // total:>3}%  {said}"[: shutil.get_terminal_size(_FALLBACK).columns - 1]
         stream.write(f"\r{text.ljust(self._length)}")
         self._length = len(text)

@@ -179,6 +179,10 @@ def _number(value: object, _: object) -> float:
     raise ValueError
 
 
+def _switch_or_number(value: object, _: object) -> bool | float:
+    return value if isinstance(value, bool) else _number(value, _)
+
+
 def _text(value: object, _: object) -> str:
     if isinstance(value, str):
         return value
@@ -201,6 +205,7 @@ def _make_converter() -> cattrs.Converter:
     converter.register_structure_hook(bool, _boolean)
     converter.register_structure_hook(int, _whole)
     converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(bool | float, _switch_or_number)
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook_func(_is_choice, _chosen)
     return converter
@@ -222,9 +227,10 @@ def from_text(field: "Attribute[Any]", text: str) -> object:
     kinds = typing.get_args(kind) if is_union else (kind,)
     stripped = text.strip()
     if bool in kinds:
-        if stripped.lower() not in {"true", "false"}:
+        if stripped.lower() in {"true", "false"}:
+            return stripped.lower() == "true"
+        if float not in kinds:
             raise ValueError
-        return stripped.lower() == "true"
     if float in kinds:
         return durations.seconds(stripped) if field.name.endswith("_seconds") else float(stripped)
     if int in kinds:

@@ -140,6 +140,9 @@ class FastPath:
         nodes = len(session.all_nodes)
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
+        rules = session.policy.rules
+        # Heavier density outweighs tiers that are ten points apart, so the order of scores is not that of tiers.
+        is_light = max(rules.binpack_cpu, rules.binpack_gpu) <= 1.0
         count = 0
         for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
             dynamic = session.policy.dynamic[shape]
@@ -153,7 +156,7 @@ class FastPath:
             if mask < 0:
                 continue
             shape_facts.mask[shape], shape_facts.score[shape] = mask, score
-            if is_orderly(self._facts, session.policy.vectors, shape):
+            if is_light and is_orderly(self._facts, session.policy.vectors, shape):
                 row[shape] = count
                 count += 1
         return ShapeIndex(

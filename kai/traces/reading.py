@@ -113,7 +113,9 @@ def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
     try:
         data = Path(path).read_bytes()
         text = (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig", errors="replace")
-    except (OSError, EOFError, zlib.error) as error:
+    except EOFError:
+        raise InputError(f"{path}: found a gzip that ends too soon, expected the whole file") from None
+    except (OSError, zlib.error) as error:
         raise InputError(f"{path}: found {error}, expected a trace") from None
     if text.lstrip().startswith("["):
         return _philly(text, path)

@@ -11,7 +11,7 @@ import attrs
 from kai.simulation.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.measuring import waited
 from kai.virtual.result import DecisionLine, JobResult, QueueResult, SimulationResult
-from kai.wording import span_text
+from kai.wording import counted, first_of, span_text
 
 _DIGITS: Final = 6
 _METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -93,22 +93,38 @@ def _jobs(a: SimulationResult, b: SimulationResult) -> Iterator[JobChange]:
     for key in dict.fromkeys((*of_a, *of_b)):
         one, other = of_a.get(key), of_b.get(key)
         if one is None or other is None or _fate(one) != _fate(other):
-            yield JobChange(job=key, a=_state(one), b=_state(other))
+            yield JobChange(job=key, a=_state(one, other), b=_state(other, one))
 
 
 def _fate(job: JobResult) -> tuple[object, ...]:
     return job.state, job.start_seconds, job.end_seconds, job.nodes, job.evictions
 
 
-def _state(job: JobResult | None) -> JobState | None:
+def _state(job: JobResult | None, other: JobResult | None) -> JobState | None:
+    """Return what became of a job, with all that tells it from what became of it in the other run."""
     if job is None:
         return None
     start = "never started" if job.start_seconds is None else f"started T+{span_text(job.start_seconds)}"
     end = "" if job.end_seconds is None else f", ended T+{span_text(job.end_seconds)}"
     placed = job.pods if job.start_seconds is not None else 0
     return JobState(
-        state=job.state, nodes=job.nodes, queue=job.queue, reason=f"{start}{end}", placed=placed, wanted=job.pods
+        state=job.state,
+        nodes=job.nodes,
+        queue=job.queue,
+        reason=f"{start}{end}{_besides(job, other)}",
+        placed=placed,
+        wanted=job.pods,
     )
+
+
+def _besides(job: JobResult, other: JobResult | None) -> str:
+    """Return what times do not tell: evictions, where they differ, or else the nodes, where nothing else differs."""
+    if other is None:
+        return ""
+    if job.evictions != other.evictions:
+        return f", {counted(job.evictions, 'eviction')}"
+    is_alike = _fate(job)[:3] == _fate(other)[:3]
+    return f", on {first_of(job.nodes, 2) or 'no node'}" if is_alike else ""
 
 
 def _divergence(a: SimulationResult, b: SimulationResult) -> Divergence | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, MutableSequence, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -20,12 +20,16 @@ from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError
 from kai.manifests import Finding
-from kai.progress import report
+from kai.progress import heard_by
 from kai.simulation.kinds import declare_kinds
 from kai.virtual.loading import Loaded, load
 from kai.virtual.measuring import PolicyInput, result_of
+from kai.virtual.progress import STEPS, show_all, telling
 from kai.virtual.result import SimulationResult
 from kai.virtual.simulation import run
+
+_LOOK_SECONDS: Final = 0.5
+"""Between two looks at how far runs are."""
 
 
 @attrs.frozen(kw_only=True)
@@ -90,13 +94,39 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
     workers = min(len(experiments), most or len(os.sched_getaffinity(0)))
     if workers <= 1:
         return tuple(map(carry_out, experiments))
-    what, done = f"simulating {len(experiments)} runs, {workers} at a time", list[Done]()
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        report(what, 0, len(experiments), "")
-        for each in pool.map(carry_out, experiments):
-            done.append(each)
-            report(what, len(done), len(experiments), "")
-    return tuple(done)
+    context = multiprocessing.get_context("spawn")
+    told = context.RawArray("i", len(experiments))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_tell_in, initargs=(told,)) as pool:
+        futures = [pool.submit(_carry_out_told, at, each) for at, each in enumerate(experiments)]
+        waiting = set(futures)
+        while waiting:
+            show_all(told, workers)
+            ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            if any(each.exception() is not None for each in ended):
+                break
+        for each in waiting:
+            each.cancel()
+    failed = [error for each in futures if not each.cancelled() and (error := each.exception()) is not None]
+    if failed:
+        raise failed[0]
+    show_all(told, workers)
+    return tuple(each.result() for each in futures)
+
+
+_TOLD: MutableSequence[int] = []
+"""In a process that carries out runs beside others: how far each of them is."""
+
+
+def _tell_in(told: MutableSequence[int]) -> None:
+    global _TOLD  # noqa: PLW0603 - shared memory comes to a process only as it begins
+    _TOLD = told
+
+
+def _carry_out_told(at: int, experiment: Experiment) -> Done:
+    with heard_by(telling(_TOLD, at)):
+        done = carry_out(experiment)
+    _TOLD[at] = STEPS
+    return done
 
 
 def with_value(experiment: Experiment, path: str, value: object) -> Experiment:

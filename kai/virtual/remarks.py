@@ -29,6 +29,10 @@ def remarks(result: SimulationResult) -> tuple[str, ...]:
     )
 
 
+_NOUNS: Final = {"preempt": "preemption"}
+"""Of causes whose word is a verb."""
+
+
 def _bought(result: SimulationResult) -> Iterator[str]:
     by_cause: dict[str, dict[str, None]] = {}
     for each in result.evictions:
@@ -37,7 +41,8 @@ def _bought(result: SimulationResult) -> Iterator[str]:
     for cause, jobs in by_cause.items():
         grace = span_text(GRACE_SECONDS)
         who = "it" if len(jobs) == 1 else "each"
-        yield f"{counted(len(jobs), 'job')} got GPUs by {cause}; {who} waited {grace} for pods to terminate."
+        noun = _NOUNS.get(cause, cause)
+        yield f"{counted(len(jobs), 'job')} got GPUs by {noun}; {who} waited {grace} for pods to terminate."
 
 
 def _waited(result: SimulationResult) -> Iterator[str]:

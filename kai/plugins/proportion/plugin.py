@@ -188,14 +188,9 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
     GPUs that no GPU pod may use, because scheduling is restricted and their node lacks the label, count nothing. Nor do
     scaling pods. They are known by their namespace too, since a label alone any user may write.
     """
-    nodes = session.facts.nodes
-    amounts = nodes.allocatable[nodes.ready].sum(axis=0)
-    usable = nodes.ready
-    if session.parameters.restrict_node_scheduling:
-        usable = nodes.ready & (session.label_codes(session.parameters.gpu_worker_label) > 0)
-    gpus = int(nodes.allocatable[usable].sum(axis=0) @ nodes.gpu_weight)
-    total = np.array([amounts[0], amounts[1], gpus], np.float64)
-    snapshot = session.snapshot
+    nodes, snapshot = session.facts.nodes, session.snapshot
+    inputs = (snapshot.nodes, snapshot.axis, session.parameters)
+    total = session.once("what ready nodes have", inputs, lambda: _ready_total(session)).copy()
     for row in session.pods_of_others().tolist():
         node = int(snapshot.pod_node[row])
         active = node >= 0 and nodes.ready[node] and (ACTIVE_USED >> int(snapshot.pod_status[row])) & 1
@@ -205,6 +200,17 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
         if pod.labels.get("app") != SCALING_POD or pod.namespace != scaling_namespace:
             total -= session.requested[snapshot.pod_shape[row]]
     return total
+
+
+def _ready_total(session: SessionView) -> Float64s:
+    """Return float64[3]: what ready nodes have, whichever pods take it."""
+    nodes, parameters = session.facts.nodes, session.parameters
+    amounts = nodes.allocatable[nodes.ready].sum(axis=0)
+    usable = nodes.ready
+    if parameters.restrict_node_scheduling:
+        usable = nodes.ready & (session.label_codes(parameters.gpu_worker_label) > 0)
+    gpus = int(nodes.allocatable[usable].sum(axis=0) @ nodes.gpu_weight)
+    return np.array([amounts[0], amounts[1], gpus], np.float64)
 
 
 def queue_requests(session: SessionView) -> Float64s:

@@ -45,8 +45,8 @@ def test_a_run_is_a_bar_with_an_estimate_which_is_gone_at_the_end(monkeypatch: p
     monkeypatch.setenv("COLUMNS", "100")
     _, first, second, third, erased, end = bar_of(Terminal())
     assert first == "simulating lab  ░░░░░░░░░░░░░░░░░░░░   0%  T+0s of 2h, 0 jobs ended"
-    assert second == "simulating lab  ████░░░░░░░░░░░░░░░░  20%  T+24m of 2h, 1 job ended, about 8s left"
-    assert third.rstrip() == "simulating lab  ██████████░░░░░░░░░░  50%  T+1h of 2h, about 5s left"
+    assert second == "simulating lab  ████░░░░░░░░░░░░░░░░  20%  about 8s left, T+24m of 2h, 1 job ended"
+    assert third.rstrip() == "simulating lab  ██████████░░░░░░░░░░  50%  about 5s left, T+1h of 2h"
     assert len(third) == len(second)  # nothing of a longer bar is left beside it
     assert (erased.strip(), end) == ("", "")
 
@@ -55,7 +55,7 @@ def test_a_bar_is_no_wider_than_the_terminal_and_plain_where_that_is_wanted(monk
     monkeypatch.setenv("COLUMNS", "60")
     bars = bar_of(Terminal(), plain=True)
     assert max(map(len, bars)) < 60
-    assert bars[2].startswith("simulating lab  ####................  20%  T+24m of 2h")
+    assert bars[2].startswith("simulating lab  ####................  20%  about 8s left")
 
 
 def test_a_bar_is_for_terminals_and_for_users_who_did_not_ask_for_silence():

@@ -16,6 +16,7 @@ class Sample:
     choice: Literal["a", "b"] = "a"
     names: tuple[str, ...] = ()
     maybe: float | None = None
+    weight: bool | float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
     needed: int
 
 
@@ -26,6 +27,12 @@ def built(**options):
 def test_options_are_the_fields_of_the_class():
     made = built(number=3, count=4, flag=True, text="y", choice="b", names=["p", "q"], maybe=0.5)
     assert made == Sample(number=3.0, count=4, flag=True, text="y", choice="b", names=("p", "q"), maybe=0.5, needed=1)
+
+
+@pytest.mark.parametrize("given", [False, True, 0, 2, 0.5])
+def test_a_switch_that_may_be_a_weight_takes_both(given):
+    made = built(weight=given).weight
+    assert (made, type(made)) == (given, bool if isinstance(given, bool) else float)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,8 @@ def test_options_are_the_fields_of_the_class():
         ({"choice": "c"}, "choice: found 'c', expected one of a, b, default 'a'"),
         ({"names": 5}, "names: found 5, expected list"),
         ({"maybe": "x"}, "maybe: found 'x', expected number or nothing"),
+        ({"weight": "2"}, "weight: found '2', expected true or false or number, 0 or more, default 1"),
+        ({"weight": -1}, "weight: found -1"),
         ({"needed": None}, "needed: found None, expected whole number"),
     ],
 )
@@ -92,6 +101,8 @@ def test_a_class_without_options_takes_none():
         ("choice", "b", "b"),
         ("names", "a, b", ("a", "b")),
         ("maybe", "2", 2.0),
+        ("weight", "2", 2.0),
+        ("weight", "false", False),
     ],
 )
 def test_texts_are_read_by_the_type_of_the_field(name, text, value):

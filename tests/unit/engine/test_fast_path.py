@@ -6,6 +6,7 @@ import pytest
 
 from kai.engine.cycle import run_cycle
 from kai.framework import Dependence, NodeFilter, NodeScore
+from kai.framework.terms import Density
 from kai.testing import RecordingSink, default_profile_with, snapshot
 
 RACKS = {"n1": "a", "n2": "b", "n3": "b", "n4": "c"}
@@ -95,3 +96,22 @@ def test_answers_that_do_not_add_up_exactly_are_added_the_long_way(taken):
         return list(sink.decisions)
 
     assert run(shortcuts=True) == run(shortcuts=False)
+
+
+@pytest.mark.parametrize(("weight", "node"), [(1.0, "n2"), (2.0, "n1")])
+@pytest.mark.parametrize("shortcuts", [True, False])
+def test_density_of_more_weight_outweighs_ten_points_on_every_way(weight, node, shortcuts):
+    """n1 has one GPU left of four, so density gives it nine points for each unit of weight; n2 has ten in any case."""
+
+    class Heavy:
+        def open(self, session):
+            del session
+            ten = NodeScore(lambda _, nodes: (nodes == 1) * 10.0, depends=Dependence.SHAPE)
+            return [Density(gpu_binpack=weight - 1.0), ten]  # binpack has the first unit
+
+    half_full = snapshot(
+        nodes={"n1": {"gpu": 4}, "n2": {"gpu": 4}},
+        groups={"old": {"each": {"gpu": 3}, "runs_on": ["n1"]}, "new": {"each": {"gpu": 1}}},
+    )
+    ((bound,), _) = outcome(half_full, Heavy(), shortcuts=shortcuts)
+    assert half_full.nodes[bound.node].name == node

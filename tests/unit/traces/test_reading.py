@@ -1,5 +1,6 @@
 """Traces of every format, invented and small, and what is wrong with some."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -160,6 +161,13 @@ def test_a_file_without_jobs_and_one_that_is_not_there_are_refused(tmp_path: Pat
         jobs_in(tmp_path, "own.csv", "arrival_s\n")
     with pytest.raises(InputError, match="expected a trace"):
         read_trace(str(tmp_path / "none.csv"))
+
+
+def test_a_compressed_file_that_is_cut_says_so(tmp_path: Path):
+    path = tmp_path / "own.csv.gz"
+    path.write_bytes(gzip.compress(b"arrival_s\n" * 99)[:-9])
+    with pytest.raises(InputError, match=r"own\.csv\.gz: found a gzip that ends too soon, expected the whole file"):
+        read_trace(str(path))
 
 
 def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

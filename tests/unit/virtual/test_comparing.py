@@ -28,6 +28,10 @@ def test_two_policies_are_compared_by_figures_jobs_and_the_first_decision_that_d
     assert (metrics["GPU-hours lost"].a, metrics["GPU-hours lost"].b) == (2.666667, 0.0)
     assert metrics["GPU-hours lost"].better == "b"
     assert [change.job for change in found.jobs] == ["default/long", "default/short"]
+    assert [(change.a.reason, change.b.reason) for change in found.jobs if change.a and change.b] == [
+        ("started T+0s, ended T+2h55m, 1 eviction", "started T+0s, ended T+2h5m, 0 evictions"),
+        ("started T+1h, ended T+1h30m", "started T+2h5m, ended T+2h35m"),
+    ]
     first = found.first_divergence
     assert first is not None
     assert first.decision_a == {
@@ -40,3 +44,13 @@ def test_two_policies_are_compared_by_figures_jobs_and_the_first_decision_that_d
 def test_the_same_run_twice_is_equal():
     one = simulated(reclaims=True)
     assert compare_runs(one, one).comparison.is_equal
+
+
+def test_jobs_that_differ_in_their_nodes_alone_are_told_apart_by_them():
+    one = simulated(reclaims=True)
+    elsewhere = [attrs.evolve(job, nodes=("n7", "n8", "n9")) for job in one.jobs]
+    (first, *_) = compare_runs(one, attrs.evolve(one, jobs=tuple(elsewhere))).comparison.jobs
+    assert first.a is not None
+    assert first.b is not None
+    assert first.a.reason.endswith(", on n1")
+    assert first.b.reason.endswith(", on n7, n8 and 1 more")

@@ -3,8 +3,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.errors import ConfigError
-from kai.virtual.experiments import Experiment, carry_out_all, with_value
+from kai.errors import ConfigError, InputError
+from kai.progress import heard_by
+from kai.virtual.experiments import Experiment, carry_out, carry_out_all, with_value
 from kai.virtual.result import SimulationResult
 
 CASE = str(Path(__file__).parent / "cases" / "reclaim.yaml")
@@ -22,6 +23,30 @@ def test_runs_side_by_side_in_processes_are_equal_to_runs_one_after_the_other():
     apart, together = carry_out_all(experiments, most=1), carry_out_all(experiments, most=2)
     assert [timeless(each.result) for each in apart] == [timeless(each.result) for each in together]
     assert [each.result.policy for each in together] == ["plugins.binpack.gpu=True", "plugins.binpack.gpu=False"]
+
+
+def test_runs_side_by_side_tell_how_far_they_are_up_to_the_end():
+    heard: list[tuple[str, int, int, str | None]] = []
+    base = Experiment(workload=CASE, until=EIGHT_HOURS)
+    with heard_by(lambda *told: heard.append(told)):
+        carry_out_all([with_value(base, "seed", seed) for seed in range(3)], most=2)
+    told = [(done, total, detail) for what, done, total, detail in heard if what == "simulating 3 runs, 2 at a time"]
+    assert told[0] == (0, 3000, "0 ended")
+    assert told[-1] == (3000, 3000, "3 ended")
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+
+
+def test_the_first_of_the_runs_side_by_side_that_fail_says_why():
+    good = Experiment(workload=CASE, until=EIGHT_HOURS)
+    missing = [attrs.evolve(good, workload=f"{name}.yaml") for name in ("first", "second")]
+    with pytest.raises(InputError, match=r"^first\.yaml"):
+        carry_out_all([good, *missing], most=2)
+
+
+@pytest.mark.parametrize("value", [0, 1, 2])
+def test_density_can_be_swept_as_a_weight(value: int):
+    swept = with_value(Experiment(workload=CASE, until=EIGHT_HOURS), "plugins.binpack.gpu", value)
+    assert carry_out(swept).result.policy == f"plugins.binpack.gpu={value}"
 
 
 @pytest.mark.parametrize("path", ["queues.a", "plugins.binpack", "parameters.none", "x"])

@@ -5,13 +5,14 @@ from math import inf
 import pytest
 
 from kai.progress import heard_by
+from kai.virtual.progress import show_all, telling
 from kai.virtual.simulation import run
 from tests.unit.virtual.builders import cluster, job, scene_of
 
 
 @pytest.mark.parametrize(
     ("until", "half", "where"),
-    [(7200.0, 500, "T+1h of 2h, 1 job ended"), (inf, 500, "T+0s, 1 of 2 jobs arrived, 0 jobs ended")],
+    [(7200.0, 500, "T+1h of 2h, 1 job ended"), (inf, 500, "T+0s, 1 of 2 jobs arrived, 0 ended")],
     ids=["against the horizon", "against arrivals"],
 )
 def test_a_run_tells_virtual_time_jobs_that_ended_and_its_end(until: float, half: int, where: str):
@@ -23,3 +24,15 @@ def test_a_run_tells_virtual_time_jobs_that_ended_and_its_end(until: float, half
     assert ("simulating case", half, 1000, where) in told
     assert told[-1] == ("simulating case", 1000, 1000, "")
     assert [done for _, done, _, _ in told] == sorted({done for _, done, _, _ in told})
+
+
+def test_runs_side_by_side_tell_how_far_all_of_them_are():
+    told, heard = [0, 0, 0], list[tuple[str, int, int, str | None]]()
+    telling(told, 0)("simulating a", 1000, 1000, "")
+    telling(told, 1)("simulating b", 250, 500, "T+1h of 2h")
+    telling(told, 2)("compiling kernels", 5, 9, None)
+    assert told == [999, 500, 0]  # what came out of the first one is not there yet
+    told[0] = 1000
+    with heard_by(lambda *each: heard.append(each)):
+        show_all(told, 2)
+    assert heard == [("simulating 3 runs, 2 at a time", 1500, 3000, "1 ended")]

@@ -16,8 +16,8 @@ def test_built_ins_are_listed_with_origin_hooks_and_options(capsys):
     assert binpack["origin"].startswith("kai-scheduler ")
     assert (binpack["enabled"], binpack["hooks"], binpack["problem"]) == (True, ["Density"], "")
     assert binpack["options"] == {
-        "cpu": "true or false, default true",
-        "gpu": "true or false, default true",
+        "cpu": "true or false or number, 0 or more, default 1",
+        "gpu": "true or false or number, 0 or more, default 1",
     }
     assert found["plugin", "topology"]["hooks"] == ["Domains"]
     assert (found["plugin", "spread"]["enabled"], found["plugin", "spread"]["position"]) == (False, None)
