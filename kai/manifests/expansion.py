@@ -17,10 +17,12 @@ from kai.api.documents import mapping_of
 from kai.api.pod import ENDED
 from kai.api.shard import Config, SchedulingShard
 from kai.errors import InputError
+from kai.manifests.circles import circles
 from kai.manifests.grouping import Grouping
 from kai.manifests.index import Index, Manifest
 from kai.manifests.unused import (
     CONFIGURES,
+    NO_GROUP,
     NO_MODEL,
     NO_NODE,
     NO_PODS,
@@ -109,7 +111,13 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
     around = Surroundings() if around is None else around
     namespace = around.namespace
     work = _Expanding(
-        around.scheduler_name, namespace, _names_of_owners(manifests), queue=around.queue, named=set(around.pods)
+        around.scheduler_name,
+        namespace,
+        _names_of_owners(manifests),
+        circles(manifests, namespace),
+        queue=around.queue,
+        named=set(around.pods),
+        groups={_place_of(each, namespace) for each in (*manifests, *around.objects) if each.get("kind") == "PodGroup"},
     )
     work.index.add([dict(each) for each in around.objects])
     work.named |= {_place_of(each, namespace) for each in manifests if each.get("kind") == "Pod"}
@@ -132,6 +140,8 @@ class _Expanding:
     namespace: str
     owners: frozenset[tuple[str, str]]
     """Kind and UID, and kind and name, of every object that pods or workloads of the input name as their owner."""
+    circles: Mapping[tuple[str, str], str]
+    """By kind, and namespace and name: the way back to an object that is among its own owners."""
     queue: str = ""
     index: Index = attrs.field(factory=Index)
     kept: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -146,6 +156,8 @@ class _Expanding:
     fresh: set[str] = attrs.field(factory=set)
     named: set[tuple[str, str]] = attrs.field(factory=set)
     """Namespace and name of every pod so far."""
+    groups: AbstractSet[tuple[str, str]] = frozenset()
+    """Namespace and name of every pod group that is there before any is made."""
     workloads: int = 0
 
     def take(self, at: int, manifest: Mapping[str, Any]) -> None:
@@ -197,7 +209,10 @@ class _Expanding:
         spec, metadata, status = (mapping_of(manifest.get(key)) for key in ("spec", "metadata", "status"))
         is_ours = spec.get("schedulerName") == self.scheduler_name and status.get("phase") not in ENDED
         self.workloads += is_ours
-        if not is_ours or mapping_of(metadata.get("annotations")).get(names.POD_GROUP):
+        group = mapping_of(metadata.get("annotations")).get(names.POD_GROUP)
+        if not is_ours or group:
+            if is_ours and (_place_of(manifest, self.namespace)[0], group) not in self.groups:
+                self._note("Pod", NO_GROUP)
             if not is_ours and not spec.get("nodeName") and status.get("phase") not in ENDED:
                 self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")))
             self.kept[at] = manifest
@@ -212,6 +227,7 @@ class _Expanding:
             workload = as_kept(Resource.of(self._placed(manifest)))
             self.index.add([dict(workload.manifest)])
             if self._has_children(workload):
+                self._refuse_circle(at, workload)
                 return
             pods = list(self._pods_of(workload))
         except InputError as error:
@@ -226,6 +242,14 @@ class _Expanding:
         elif not ours:
             self._note(kind, for_scheduler(str(mapping_of(pods[0]["spec"]).get("schedulerName") or "")))
         self.loose += [(at, pod) for pod in ours]
+
+    def _refuse_circle(self, at: int, workload: Resource) -> None:
+        """Say of a workload that is left to its owner that it owns that one: no pod would ever come of them."""
+        way = self.circles.get((workload.kind.kind, f"{workload.namespace}/{workload.name}"))
+        if way:
+            self.workloads += 1
+            message = f"metadata.ownerReferences: found a circle, {way}, expected owners that end"
+            self.problems.append(Problem(at=at, message=message))
 
     def _in_queue(self, made: Manifest) -> Manifest:
         if not self.queue:

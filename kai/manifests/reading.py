@@ -29,6 +29,9 @@ _OTHER_FILES: Final = {
     **dict.fromkeys(("plugins", "with", "actions", "tiers"), "a configuration of the scheduler is given with --config"),
     "cluster": "a scenario is simulated, or a source: --from",
     "rawObjects": "a snapshot is given as the zip that the scheduler wrote",
+    **dict.fromkeys(
+        ("resources", "patches", "bases"), "this is a kustomization: kustomize build FOLDER | kai simulate -"
+    ),
     "services": "this is no Kubernetes manifest",
 }
 """What tells other files that people give, by a key of theirs, and what to do with them."""

@@ -47,7 +47,7 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
     kind = str(manifest["kind"])
     is_own = str(manifest.get("apiVersion")).rpartition("/")[0] in _OWN_GROUPS
     is_pod = is_own and kind == "Pod"
-    pods = [((), manifest)] if is_pod else templates(manifest)
+    pods = [((), manifest)] if is_pod else templates(manifest) or (_bare_template(manifest) if is_own else [])
     if not pods:
         return
     yield from _of_metadata(metadata, ("metadata",))
@@ -63,6 +63,17 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
             yield from _of_metadata(mapping_of(template.get("metadata")), (*path, "metadata"))
         yield from faults_of_containers(spec, (*path, "spec"), is_own=is_own)
         yield from _of_pod(spec, (*path, "spec"))
+
+
+def _bare_template(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Return the pod template of a controller of Kubernetes that names no container, as it is."""
+    path: Path = ("spec", "template")
+    if manifest.get("kind") == "CronJob":
+        path = ("spec", "jobTemplate", *path)
+    found: Any = manifest
+    for key in path:
+        found = mapping_of(found).get(str(key))
+    return [(path, found)] if isinstance(found, Mapping) and "spec" in found else []
 
 
 def _of_metadata(metadata: Mapping[str, Any], path: Path) -> Iterator[Fault]:

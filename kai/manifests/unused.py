@@ -12,6 +12,7 @@ NOT_READ: Final = "scheduling does not read this kind"
 NO_MODEL: Final = "kai has no model of its controller, so its pods are not there"
 NO_PODS: Final = "suspended, finished or scaled to 0, so it has no pods now"
 NO_NODE: Final = "no node of the input is for it"
+NO_GROUP: Final = "the pod group that its annotation names is not there"
 CONFIGURES: Final = "it configures the scheduler; give it with --config"
 
 

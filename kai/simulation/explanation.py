@@ -21,7 +21,7 @@ from kai.simulation.evictions import Eviction, Evictions
 from kai.simulation.evidence import Evidence, evidence
 from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.overview import Job, Overview
-from kai.simulation.prospects import waiting
+from kai.simulation.prospects import LOST, waiting
 from kai.simulation.run import Outcome
 from kai.simulation.searching import TRYING
 from kai.simulation.starts import Eta, Starts
@@ -173,7 +173,7 @@ class Explainer:
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
             evidence=proof,
             suggestions=found,
-            waiting=waiting(site, reason),
+            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason),
             position=line.position,
             since=since,
             waited=None if since is None else site.cycle.snapshot.now - since,
@@ -264,13 +264,16 @@ def _tells_more(reason: Words) -> bool:
 def summary(job: Job, reason: Words) -> str:
     text = reason.text.rstrip(". ")
     if job.state is State.EVICTED:
-        return f"{job.title} is evicted, {', '.join(job.lost_to)}: {text}."
+        between = "; " if reason.code == "Moves" else ": "  # pods that move are no reason why the others go
+        return f"{job.title} is evicted, {', '.join(job.lost_to)}{between}{text}."
     if reason.code == "HeldForLeaving" and not job.placed:
         return f"{job.title} starts later: {text}."
     if job.state is State.MOVES:
         return f"{job.title} moves: {text}."
     if job.state is State.IMPOSSIBLE:
         return f"{job.title} can never run here: {text}."
+    if job.placed and reason.code == "Moves":
+        return f"{job.title} runs with {job.placed} of {job.wanted} pods, {', '.join(job.lost_to)} go; {text}."
     if job.placed:
         rest = "the rest waits" if job.wanted - job.placed > 1 else "one waits"
         return f"{job.title} runs with {job.placed} of {job.wanted} pods, {rest}: {text}."

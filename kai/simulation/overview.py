@@ -91,6 +91,8 @@ class Job:
         """Code and text of why its pods wait or go, empty where there is nothing to say."""
         if self.state == "Evicted" or (self.words is None and self.lost_to):
             return "Evicted", ", ".join(self.lost_to)
+        if self.words is not None and self.words.code == "Moves" and self.lost_to:
+            return "Evicted", f"{', '.join(self.lost_to)}; {self.words.text}"
         if self.state is State.LOST:
             return "NodeMissing", "its pods name a node that is not there"
         return (self.words.code, self.words.text) if self.words else ("", "")

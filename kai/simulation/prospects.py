@@ -13,9 +13,13 @@ _WAITING = {
     "HeldForLeaving": "nothing to do: it starts when they have left",
     "Moves": "nothing to do: pods that move start again on their new nodes",
     "Plugin": "until the plugin works again",
+    "TopologyMissing": "does not help while there is no such topology",
+    "TopologyLevelMissing": "does not help while the topology has no such level",
+    "GpuMemoryUnknown": "does not help while no node has the label",
     "NoScore": "does not help while the plugin scores nodes like that",
     "NotTried": "until an action tries it",
 }
+LOST = "pods that move start again on their new nodes, evicted pods once there is room for them again"
 _IN_VAIN = {
     Stage.QUEUE: "does not help while the queues and the job stay as they are",
     Stage.IMPOSSIBLE: "does not help: these nodes could not hold it if they were empty",
@@ -39,4 +43,4 @@ def waiting(site: Site, reason: Words) -> str:
     return f"until {reason.facts['queue']} uses {more} less (no end time is known)"
 
 
-__all__ = ["waiting"]
+__all__ = ["LOST", "waiting"]

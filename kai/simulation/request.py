@@ -18,6 +18,7 @@ from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
 from kai.simulation.fairness import divide_case
 from kai.simulation.jobs import JobLine, job_lines
+from kai.simulation.low_limits import low_limits
 from kai.simulation.missing_nodes import missing_nodes
 from kai.simulation.overview import Overview, overview
 from kai.simulation.past_usage import unread
@@ -58,7 +59,10 @@ class Result:
     @cached_property
     def doubts(self) -> tuple[str, ...]:
         """What cannot be as the input says; it is told without a request for notes, too."""
-        return missing_nodes(self.case) if isinstance(self.case, Case) else ()
+        if not isinstance(self.case, Case):
+            return ()
+        limits = (f"queue {queue}: {text}" for queue, text in low_limits(self.case.objects))
+        return (*missing_nodes(self.case), *limits)
 
     @property
     def unused(self) -> "tuple[Unused, ...]":

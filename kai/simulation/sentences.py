@@ -104,13 +104,18 @@ def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]
         count, state, nodes = _parsed(clause, job.name)
         there = [node for found, node in pods if found == state]
         if len(there) != (len(pods) if count is None else count) or (nodes and set(there) != set(nodes)):
-            yield f"{job.name}: {have}, expected {sentence}"
+            yield f"{job.name}: {have}, expected {sentence}{_because(want)}"
             return
     if isinstance(want, Mapping):
         phrase = str(next(iter(want.values())))
         texts = [str(job.words or ""), job.message, *(message for _, message in job.pod_messages)]
         if not any(phrase.lower() in text.lower() for text in texts):
             yield f"{job.name}: {sentence} because of {texts[0] or 'nothing'}, expected {phrase!r} to be said"
+
+
+def _because(want: object) -> str:
+    """Return the reason that is expected beside a state, if one is."""
+    return f" because of {next(iter(want.values()))!r}" if isinstance(want, Mapping) else ""
 
 
 def _told(pods: list[tuple[str, str]]) -> str:

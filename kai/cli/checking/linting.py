@@ -22,6 +22,7 @@ from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
 from kai.simulation.archive import is_archive
 from kai.simulation.case import Case
+from kai.simulation.low_limits import low_limits
 from kai.simulation.scenario import is_scenario, read_scenario
 from kai.simulation.source import read_case
 from kai.simulation.texts import SUFFIXES
@@ -199,6 +200,8 @@ def _doubts(case: Case) -> Iterator[str]:
             parent = parents[parent]  # noqa: PLW2901 - the way up the tree
         if parent == name:
             yield f"queues.{name}.parent: queue {name} is its own ancestor"
+    for name, text in low_limits(case.objects):
+        yield f"queues.{name}.limit: {text}"
     for group in case.objects.pod_groups:
         queue, name = group.spec.queue, group.metadata.name
         if queue not in parents:

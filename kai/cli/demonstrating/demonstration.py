@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -78,7 +79,8 @@ def watch_of(scene: Scene, until: float) -> Watched:
 def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console, *, speed: float, note: str) -> float:
     """Have a run watched on the terminal, or told line by line; return the instant at which that ended."""
     if console.is_for_machines or not (sys.stdout is not None and sys.stdout.isatty()):
-        return _tell_lines(scene, watched, console)
+        # Lines are there to be read later. Pages are there to be watched, so they take their time.
+        return _tell_lines(scene, watched, console, speed=inf if wanted.dashboard is None else speed)
     from kai.cli.demonstrating.terminal import opened
 
     with opened(console) as stage:
@@ -91,12 +93,15 @@ def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console,
             return min(pacing.virtual, watched.until)
 
 
-def _tell_lines(scene: DemoScene, watched: Watched, console: Console) -> float:
-    """Write what happens, as fast as it can be decided."""
+def _tell_lines(
+    scene: DemoScene, watched: Watched, console: Console, *, speed: float, pause: Callable[[float], None] = time.sleep
+) -> float:
+    """Write what happens, at a speed, or as fast as it can be decided."""
     if not console.is_for_machines:
         console.talk(f"{scene.title}. {scene.watch}")
     try:
         while watched.run.next < inf:
+            pause(max(0.0, watched.run.next - watched.run.now) / speed)
             for line in watched.step():
                 if not (console.is_for_machines or console.quiet):
                     console.write(line_text(line, console).rstrip())

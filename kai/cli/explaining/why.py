@@ -192,12 +192,14 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.explain.declared import missing_queue
     from kai.simulation.declared import declared_in
     from kai.simulation.entitlement import entitlement
+    from kai.simulation.jobs import job_lines
 
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
         return LeftOutAnswer(queue=name, reason=missing_queue(name, declared))
     below = seen.queues_below(name)
-    waiting = [job for job in seen.jobs if job.queue in below and job.words is not None]
+    # in line, so that those that are named are those that come next
+    waiting = [line.job for line in job_lines(outcome, seen) if line.waits and line.job.queue in below]
     return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting)
 
 

@@ -53,6 +53,35 @@ def test_every_pod_names_its_controller_as_owner():
     assert {pod["metadata"]["namespace"] for pod in pods.values()} == {"default"}
 
 
+def test_workloads_that_own_each_other_are_refused():
+    def owned(name: str, by: str) -> dict[str, Any]:
+        owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": by, "uid": by}
+        return {**deployment(), "metadata": {"name": name, "uid": name, "ownerReferences": [owner]}}
+
+    found = expand([owned("x", by="y"), owned("y", by="x")])
+    way = "Deployment default/{0} -> Deployment default/{1} -> Deployment default/{0}"
+    told = "metadata.ownerReferences: found a circle, {}, expected owners that end"
+    assert [(problem.at, problem.message) for problem in found.problems] == [
+        (0, told.format(way.format("x", "y"))),
+        (1, told.format(way.format("y", "x"))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [("here", []), ("ghost", ["not used: 1 Pod (the pod group that its annotation names is not there)"])],
+)
+def test_a_pod_whose_group_is_not_there_is_not_passed_over_in_silence(group, said):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {"pod-group-name": group}},
+        **template(),
+    }
+    there = workload("PodGroup", "scheduling.run.ai/v2alpha2", {"queue": "q"}, name="here")
+    assert [str(each) for each in expand([pod, there]).unused] == said
+
+
 def test_a_workload_whose_pods_are_in_the_input_is_left_as_it_is():
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w-1", "uid": "u"}
     pod = {

@@ -37,6 +37,7 @@ shares: {a: 2}
         ("expect: {low: running}", "low: 1 evicted on n1, expected running"),
         ("expect: {low: 2 evicted}", "low: 1 evicted on n1, expected 2 evicted"),
         ("expect: {low: evicted on n2}", "low: 1 evicted on n1, expected evicted on n2"),
+        ("expect: {low: {pending: OverLimit}}", "low: 1 evicted on n1, expected pending because of 'OverLimit'"),
         ("expect: {big: {pending: fairness}}", "expected 'fairness' to be said"),
         ("expect: {nobody: pending}", "nobody: found no such group"),
         ("idle: {n1: 2}", "node n1: 0.0 GPUs idle, expected 2"),

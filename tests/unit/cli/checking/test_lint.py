@@ -88,6 +88,10 @@ def test_a_code_is_explained(capsys):
             "cluster: {}\nqueues: {a: {parent: b}, b: {parent: a}}\n",
             "x.yaml:2:14: S001 queues.a.parent: queue a is its",
         ),
+        (
+            "cluster: {}\nqueues: {a: {quota: 8, limit: 4}}\n",
+            "x.yaml:2:24: S001 queues.a.limit: its limit of gpu, 4, is below its quota, 8",
+        ),
         ("cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: b}}\n", "x.yaml:3:14: S001 groups.j.queue: queue b does"),
         ("cluster: {}\nqueues: {a: {}}\nrun: [allocat]\n", "x.yaml: S001 actions: found 'allocat', expected the name"),
         ("cluster: {}\nqueues: {a: {}}\nwith: {binpack: {wieght: 3}}\n", "x.yaml: S001 plugins.binpack.wieght"),

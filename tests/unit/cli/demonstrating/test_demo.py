@@ -96,6 +96,17 @@ def test_the_dashboard_shows_the_last_cycle():
     assert names == {"small-a", "small-b"}
 
 
+@pytest.mark.parametrize(("flags", "taken"), [(["--dashboard", "127.0.0.1:0"], 20.0), ([], 0.0)])
+def test_pages_take_the_time_that_the_speed_gives_them_without_a_terminal(monkeypatch, flags, taken):
+    from kai.cli.demonstrating import demonstration
+
+    pauses: list[float] = []
+    wait = demonstration._tell_lines
+    monkeypatch.setattr(demonstration, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pauses.append))
+    assert run(["demo", "gang", "--until", "10m", "--speed", "30x", "-q", *flags]) == 0
+    assert 0 <= taken - sum(pauses) < 5.0
+
+
 def test_a_port_that_is_taken_is_named():
     with served("127.0.0.1:0") as board:
         port = board.url.rstrip("/").rpartition(":")[2]

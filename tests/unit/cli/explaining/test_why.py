@@ -66,6 +66,32 @@ def test_a_kind_before_the_name_says_what_is_meant(asked):
     assert asked("n2").out.startswith("n2 is empty, 4 GPUs idle: it is tainted disk=bad:NoSchedule.")
 
 
+def test_those_that_are_named_of_a_queue_are_those_that_come_next(asked):
+    jobs = "".join(f"  job{number}: {{queue: a, each: {{gpu: 4}}}}\n" for number in range(12))
+    text = CLUSTER.partition("  big:")[0] + jobs
+    assert "12 of its jobs wait: job0, job1, job2, job3 and 8 more" in asked("queue/a", text=text).out.splitlines()
+
+
+def test_a_job_that_loses_pods_and_moves_others_says_both(asked):
+    text = """
+cluster: {nodes: {n1..n2: {gpu: 4}}}
+queues: {root: {quota: 8}, a: {parent: root, quota: 0}, b: {parent: root, quota: 8}}
+groups:
+  lend: {queue: a, members: 5, minimum: 0, each: {gpu: 1}, runs_on: {n1: 3, n2: 2}}
+  gang: {queue: b, members: 2, each: {gpu: 3}}
+"""
+    said = asked("lend", text=text).out
+    assert said.startswith("lend runs with 1 of 5 pods, 3 pods for gang (reclaim) go; 1 pod moves from n1 to n2, which")
+    told = "Pods that move start again on their new nodes, evicted pods once there is room for them again."
+    assert told in said.splitlines()
+
+
+def test_a_topology_that_is_missing_is_what_waiting_does_not_bring(asked):
+    picky = "  racked: {queue: a, each: {gpu: 1}, topology: {name: ghost, required: rack}}\n"
+    said = asked("racked", text=CLUSTER + picky).out
+    assert "  wait  does not help while there is no such topology" in said.splitlines()
+
+
 def test_an_unknown_name_is_answered_with_the_nearest(asked):
     error = asked("pick", code=4).err.splitlines()
     assert error[0] == "error: found no job, queue or node pick"
