@@ -113,16 +113,17 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Kill and freeze kai under load, a hundred times and more, and at each of its writes; an hour or longer.
+    """Kill and freeze kai under load, and at each of its writes, and have it decide on old knowledge; over a night.
 
     ``-- --seed 2 --report chaos.json`` chooses other moments, and writes the figures to a file; ``-- --points`` tries
-    only what can go wrong at each kind of write.
+    only what can go wrong at each kind of write, ``-- --stale 50`` only plans on old knowledge.
     """
     python(session, "-m", "tests.integration.programs")
     python(session, "-m", "kai", "warm")
     python(session, "-m", "tests.integration.chaos", *session.posargs)
     if not session.posargs:
         python(session, "-m", "tests.integration.chaos", "--points")
+        python(session, "-m", "tests.integration.chaos", "--stale", "500")
 
 
 @nox.session

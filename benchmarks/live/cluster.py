@@ -16,8 +16,9 @@ import attrs
 
 from tests.integration import programs
 from tests.integration.client import Api, Manifest
-from tests.integration.controlplane import ControlPlane, Daemon, free_ports
+from tests.integration.controlplane import ControlPlane, Daemon
 from tests.integration.installation import install
+from tests.integration.ports import free_ports
 from tests.integration.processes import await_ready
 from tests.unit.deploy.rendering import DEPLOY
 

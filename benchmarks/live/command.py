@@ -214,6 +214,10 @@ def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, An
     create_pods(plane.admin, size, scheduler.name)
     created = time.monotonic() - since
     bound = binds.wait(_LIMIT) - since
+    used_until_bound = {
+        name: round(Usage.of(pid).cpu_seconds - before[name].cpu_seconds, 2) for name, pid in pids.items()
+    }
+    made_until_bound = writes(requests(plane.admin) - counts)
     later, last = last_write(plane.admin, limit=_LIMIT)
     after = {name: Usage.of(pid) for name, pid in pids.items()}
     made = writes(later - counts)
@@ -234,6 +238,10 @@ def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, An
             if what.startswith("GET") and count >= size.pods / 100
         },
         "cpu_seconds": {name: round(after[name].cpu_seconds - before[name].cpu_seconds, 2) for name in pids},
+        "until_bound": {
+            "cpu_seconds": used_until_bound,
+            "writes_by_kind": {what: round(count / size.pods, 3) for what, count in made_until_bound.most_common()},
+        },
         "rss_mb": round(after["scheduler"].rss_mb),
         "peak_rss_mb": round(after["scheduler"].peak_rss_mb),
     }

@@ -12,8 +12,9 @@ import pytest
 
 from tests.image import building
 from tests.integration.client import until
-from tests.integration.controlplane import Daemon, free_ports
+from tests.integration.controlplane import Daemon
 from tests.integration.installation import install
+from tests.integration.ports import free_ports
 from tests.integration.processes import await_ready, shown
 from tests.integration.together import NAMESPACE, add_node, add_queues, an_object, own_environment
 from tests.unit.deploy.rendering import DEPLOY, of_kind, render

@@ -9,13 +9,11 @@ Tokens of service accounts are real ones, made by the TokenRequest API.
 """
 
 import base64
-import itertools
 import json
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterable
 from http.client import HTTPException
@@ -26,12 +24,11 @@ import attrs
 import yaml
 
 from tests.integration.client import PATIENCE, Api, Manifest, Refused, until
+from tests.integration.ports import HOST, free_ports
 from tests.integration.programs import Programs
 
-HOST: Final = "127.0.0.1"
 _WITHOUT: Final = ("ServiceAccount", "TaintNodesByCondition")
 _ATTEMPTS: Final = 3
-_PORTS: Final = range(11000, 32000)
 # The form of an elliptic-curve key (P-256) in which only the number itself is free.
 _KEY_BEFORE: Final = bytes.fromhex("30310201010420")
 _KEY_AFTER: Final = bytes.fromhex("a00a06082a8648ce3d030107")
@@ -297,26 +294,6 @@ def apiserver_command(program: Path, folder: Path, etcd_url: str, port: int) -> 
         f"--audit-policy-file={folder / 'audit.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
     )
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses at this moment.
-
-    They are of those that the system gives to nobody who does not ask for them, and we begin somewhere else each time:
-    between our finding a port free and a program's using it, no connection and no other run of the tests takes it.
-    """
-    first = _PORTS.start + secrets.randbelow(len(_PORTS))
-    found = (port for port in (*range(first, _PORTS.stop), *range(_PORTS.start, first)) if _is_free(port))
-    return list(itertools.islice(found, count))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
 
 
 def signing_key() -> str:

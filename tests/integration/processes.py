@@ -12,9 +12,10 @@ from pathlib import Path
 import attrs
 
 from tests.integration.client import Api, until
-from tests.integration.controlplane import HOST, ControlPlane, Daemon, free_ports
+from tests.integration.controlplane import ControlPlane, Daemon
 from tests.integration.forking import Forked
 from tests.integration.installation import container_argument
+from tests.integration.ports import HOST, free_ports
 
 NAMESPACE = "kai-scheduler"
 # Cycles are quick to follow one another, so that tests need not wait for what a cycle would not change any more.

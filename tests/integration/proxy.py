@@ -19,7 +19,8 @@ from typing import Any
 import attrs
 
 from tests.integration.client import Api
-from tests.integration.controlplane import HOST, ControlPlane
+from tests.integration.controlplane import ControlPlane
+from tests.integration.ports import HOST
 
 _NOT_PASSED_ON = {"host", "connection", "transfer-encoding", "content-length"}
 _EXPIRED = {
@@ -87,6 +88,7 @@ class Watch:
     """A watch that is being passed on."""
 
     upstream: http.client.HTTPSConnection
+    path: str
     fate: Fate | None = None
 
 
@@ -99,6 +101,8 @@ class Proxy:
     watches: set[Watch] = attrs.field(factory=set)
     before: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
     """Called with the method and path of each request before it is passed on; what it raises ends the connection."""
+    route: Callable[[str, str], str] = attrs.field(default=lambda _method, _path: "")
+    """Where a request is passed on to, by its method and path; "" for the API server of the plane."""
     latency: Latency | None = None
     """How late answers and events are, besides what they take anyway."""
     after: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
@@ -128,9 +132,9 @@ class Proxy:
         return len(ending)
 
     @contextmanager
-    def watching(self, upstream: http.client.HTTPSConnection) -> Iterator[Watch]:
+    def watching(self, upstream: http.client.HTTPSConnection, path: str) -> Iterator[Watch]:
         """Keep a watch among those that can be ended."""
-        watch = Watch(upstream)
+        watch = Watch(upstream, path)
         with self._lock:
             self.watches.add(watch)
         try:
@@ -182,7 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _upstream(self) -> http.client.HTTPSConnection:
         plane = self.proxy.plane
         context = ssl.create_default_context(cafile=plane.admin.ca_file)
-        return http.client.HTTPSConnection(HOST, int(plane.url.rpartition(":")[2]), timeout=600, context=context)
+        url = self.proxy.route(self.command, self.path) or plane.url
+        return http.client.HTTPSConnection(HOST, int(url.rpartition(":")[2]), timeout=600, context=context)
 
     def _begin(self, response: http.client.HTTPResponse) -> None:
         self.send_response_only(response.status)
@@ -216,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin(response)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with self.proxy.watching(upstream) as watch:
+        with self.proxy.watching(upstream, self.path) as watch:
             for line in _lines(response):
                 self._linger()
                 self._chunk(line)
@@ -250,6 +255,24 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
+    def __init__(self, context: ssl.SSLContext, handler: type[_Handler]) -> None:
+        super().__init__((HOST, 0), handler)
+        self._context = context
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; its own thread does the handshake, or one slow client would hold up all others.
+
+        A client may have reset the connection before it was accepted. ``ssl`` then raises without closing the socket,
+        so we ask for the peer first.
+        """
+        connection, address = super().get_request()
+        try:
+            connection.getpeername()
+        except OSError:
+            connection.close()
+            raise
+        return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: to end connections is what we are for."""
 
@@ -257,14 +280,12 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def proxied(plane: ControlPlane, latency: Latency | None = None) -> Iterator[Proxy]:
     """Run a proxy before an API server."""
-    handler = type("Handler", (_Handler,), {})
-    server = _Server((HOST, 0), handler)
-    proxy = handler.proxy = Proxy(plane, server, latency=latency)  # type: ignore[attr-defined]  # a class of its own for each proxy
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificates = plane.folder / "certificates"
     context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")
-    # The handshake is done by the thread of the connection, or one slow client would hold up all others.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    handler = type("Handler", (_Handler,), {})
+    server = _Server(context, handler)
+    proxy = handler.proxy = Proxy(plane, server, latency=latency)  # type: ignore[attr-defined]  # a class of its own for each proxy
     thread = threading.Thread(target=server.serve_forever, name="proxy", daemon=True)
     thread.start()
     try:

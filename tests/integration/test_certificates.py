@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.integration.client import PATIENCE, Refused, until
-from tests.integration.controlplane import Daemon, free_ports
+from tests.integration.controlplane import Daemon
 from tests.integration.installation import install
+from tests.integration.ports import free_ports
 from tests.integration.processes import await_ready, shown
 from tests.integration.together import NAMESPACE, an_object
 from tests.unit.deploy.rendering import DEPLOY, deployment, of_kind, render

@@ -1,15 +1,11 @@
 """The port against a real API server: what it relies on, tried where it can fail."""
 
-import base64
 import datetime as dt
 import functools
-import http.client
-import json
 import random
 import ssl
 import time
-from contextlib import asynccontextmanager, closing
-from urllib.parse import urlsplit
+from contextlib import asynccontextmanager
 
 import anyio
 import attrs
@@ -31,6 +27,7 @@ from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll,
 from kai.cluster.store import Watched
 from kai.cluster.watch import WatchSettings
 from tests.integration.client import PATIENCE
+from tests.integration.etcd import back_up, compact, put_back
 
 NAMESPACE = "port"
 WATCHED = (
@@ -185,6 +182,30 @@ async def test_a_watch_from_a_compacted_version_lists_again(plane):
         plane.admin.ensure(config_map("later"))
         await until(lambda: watcher.machine.completed > before)
         await until(lambda: cluster.store.get(ConfigMap, "later", NAMESPACE) is not None)
+
+
+@pytest.mark.parametrize("is_moved_on", [False, True], ids=["versions go back", "versions go on"])
+@asynchronous
+async def test_a_store_that_is_put_back_to_a_backup_is_known_as_it_is(plane, tmp_path, is_moved_on):
+    """Streams that go on from a version of the future are silent, and here nothing comes of their silence."""
+    for name in ("kept", "changed", "gone"):
+        plane.admin.ensure(config_map(name))
+    async with connected(plane, watch=WatchSettings(silence=1e6)) as cluster:
+        back_up(plane, tmp_path / "backup")
+        kept = cluster.store.get(ConfigMap, "kept", NAMESPACE)
+        plane.admin.patch(config_map("changed"), {"data": {"n": "1"}})
+        plane.admin.delete(config_map("gone"))
+        plane.admin.create(config_map("late"))
+        await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
+        plane.apiserver.stop(kill=True)
+        await until(lambda: any("cannot be reached" in each for each in cluster.problems()))
+        put_back(plane, tmp_path / "backup", is_moved_on=is_moved_on)
+        await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
+        assert {"kept", "changed", "gone"} <= real_versions(plane, "ConfigMap").keys()
+        assert cluster.store.get(ConfigMap, "kept", NAMESPACE) is kept
+        plane.admin.create(config_map("next"))
+        await until(lambda: cluster.store.get(ConfigMap, "next", NAMESPACE) is not None)
+        await until(lambda: cluster.problems() == ())
 
 
 @asynchronous
@@ -477,20 +498,6 @@ def renewed(plane):
         "metadata": {"name": "lock", "namespace": NAMESPACE},
     }
     return dt.datetime.fromisoformat(plane.admin.get(lease)["spec"]["renewTime"])
-
-
-def compact(plane):
-    """Let etcd forget the past, as the API server itself asks for every five minutes."""
-
-    def post(path, body):
-        connection = http.client.HTTPConnection(urlsplit(plane.etcd_url).netloc, timeout=10)
-        with closing(connection):
-            connection.request("POST", path, json.dumps(body))
-            return json.load(connection.getresponse())
-
-    key = base64.b64encode(b"/").decode()
-    revision = post("/v3/kv/range", {"key": key, "limit": 1})["header"]["revision"]
-    post("/v3/kv/compaction", {"revision": revision, "physical": True})
 
 
 def stranger():

@@ -12,8 +12,8 @@ import yaml
 from kai.cli.command import run
 from tests.integration.behaviour import Job, Part
 from tests.integration.client import until
-from tests.integration.controlplane import free_ports
 from tests.integration.installation import install
+from tests.integration.ports import free_ports
 from tests.integration.processes import NAMESPACE
 from tests.integration.stage import an_object, node, queue, staged
 from tests.integration.test_reading import RBAC, account, shown

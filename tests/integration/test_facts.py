@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import attrs
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from kai.cluster.calls import JSON
 from tests.doubles.facts import FACTS, HOME, Server
 from tests.integration.controlplane import ControlPlane
+from tests.integration.etcd import compact
 
 
 @attrs.frozen
@@ -53,14 +52,7 @@ class Real:
     def compact(self) -> None:
         """Let etcd forget the past, and the API server begin with an empty cache."""
         self.plane.restart_apiserver(kill=True)
-        key = base64.b64encode(b"/").decode()
-        revision = self._etcd("/v3/kv/range", {"key": key, "limit": 1})["header"]["revision"]
-        self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
-
-    def _etcd(self, path: str, body: object) -> Any:
-        with closing(http.client.HTTPConnection(urlsplit(self.plane.etcd_url).netloc, timeout=10)) as connection:
-            connection.request("POST", path, json.dumps(body))
-            return json.load(connection.getresponse())
+        compact(self.plane)
 
 
 def _kind_at(path: str) -> dict[str, str]:

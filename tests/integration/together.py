@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.client import Api, Manifest
-from tests.integration.controlplane import ControlPlane, Daemon, free_ports
+from tests.integration.controlplane import ControlPlane, Daemon
+from tests.integration.ports import free_ports
 from tests.integration.processes import await_ready, shown
 from tests.unit.deploy.rendering import DEPLOY, deployment, render
 

@@ -18,7 +18,7 @@ from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import BINDER, RESERVED, bind_request, node, pod, sharing_pod, sharing_request
-from tests.unit.podgrouper.test_service import JOB
+from tests.unit.podgrouper.memory import JOB
 
 GROUPERS = load_groupers(Settings())
 DEVICE = "run.ai/reserve_for_gpu_index"

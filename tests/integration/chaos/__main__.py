@@ -1,6 +1,7 @@
 """``python -m tests.integration.chaos``: kill and freeze kai, and say what came of it; 1 if anything was violated.
 
 With ``--points``: faults at each kind of write instead, before it is sent, once it is done, and once it is answered.
+With ``--stale``: plans on old knowledge instead, with two API servers of one etcd.
 """
 
 import argparse
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from tests.integration import programs
 from tests.integration.chaos.points import POINTS, Fault, Points, trials
+from tests.integration.chaos.report import told
 from tests.integration.chaos.rig import Plan, Rig, rigged
+from tests.integration.chaos.stale import made_stale
 from tests.integration.controlplane import ControlPlane
 from tests.integration.proxy import proxied
 
@@ -32,6 +35,7 @@ def main() -> int:
     parser.add_argument("--unfenced", action="store_true", help="without the policy that refuses earlier terms")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--points", action="store_true", help="faults at the writes themselves")
+    parser.add_argument("--stale", type=int, default=0, metavar="ROUNDS", help="plans on old knowledge")
     given = parser.parse_args()
     duration, renew, retry = (float(each) for each in given.lease.split(","))
     plan = Plan(
@@ -41,14 +45,17 @@ def main() -> int:
         seed=given.seed,
         lease=(duration, renew, retry),
         fenced=not given.unfenced,
-        **({"nodes": 2, "is_patient": False} if given.points else {}),
+        **({"nodes": 2, "is_patient": False} if given.points or given.stale else {}),
     )
     with tempfile.TemporaryDirectory(prefix="kai-chaos-") as folder:
         plane = ControlPlane.start(programs.find_or_build(), Path(folder) / "plane")
         try:
             with rigged(plane, Path(folder), plan) as rig:
                 try:
-                    try_points(rig) if given.points else rig.run()
+                    if given.stale:
+                        try_stale(rig, Path(folder), given.stale)
+                    else:
+                        try_points(rig) if given.points else rig.run()
                 finally:
                     sys.stdout.write(f"{rig.report.text()}\n")
                     if given.report:
@@ -71,6 +78,20 @@ def try_points(rig: Rig) -> None:
         f"{len(POINTS)} kinds of writes: {', '.join(f'{count} x {what}' for what, count in met.items())}\n"
     )
     sys.stdout.writelines(f"not met: {each}\n" for each in left)
+
+
+def try_stale(rig: Rig, folder: Path, rounds: int) -> None:
+    """Draw plans on old knowledge, and say after how many seconds kai knew what there is."""
+    done: Counter[str] = Counter()
+    with made_stale(rig, folder) as stale:
+        try:
+            while stale.rounds < rounds:
+                name, play = stale.drawn()
+                play()
+                done[name] += 1
+        finally:
+            rounds_done = ", ".join(f"{count} x {name}" for name, count in sorted(done.items()))
+            sys.stdout.write(f"{stale.rounds} rounds: {rounds_done}; current again after {told(stale.current_after)}\n")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ class Write:
     """The plural of a kind, with a subresource behind a slash."""
     key: tuple[str, str]
     verb: str
+    uid: str = ""
+    """That of the object, where the write names it."""
 
     @property
     def decides(self) -> bool:
@@ -64,6 +66,13 @@ class History:
     calls: Counter[int] = attrs.field(factory=Counter)
     """How many calls of kai were answered, by status."""
     _offset: int = 0
+    _begun: int = 0
+    """How many of the writes were done to objects that the server remembers no more."""
+
+    def begin_anew(self) -> None:
+        """Take it that the server was put back to an earlier state: what was bound since may be bound again."""
+        self.read()
+        self._begun = len(self.writes)
 
     def read(self) -> None:
         """Read what was added to the log."""
@@ -92,14 +101,16 @@ class History:
                 what=f"{ref['resource']}/{subresource}" if subresource else ref["resource"],
                 key=(ref.get("namespace", ""), ref.get("name", "")),
                 verb=event["verb"],
+                uid=ref.get("uid", ""),
             )
         )
 
     # --- What must not be ----------------------------------------------------------------------------------------
 
     def bound_twice(self) -> list[str]:
-        """Return the pods that were bound more than once; the rig gives each pod a name that no other ever has."""
-        counts = Counter(each.key for each in self.writes if each.what == "pods/binding")
+        """Return the pods that were bound more than once; one that has the name of an earlier one is another."""
+        bindings = [each for each in self.writes[self._begun :] if each.what == "pods/binding"]
+        counts = Counter((*each.key, each.uid) for each in bindings)
         return ["/".join(key) for key, count in counts.items() if count > 1]
 
     def bindings(self) -> int:

@@ -8,7 +8,8 @@ and what belonged to a pod that is gone goes.
 import itertools
 import random
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 
 import attrs
@@ -62,6 +63,12 @@ class Load:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=60)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Let nothing come and go by itself for a moment."""
+        with self._lock:
+            yield
 
     @property
     def demand(self) -> float:

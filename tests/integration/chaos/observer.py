@@ -10,12 +10,13 @@ import ssl
 import threading
 import time
 from collections import defaultdict
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
 
-from tests.integration.client import Api, Manifest
+from tests.integration.client import PATIENCE, Api, Manifest, Refused
 
 GPU = "nvidia.com/gpu"
 GROUP = "runai-gpu-group"
@@ -50,19 +51,21 @@ class Observer:
     _stop: threading.Event = attrs.field(factory=threading.Event)
     _thread: threading.Thread | None = None
     _problem: str = ""
+    _has_forgotten: bool = False
 
     def start(self) -> None:
         """Begin with the pods that are there."""
-        listed = self.admin.request("GET", "/api/v1/pods")
-        for pod in listed["items"]:
-            self._see("ADDED", pod)
-        version = listed["metadata"]["resourceVersion"]
+        version = self._list()
         self._thread = threading.Thread(target=self._run, args=(version,), name="observer", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End."""
         self._stop.set()
+
+    def begin_anew(self) -> None:
+        """Expect the server to be put back to an earlier state, in which a pod may go to another node than it had."""
+        self._has_forgotten = True
 
     def check(self) -> list[str]:
         """Return what was violated so far.
@@ -73,24 +76,50 @@ class Observer:
             raise RuntimeError(f"the observer sees nothing any more: {self._problem}")
         return self.violations
 
+    def _list(self) -> str:
+        """Look at all pods, and return the version from which on to follow them."""
+        listed = self.admin.request("GET", "/api/v1/pods")
+        there = {pod["metadata"]["uid"] for pod in listed["items"]}
+        for uid in list(self._held):
+            if self._has_forgotten or uid not in there:
+                self._count(self._held.pop(uid), -1)
+        self._has_forgotten = False
+        for pod in listed["items"]:
+            self._see("ADDED", pod)
+        return str(listed["metadata"]["resourceVersion"])
+
     def _run(self, version: str) -> None:
-        at = urlsplit(self.admin.url)
-        context = ssl.create_default_context(cafile=self.admin.ca_file)
-        headers = {"Authorization": f"Bearer {self.admin.token}"}
+        """Follow the pods; where the server went away, look at all of them again once it is back."""
+        away_since: float | None = None
         while not self._stop.is_set():
-            connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=600, context=context)
-            query = f"watch=1&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=500"
             try:
-                connection.request("GET", f"/api/v1/pods?{query}", headers=headers)
-                for line in connection.getresponse():
-                    version = self._take(json.loads(line), version)
-                    if self._stop.is_set():
-                        return
+                version = version or self._list()
+                away_since = None
+                version = self._follow(version)
+            except (OSError, http.client.HTTPException, Refused) as error:
+                version, now = "", time.monotonic()
+                away_since = now if away_since is None else away_since
+                if now - away_since > PATIENCE:
+                    self._problem = f"{type(error).__name__}: {error}"
+                    return
+                self._stop.wait(0.5)
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever asks must know that nothing is seen
                 self._problem = f"{type(error).__name__}: {error}"
                 return
-            finally:
-                connection.close()
+
+    def _follow(self, version: str) -> str:
+        """Follow the pods until the stream ends, and return the version from which on to go on."""
+        at = urlsplit(self.admin.url)
+        context = ssl.create_default_context(cafile=self.admin.ca_file)
+        headers = {"Authorization": f"Bearer {self.admin.token}"}
+        query = f"watch=1&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=500"
+        connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=600, context=context)
+        with closing(connection):
+            connection.request("GET", f"/api/v1/pods?{query}", headers=headers)
+            response = connection.getresponse()
+            while not self._stop.is_set() and (line := response.readline()).endswith(b"\n"):
+                version = self._take(json.loads(line), version)
+        return "" if self._has_forgotten else version
 
     def _take(self, event: dict[str, Any], version: str) -> str:
         if event["type"] == "ERROR":

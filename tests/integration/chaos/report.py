@@ -87,7 +87,7 @@ class Report:
         lines = [
             f"seed {self.seed}: {events}; {work}; came to rest {self.settled} times",
             ", ".join(f"{what} {len(found)}" for what, found in wrong.items()),
-            *(f"first bind after {name}: {_told(getattr(self, name))}" for name in ("restarts", "standbys", "freezes")),
+            *(f"first bind after {name}: {told(getattr(self, name))}" for name in ("restarts", "standbys", "freezes")),
             *(f"VIOLATION {each}" for each in self.violations),
         ]
         return "\n".join(lines)
@@ -102,5 +102,6 @@ def _spread(seconds: Sequence[float]) -> dict[str, float]:
     return {"n": len(ordered), "least": round(ordered[0], 2), **found, "most": round(ordered[-1], 2)}
 
 
-def _told(seconds: Sequence[float]) -> str:
+def told(seconds: Sequence[float]) -> str:
+    """Return durations in words: how many, the least, the middle, and the most."""
     return ", ".join(f"{name} {value:g}" for name, value in _spread(seconds).items()) or "none"

@@ -1,0 +1,96 @@
+"""The store beneath an API server: what it forgets, how far it is, and how it is put back to a backup.
+
+etcd is asked over HTTP with JSON, which it understands besides gRPC.
+"""
+
+import base64
+import http.client
+import json
+import os
+import shutil
+import signal
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.integration.client import until
+from tests.integration.controlplane import ControlPlane
+
+_BUMP = 200
+"""So many versions later than ever before a backup goes on whose versions are moved on."""
+
+
+def compact(plane: ControlPlane) -> None:
+    """Let etcd forget the past, as the API server itself asks for every five minutes."""
+    with closing(_connected(plane)) as connection:
+        _ask(connection, "/v3/kv/compaction", {"revision": _revision(connection), "physical": True})
+
+
+def back_up(plane: ControlPlane, backup: Path) -> None:
+    """Copy the store as it is at this moment.
+
+    etcd stands still meanwhile. What it had not written out by then is lost, as it is when it is killed.
+    """
+    os.kill(plane.etcd.pid, signal.SIGSTOP)
+    try:
+        shutil.copytree(_folder(plane), backup)
+    finally:
+        os.kill(plane.etcd.pid, signal.SIGCONT)
+
+
+def put_back(plane: ControlPlane, backup: Path, *, is_moved_on: bool = False) -> None:
+    """Put the store back to a backup, with the API server stopped, and wait until the API server is ready again.
+
+    Versions go back with the store, unless they are moved on: then they go on beyond all that were ever given out, and
+    the past is compacted, so that watchers begin anew. etcd's own tool does so when it is asked to.
+    """
+    with closing(_connected(plane)) as connection:
+        latest = _revision(connection)
+    plane.apiserver.stop(kill=True)
+    plane.etcd.stop(kill=True)
+    shutil.rmtree(_folder(plane))
+    shutil.copytree(backup, _folder(plane))
+    plane.etcd.start()
+    until(lambda: _answers(plane), "etcd")
+    if is_moved_on:
+        _move_on(plane, latest + _BUMP)
+    plane.restart_apiserver()
+
+
+def _move_on(plane: ControlPlane, revision: int) -> None:
+    body = {"key": _text("/moved-on"), "value": ""}
+    with closing(_connected(plane)) as connection:
+        for _ in range(revision - _revision(connection)):
+            _ask(connection, "/v3/kv/put", body)
+    compact(plane)
+
+
+def _folder(plane: ControlPlane) -> Path:
+    return plane.folder / "etcd"
+
+
+def _answers(plane: ControlPlane) -> bool:
+    _ = plane.etcd.pid  # raises when it has died
+    try:
+        with closing(_connected(plane)) as connection:
+            return _revision(connection) > 0
+    except (OSError, http.client.HTTPException, KeyError):
+        return False
+
+
+def _connected(plane: ControlPlane) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(plane.etcd_url).netloc, timeout=60)
+
+
+def _revision(connection: http.client.HTTPConnection) -> int:
+    return int(_ask(connection, "/v3/kv/range", {"key": _text("/"), "limit": 1})["header"]["revision"])
+
+
+def _ask(connection: http.client.HTTPConnection, path: str, body: object) -> Any:
+    connection.request("POST", path, json.dumps(body))
+    return json.load(connection.getresponse())
+
+
+def _text(key: str) -> str:
+    return base64.b64encode(key.encode()).decode()
