@@ -10,11 +10,13 @@ comma, and below ``job`` a rule for each property of a job. A rule names a ``col
 
 Properties: name, arrival, duration or start and end, pods, gpus, cpus and memory_mib of each pod or all_gpus, all_cpus
 and all_memory_mib of all, share (of one GPU), minimum, queue, user, priority, preemptible, models. ``nodes`` has the
-rules of a file of nodes. ``assume`` says what is taken for granted. A new trace is a new file.
+rules of a file of nodes. ``assume`` says what is taken for granted. Each table of ``leave_out`` has a regular expression for
+each of some columns, and the ``reason`` why rows that match all of them are no jobs. A new trace is a new file.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -106,6 +108,18 @@ _WANTED: Final = {
 
 
 @attrs.frozen(kw_only=True)
+class Exclusion:
+    """Rows that are no jobs: those in which each of some columns matches its pattern."""
+
+    patterns: Mapping[str, re.Pattern[str]]
+    reason: str
+
+    def holds(self, row: Row) -> bool:
+        """Return whether a row is left out; a missing column has the text ""."""
+        return all(pattern.search((row.get(column) or "").strip()) for column, pattern in self.patterns.items())
+
+
+@attrs.frozen(kw_only=True)
 class Format:
     """The column map of one kind of trace."""
 
@@ -118,8 +132,7 @@ class Format:
     nodes: Mapping[str, Rule] = attrs.field(factory=dict)
     node_needs: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
-    left_out: tuple[str, str, str] | None = None
-    """A column, a text in it, and why rows with it are no jobs."""
+    exclusions: tuple[Exclusion, ...] = ()
 
 
 @cache
@@ -143,7 +156,6 @@ def node_format_of(columns: Sequence[str]) -> Format | None:
 
 def _format(name: str, values: Mapping[str, Any]) -> Format:
     nodes = dict(values.get("nodes", {}))
-    out = values.get("leave_out")
     return Format(
         name=name,
         title=values["title"],
@@ -154,8 +166,13 @@ def _format(name: str, values: Mapping[str, Any]) -> Format:
         job={key: _rule(rule) for key, rule in values["job"].items()},
         nodes={key: _rule(rule) for key, rule in nodes.items()},
         assumptions=tuple(values.get("assume", ())),
-        left_out=None if out is None else (out["column"], out["contains"], out["reason"]),
+        exclusions=tuple(map(_exclusion, values.get("leave_out", ()))),
     )
+
+
+def _exclusion(values: Mapping[str, str]) -> Exclusion:
+    patterns = {column: re.compile(text) for column, text in values.items() if column != "reason"}
+    return Exclusion(patterns=patterns, reason=values["reason"])
 
 
 def _rule(values: Mapping[str, Any]) -> Rule:
@@ -177,4 +194,4 @@ def _binary(text: str) -> str:
     return f"{plain}i" if plain[-1:] in "KMGTP" else plain
 
 
-__all__ = ["Format", "Row", "RowError", "Rule", "format_of", "formats", "node_format_of"]
+__all__ = ["Exclusion", "Format", "Row", "RowError", "Rule", "format_of", "formats", "node_format_of"]

@@ -23,6 +23,7 @@ from kai.extras import load_extra
 from kai.manifests import Finding, RefusedError
 from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
 from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
+from kai.wording import counted
 
 Placed = tuple[int, Row]
 """A row with its line."""
@@ -57,8 +58,9 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
     count = 0
     for line, row in placed:
         count += 1
-        if form.left_out is not None and form.left_out[1] in (row.get(form.left_out[0]) or ""):
-            dropped[form.left_out[2]] += 1
+        reason = next((each.reason for each in form.exclusions if each.holds(row)), None)
+        if reason is not None:
+            dropped[reason] += 1
             continue
         try:
             jobs.append(job_of(row, line, form))
@@ -69,7 +71,8 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
     if wrong:
         dropped["they cannot be used"] += len(wrong)
     if not jobs:
-        raise InputError(f"{path}: found no job in {count} rows")
+        why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items())
+        raise InputError(f"{path}: found no job in {counted(count, 'row')}" + (f" ({why})" if why else ""))
     jobs.sort(key=lambda job: (job.arrival, job.line))
     return Trace(form=form, jobs=_from_zero(jobs, form), rows=count, dropped=dict(dropped))
 

@@ -88,6 +88,39 @@ def test_slurm(tmp_path: Path):
     assert trace.dropped == {"steps of jobs": 1}
 
 
+def test_jobs_of_slurm_that_never_started_are_left_out_and_counted(tmp_path: Path):
+    path = tmp_path / "sacct.txt"
+    rows = (
+        "1|ann|lab|gpu|2026-01-05T08:00:00|3600|1|cpu=4|COMPLETED\n"
+        "2|ann|lab|gpu|2026-01-05T08:00:00|0|1|cpu=4|CANCELLED by 1000\n"
+        "3|ann|lab|gpu|2026-01-05T08:00:00|0|1|cpu=4|PENDING\n"
+        "4|ann|lab|gpu|2026-01-05T08:00:00|0|1|cpu=4|FAILED\n"
+        "5|ann|lab|gpu|2026-01-05T08:00:00|70|1|cpu=4|CANCELLED by 1000\n"
+    )
+    path.write_text(SLURM + rows, encoding="utf-8")
+    trace = read_trace(str(path))
+    assert [(job.name, job.duration) for job in trace.jobs] == [("1", 3600.0), ("4", 0.0), ("5", 70.0)]
+    assert trace.dropped == {"jobs that never started there": 2}
+
+
+@pytest.mark.parametrize("start", ["None", "Unknown"])
+def test_a_job_of_slurm_without_a_start_is_left_out_whatever_its_state(tmp_path: Path, start: str):
+    path = tmp_path / "sacct.txt"
+    rows = (
+        f"1|2026-01-05T08:00:00|{start}|0|1|cpu=4|NODE_FAIL\n"
+        "2|2026-01-05T08:00:00|2026-01-05T08:00:01|0|1|cpu=4|FAILED\n"
+    )
+    path.write_text("JobID|Submit|Start|ElapsedRaw|NNodes|ReqTRES|State\n" + rows, encoding="utf-8")
+    trace = read_trace(str(path))
+    assert ([job.name for job in trace.jobs], trace.dropped) == (["2"], {"jobs that never started there": 1})
+
+
+def test_a_trace_whose_rows_are_all_left_out_says_why(tmp_path: Path):
+    rows = "1|ann|lab|gpu|2026-01-05T08:00:00|0|1|cpu=4|PENDING\n1.batch|||||0|1||\n"
+    with pytest.raises(InputError, match=r"no job in 2 rows \(jobs that never started there: 1, steps of jobs: 1\)"):
+        jobs_in(tmp_path, "sacct.txt", SLURM + rows)
+
+
 def test_philly(tmp_path: Path):
     def attempt(start: str, end: str | None, *gpus: int) -> dict[str, object]:
         detail = [{"ip": f"m{at}", "gpus": [f"gpu{each}" for each in range(count)]} for at, count in enumerate(gpus)]
