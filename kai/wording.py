@@ -9,8 +9,8 @@ _DAY: Final = 86_400
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: ``1 pod``, ``2.5 GPUs``, ``3 leaf queues``."""
-    shown = str(int(number)) if number == int(number) else f"{number:g}"
+    """Return a number with its noun: ``1 pod``, ``2.5 GPUs``, ``7,250 jobs``."""
+    shown = f"{int(number):,}" if number == int(number) else f"{number:g}"
     return f"{shown} {noun}" if number == 1 else f"{shown} {plural or noun + 's'}"
 
 

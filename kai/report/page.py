@@ -117,13 +117,13 @@ def _verdict(results: Sequence[SimulationResult]) -> str:
     parts = [counted(counts["nodes"], "node"), counted(counts["gpus"], "GPU"), counted(counts["jobs"], "job")]
     if len(results) > 1:
         figures = "; ".join(
-            f"{each.policy} allocates {headline(each, 'utilisation')} and has {headline(each, 'started')} jobs started"
+            f"{each.policy} allocates {headline(each, 'utilisation')} and starts {headline(each, 'started')} of them"
             for each in results
         )
-        return f"{', '.join(parts)}: {figures}."
+        return f"{', '.join(parts)} that arrived: {figures}."
     return (
-        f"{', '.join(parts)}: {headline(result, 'utilisation')} of the GPU time was allocated, "
-        f"{headline(result, 'started')} jobs started, half of all jobs {at_most(result.value('queueingDelayP50'))}, "
+        f"{', '.join(parts)} that arrived: {headline(result, 'utilisation')} of the GPU time was allocated, "
+        f"{headline(result, 'started')} of the jobs started, half of all {at_most(result.value('queueingDelayP50'))}, "
         f"and {counted(result.value('evictedPods') or 0, 'pod')} had to go for others."
     )
 

@@ -10,8 +10,8 @@ comma, and below ``job`` a rule for each property of a job. A rule names a ``col
 
 Properties: name, arrival, duration or start and end, pods, gpus, cpus and memory_mib of each pod or all_gpus, all_cpus
 and all_memory_mib of all, share (of one GPU), minimum, queue, user, priority, preemptible, models. ``nodes`` has the
-rules of a file of nodes. ``assume`` says what is taken for granted. Each table of ``leave_out`` has a regular expression for
-each of some columns, and the ``reason`` why rows that match all of them are no jobs. A new trace is a new file.
+rules of a file of nodes. ``assume`` says what is taken for granted. Each table of ``leave_out`` has regular expressions
+for some columns, and the ``reason`` why rows that match all of them are no jobs. A new trace is a new file.
 """
 
 from __future__ import annotations

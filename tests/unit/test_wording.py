@@ -11,6 +11,8 @@ from kai.wording import counted, first_of
         (1.0, "GPU", "", "1 GPU"),
         (2.5, "GPU", "", "2.5 GPUs"),
         (8.0, "GPU", "", "8 GPUs"),
+        (7255, "job", "", "7,255 jobs"),
+        (1234567.0, "GPU", "", "1,234,567 GPUs"),
         (1, "job waits", "jobs wait", "1 job waits"),
         (2, "job waits", "jobs wait", "2 jobs wait"),
     ],

@@ -115,7 +115,7 @@ def test_what_is_measured_assumed_and_left_out_stands_on_the_page(plotly):
         assert metric.definition in cells
     assert set(result.assumptions) <= set(cells)
     assert {COMMAND, result.decision_hash} <= set(cells)
-    assert any("3 of 1,000 rows, because they cannot be used." in text for text in cells)
+    assert any("3 of 1,000 rows (they cannot be used)." in text for text in cells)
 
 
 def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
@@ -126,6 +126,20 @@ def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
     assert "Half of all jobs did not wait, 95% waited 30s or less; 0 of 2 never started." in findings
     assert "1 pod with 8 GPUs evicted: 1 by reclaim. GPU-hours of work lost: 2.7." in findings
     assert "While pods waited, 100.0% of the idle GPUs were of no use to the largest of them." in findings
+
+
+def test_what_arrived_and_what_started_are_told_apart_in_one_form_of_numbers(plotly):
+    started = attrs.evolve(reclaimed().metrics["started"], value=7250.0)
+    result = attrs.evolve(
+        reclaimed(),
+        counts={**reclaimed().counts, "jobs": 7255.0},
+        metrics={**reclaimed().metrics, "started": started},
+    )
+    alone = page_of([result], command=COMMAND, program="kai 1")
+    assert re.search(r"7,255 jobs that arrived: .* was allocated, 7,250 of the jobs started, half", alone)
+    beside = page_of([result, attrs.evolve(result, policy="other")], command=COMMAND, program="kai 1")
+    assert re.search(r"7,255 jobs that arrived: .* and starts 7,250 of them; other allocates", beside)
+    assert "7255" not in alone + beside
 
 
 def test_several_runs_are_compared_first(plotly):
