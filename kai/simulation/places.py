@@ -1,14 +1,16 @@
 """Where input comes from: a path, a folder, or standard input."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from kai.errors import InputError
 
 STANDARD_INPUT = "-"
+SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def place_of(path: str) -> Path:
@@ -16,6 +18,26 @@ def place_of(path: str) -> Path:
     if not path:
         raise InputError("found an empty path, expected a file or a folder")
     return Path(path)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the manifests of a folder and of the folders in it, sorted.
+
+    Hidden files and folders are passed over: they hold what programs keep for themselves, as ``.git`` does, and in a
+    mounted ConfigMap a second copy of every file.
+
+    Raises: OSError for a folder that cannot be listed, so that no part of the input is missing in silence.
+    """
+    found = list[Path]()
+    for place, folders, files in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = (Path(place, name) for name in files if not name.startswith(".") and name.endswith(SUFFIXES))
+        found += (path for path in paths if path.is_file())
+    return sorted(found)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def unread(path: str, error: OSError) -> InputError:

@@ -16,10 +16,8 @@ from kai.simulation.archive import is_archive
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.moment import newest_time
 from kai.simulation.origin import Origin
-from kai.simulation.places import STANDARD_INPUT, place_of, read_standard_input, sum_of, unread
+from kai.simulation.places import STANDARD_INPUT, SUFFIXES, files_below, place_of, read_standard_input, sum_of, unread
 from kai.simulation.scenario import is_scenario, read_scenario
-
-SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def find_cases(path: str) -> Iterator[str]:
@@ -118,7 +116,10 @@ def read_documents(path: str) -> list[Document]:
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:
-    found = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    try:
+        found = files_below(folder)
+    except OSError as error:
+        raise unread(error.filename or name, error) from None
     if not found:
         raise InputError(f"{name}: found no file that ends in {', '.join(SUFFIXES)}, expected manifests or scenarios")
     return found

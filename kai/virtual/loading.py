@@ -15,7 +15,8 @@ from kai.api.objects import ClusterObjects
 from kai.errors import InputError
 from kai.manifests import Finding
 from kai.simulation.archive import is_archive
-from kai.simulation.texts import SUFFIXES, read_documents
+from kai.simulation.places import files_below
+from kai.simulation.texts import read_documents
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
 from kai.virtual.inherited import Inherited, inherited_from, snapshot_in
@@ -179,7 +180,7 @@ def sha256_of(path: Path) -> str | None:
 def files_of(path: Path) -> Sequence[Path]:
     """Return a file, or all manifests of a folder, in the order in which they count; none for what is no file."""
     if path.is_dir():
-        return sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
+        return files_below(path)
     return [path] if path.is_file() else []
 
 

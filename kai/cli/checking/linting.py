@@ -23,9 +23,9 @@ from kai.manifests.reading import Reading
 from kai.simulation.archive import is_archive
 from kai.simulation.case import Case
 from kai.simulation.low_limits import low_limits
+from kai.simulation.places import SUFFIXES, files_below
 from kai.simulation.scenario import is_scenario, read_scenario
 from kai.simulation.source import read_case
-from kai.simulation.texts import SUFFIXES
 from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
@@ -100,7 +100,11 @@ class _Linting:
             self._unreadable('""', "an empty path names no file or folder")
             return
         if place.is_dir():
-            files = sorted(path for path in place.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+            try:
+                files = files_below(place)
+            except OSError as error:
+                self._unreadable(str(error.filename or name), error.strerror or str(error))
+                return
             if not files:
                 self._unreadable(name, f"no file ends in {', '.join(SUFFIXES)}")
             for file in files:

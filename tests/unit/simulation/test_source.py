@@ -1,6 +1,8 @@
 import io
 import json
+import os
 import zipfile
+from errno import EACCES
 
 import pytest
 
@@ -36,6 +38,38 @@ def test_a_folder_of_manifests_is_one_case(tmp_path):
     assert list(find_cases(str(tmp_path))) == [str(tmp_path)]
     case = read_case(str(tmp_path))
     assert (len(case.objects.nodes), len(case.objects.pods), case.title) == (1, 1, tmp_path.name)
+
+
+def test_what_is_hidden_in_a_folder_is_passed_over_unless_it_is_named(tmp_path):
+    write(tmp_path / "a.yaml", NODE)
+    for place in (".git", "deep/.cache/more"):
+        (tmp_path / place).mkdir(parents=True)
+        write(tmp_path / place / "b.json", POD)
+    hidden = write(tmp_path / ".c.yaml", POD)
+    assert [len(read_case(path).objects.pods) for path in (str(tmp_path), hidden, str(tmp_path / ".git"))] == [0, 1, 1]
+
+
+def test_a_mounted_config_map_is_read_once(tmp_path):
+    (tmp_path / "..2026_01_01").mkdir()
+    write(tmp_path / "..2026_01_01" / "a.yaml", NODE)
+    (tmp_path / "..data").symlink_to("..2026_01_01")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    assert len(read_case(str(tmp_path)).objects.nodes) == 1
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
+    write(tmp_path / "a.yaml", NODE)
+    (tmp_path / "secret").mkdir()
+    listed = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("secret"):
+            raise PermissionError(EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match="secret: found Permission denied"):
+        read_case(str(tmp_path))
 
 
 def test_a_folder_of_scenarios_is_many_cases(tmp_path):

@@ -1,4 +1,5 @@
 import json
+from errno import EACCES
 
 import pytest
 
@@ -45,6 +46,22 @@ def test_a_mistake_is_exit_one_and_an_unreadable_file_four(write, capsys):
 def test_an_empty_path_is_not_the_current_folder(capsys):
     assert run(["lint", ""]) == 4
     assert capsys.readouterr().out == '"": T005 an empty path names no file or folder\n'
+
+
+def test_what_is_hidden_in_a_folder_is_no_manifest(write, tmp_path, capsys):
+    write(GOOD, "good.yaml")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "index.yaml").write_text("a: {")
+    assert run(["lint", str(tmp_path)]) == 0
+
+
+def test_a_folder_that_cannot_be_listed_is_named(write, tmp_path, capsys, monkeypatch):
+    def refuse(path):
+        raise PermissionError(EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refuse)
+    assert run(["lint", str(tmp_path)]) == 4
+    assert f"{tmp_path}: T005 Permission denied" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("flag", ["--select", "--ignore"])
