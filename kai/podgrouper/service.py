@@ -243,6 +243,11 @@ class PodGrouper:
         # Remembered before it is written: the change that the write causes asks for no look then.
         self._settled[key] = traits_of(pod, patch)
         if patch is not None and self._may_ride(pod, patch):
+            current = self.cluster.store.get(Pod, key[1], key[0])
+            if current is None or current.metadata.uid != pod.metadata.uid:
+                # What is shown would be shown on a namesake, whose own look then finds nothing left to write.
+                self._settled.pop(key, None)
+                return DONE
             until = self.cluster.clock.monotonic() + self.settings.link_delay_seconds
             self._unwritten_links[key] = (pod.metadata.uid, until)
             self.cluster.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])

@@ -153,6 +153,8 @@ class Conduct:
         """Look whether a new leader has seen all that there was when its term began."""
         began = self.leases.get(epoch, 0)
         for served, cls in ((POD, Pod), (NODE, Node), (ORDER, BindRequest)):
+            if served.plural == self.world.wire.unserved:
+                continue  # no list can show it
             known: dict[Any, tuple[str, int]] = connection.store.cache(cls)._versions
             for obj in self.world.all(served):
                 metadata = obj["metadata"]

@@ -13,6 +13,8 @@ from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_lea
 
 _EVICTED = "Evict"
 _EVICTOR = "evictor-pod-group-name"
+_ECHO = 5.0
+"""So long after the last deed of a user its pods still come, and shares with them; those who take turns go on later."""
 
 
 @attrs.frozen
@@ -36,7 +38,7 @@ class Evictions:
     refused: set[str] = attrs.field(factory=set)
     """UIDs of pods of which a webhook of others refused a binding at some time."""
     changed: float = float("-inf")
-    """When an administrator changed a node or a queue last."""
+    """When an administrator changed a node or a queue last, or another scheduler put a pod on a node."""
     pairs: dict[tuple[str, str], float] = attrs.field(factory=dict)
     """Victim and aggressor, since all is calm: when last."""
 
@@ -47,7 +49,7 @@ class Evictions:
         """Take a change."""
         if change.served is EVENT and change.after is not None and change.after.get("reason") == _EVICTED:
             self._take_reason(change.after)
-        if change.served in {NODE, QUEUE} and change.by == "admin":
+        if (change.served in {NODE, QUEUE} and change.by == "admin") or _is_squatting(change):
             self.changed = self.world.time
         if change.served is not POD or change.place[0] not in HOMES:
             return
@@ -81,7 +83,7 @@ class Evictions:
         """Note who evicted whom; where users and administrators rest, the two must not change places."""
         victim = str((event.get("involvedObject") or event.get("regarding") or {}).get("name", ""))
         aggressor = str((event["metadata"].get("annotations") or {}).get(_EVICTOR, ""))
-        if not self.world.is_calm or not victim or not aggressor:
+        if self.world.time < self.world.calm_since + _ECHO or not victim or not aggressor:
             return
         self.pairs[victim, aggressor] = self.world.time
         if (aggressor, victim) in self.pairs:
@@ -90,9 +92,14 @@ class Evictions:
     def futile(self) -> Iterator[tuple[int, str]]:
         """Return evictions after which none of the pods that waited was ever placed, and none of them went.
 
-        What a webhook refused, or what an administrator changed after the decision, is a reason.
+        What a webhook refused is a reason, and what an administrator or another scheduler changed after the decision.
         """
         fine = self.placed | self.gone | self.refused
         for each in self.found:
             if each.waiting and not each.waiting & fine and self.changed < each.time - self.world.blind:
                 yield 13, f"{each.pod} was evicted at {each.time:.1f} s, and no pod that waited was placed since"
+
+
+def _is_squatting(change: Change) -> bool:
+    """Return whether another scheduler takes room on a node: what was to be given to a pod that waited may be gone."""
+    return change.served is POD and change.by == "stranger" and change.before is None and bool(node_of(change.present))

@@ -166,7 +166,7 @@ async def _play(world: World, plan: Plan) -> Result:
 
 def _calm(world: World) -> None:
     """End what is wrong, but leave one replica dead where there are several."""
-    world.is_calm = True
+    world.is_calm, world.calm_since = True, world.time
     world.refused_binds.clear()
     world.say("faults and users are over")
     for replica in world.replicas:

@@ -242,7 +242,7 @@ def firm_victim(trial: Trial) -> None:
 
 
 def taking_turns(trial: Trial) -> None:
-    trial.world.is_calm = True
+    trial.world.is_calm, trial.world.calm_since = True, trial.world.time - 60.0
     for name, victim, evictor in (("1", "a", "b"), ("2", "b", "a")):
         regarding = {"kind": "PodGroup", "name": victim, "namespace": HOME}
         metadata = {"name": name, "namespace": HOME, "annotations": {"evictor-pod-group-name": evictor}}

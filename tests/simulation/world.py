@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -69,6 +70,8 @@ class World:
     """For so long kai may be unaware of what others did, as far as the faults of this schedule go."""
     is_calm: bool = False
     """Whether faults and users are over."""
+    calm_since: float = math.inf
+    """When they ended."""
     fenced: bool = True
     """Whether the policy for terms is installed."""
     happened: Counter[str] = attrs.field(factory=Counter)

@@ -384,6 +384,16 @@ async def test_a_namesake_made_during_a_look_is_not_given_the_group_of_the_one_b
     assert [patch.patch["metadata"]["uid"] for patch in cluster.writes(Patch)] == ["uid-new"]
 
 
+async def test_the_link_of_a_namesake_made_during_a_look_is_written_though_no_binding_comes():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    async with grouping_slowly(cluster, 1.0, LATE):
+        await cluster.pass_time(0.5)
+        cluster.server.remove("Pod", "q", "ns")
+        cluster.server.add({**pod("q", JOB), "metadata": {**pod("q", JOB)["metadata"], "uid": "uid-new"}})
+        await cluster.pass_time(20.0)
+    assert group_of(cluster, "q") == "pg-train-uid-job"
+
+
 async def test_pods_of_namespaces_that_are_not_selected_are_left_alone():
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
     settings = Settings(namespace_labels={"team": "a"})
@@ -436,7 +446,7 @@ async def test_groups_of_earlier_releases_are_found_in_the_store():
 
 
 @asynccontextmanager
-async def grouping_slowly(cluster, seconds):
+async def grouping_slowly(cluster, seconds, settings=None):
     cluster.api.latency = seconds
-    async with grouping(cluster):
+    async with grouping(cluster, settings):
         yield
