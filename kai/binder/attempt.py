@@ -70,7 +70,12 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         # Nothing can be reserved, and the scheduler would take the request for a bind under way for ever.
         yield from delete(request_ref(request), uid=request.metadata.uid)
         return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
-    pod = yield from find_for_sure(Ref(Pod, request.spec.pod_name, request.metadata.namespace))
+    ref = Ref(Pod, request.spec.pod_name, request.metadata.namespace)
+    pod = yield from find_for_sure(ref)
+    if pod is not None and pod.spec.node_name:
+        # Ask for sure: an etcd that was put back to a backup knows nothing of bindings that the store still shows, and
+        # the scheduler waits for ever for a pod whose request says that it was bound.
+        pod = yield from find(ref, fresh=True)
     if pod is None:
         return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist"))
     if not is_meant(pod, request):

@@ -56,7 +56,7 @@ from kai.binder.reporting import request_ref
 from kai.binder.restoring import restore_grants
 from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
-from kai.binder.sweep import sweep_everything, sweep_group
+from kai.binder.sweep import sweep_everything, sweep_group, sweep_requests
 from kai.binder.terms import Terms
 from kai.cluster.carrying import KeyRing, carry_out
 from kai.cluster.port import Change, Cluster
@@ -270,10 +270,19 @@ class BinderService:
                 structlog.get_logger().warning("grant lost", why=each.message, restored=each.is_restored)
         self._lost = frozenset(each.uid for each in found)
 
+    async def _sweep_requests(self) -> None:
+        """Delete bind requests that claim a binding that was never made, so that their pods are decided on again."""
+        deleted = await self._carried_out(sweep_requests(self.binder.settings))
+        if isinstance(deleted, str):
+            structlog.get_logger().debug("bind requests not swept", why=deleted)
+        elif deleted:
+            structlog.get_logger().warning("bind requests of pods without a node deleted", deleted=list(deleted))
+
     async def _sweep(self, effect: StartSweep) -> None:
         await self.cluster.connectivity.opened()
         if not effect.group:
             await self._restore()
+            await self._sweep_requests()
         settings = self.binder.settings
         plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
         deleted = await self._carried_out(plan)

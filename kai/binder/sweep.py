@@ -1,10 +1,11 @@
 """Keeping reservations and their users in step: what a crash, a deleted pod or a lost request left behind.
 
-Two things can be left over. A reservation pod without users holds a GPU in vain; it goes, unless a bind request that is
-not finished still means to use it. A running pod whose reservation is gone uses a GPU that the cluster believes is
-free; it is deleted, so that its owner makes another.
+Three things can be left over. A reservation pod without users holds a GPU in vain; it goes, unless a bind request that
+is not finished still means to use it. A running pod whose reservation is gone uses a GPU that the cluster believes is
+free; it is deleted, so that its owner makes another. A bind request says of a pod without a node that it was bound, as
+after etcd was put back to a backup; it is deleted, for as long as it is there the scheduler does not decide on the pod.
 
-Both are destructive, so what a local store shows is only a suspicion. Before anything is deleted the API server is
+All are destructive, so what a local store shows is only a suspicion. Before anything is deleted the API server is
 asked by quorum, and the deletion names the UID that was seen. To leave a group alone the store is enough, and no key is
 awaited for that: each bind sweeps its node, and would wait there for all binds that are getting a GPU of that node.
 
@@ -19,10 +20,11 @@ from collections.abc import Iterable
 import attrs
 
 from kai.api import sharing
-from kai.api.bindrequest import CLOSED, BindRequest
+from kai.api.bindrequest import CLOSED, BindRequest, is_for
 from kai.api.grants import shared_gpus
 from kai.api.plans import Plan, Ref, delete, every, find, locked
 from kai.api.pod import ENDED, Pod
+from kai.binder.reporting import request_ref
 from kai.binder.reservation import group_key, pod_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import groups_used, misses_grant
@@ -35,6 +37,38 @@ def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
     """
     pods = yield from every(Pod)
     return (yield from _sweep_groups(pods, settings))
+
+
+def sweep_requests(settings: BinderSettings) -> Plan[tuple[str, ...]]:
+    """Return the names of the bind requests that were deleted because they claim a binding that was never made.
+
+    Cost: a pass over the pods and the requests of the store; two questions for each request that is suspected.
+    Raises: RefusedError.
+    """
+    pods = yield from every(Pod)
+    waiting = {
+        (pod.metadata.namespace, pod.metadata.name)
+        for pod in pods
+        if not pod.spec.node_name and pod.spec.scheduler_name == settings.scheduler_name
+    }
+    if not waiting:
+        return ()
+    requests = yield from every(BindRequest)
+    deleted = []
+    for request in requests:
+        where = (request.metadata.namespace, request.spec.pod_name)
+        if request.status.phase != "Succeeded" or where not in waiting:
+            continue
+        # First the request: it is closed once its pod is bound, so a pod without a node that is read later is none.
+        known = yield from find(request_ref(request), fresh=True)
+        pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
+        if known is None or known.status.phase != "Succeeded" or pod is None or pod.spec.node_name:
+            continue
+        if not is_for(known, pod.metadata.uid):
+            continue  # of a pod of the past that had this name: it keeps the scheduler from nothing
+        if (yield from delete(request_ref(known), uid=known.metadata.uid)):
+            deleted.append(f"{known.metadata.namespace}/{known.metadata.name}")
+    return tuple(deleted)
 
 
 def sweep_node(node: str, settings: BinderSettings) -> Plan[tuple[str, ...]]:

@@ -2,10 +2,12 @@ import attrs
 import pytest
 
 from kai.api.bindrequest import BindRequest
+from kai.api.codec import structure_as
 from kai.api.node import Node
 from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
 from kai.api.pod import Pod
 from kai.binder import Verdict
+from kai.binder.attempt import attempt
 from kai.binder.bind import bind
 from kai.binder.outcome import BindFailureError
 from tests.unit.binder.clusters import (
@@ -522,6 +524,20 @@ def test_a_binding_that_lands_just_before_the_fence_is_the_truth():
     assert [event.reason for event in server.events] == ["Bound"]
     assert len(server.names("ConfigMap")) == 2
     assert status(server)["phase"] == "Succeeded"
+
+
+def test_a_binding_that_only_the_store_shows_is_made_again():
+    server = cluster(node(), pod(), bind_request())
+    forgotten = structure_as(Pod, pod(nodeName="n1"))
+
+    def ahead(request):
+        is_remembered = isinstance(request, Get) and not request.fresh and request.ref.cls is Pod
+        return forgotten if is_remembered else server.perform(request)
+
+    outcome = carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), ahead)
+    assert outcome.verdict is Verdict.BOUND
+    assert node_of(server) == "n1"
+    assert status(server) == {"phase": "Succeeded"}
 
 
 def test_a_binding_that_a_lagging_store_does_not_show_is_the_truth():

@@ -4,9 +4,9 @@ from kai.api.codec import structure_as
 from kai.api.plans import Delete, Get, List, Lock, carry_out
 from kai.api.pod import Pod
 from kai.binder.settings import BinderSettings
-from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node
+from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node, sweep_requests
 from tests.doubles.api_server import ApiServer
-from tests.unit.binder.clusters import RESERVED, cluster, pod, reservation, sharing_request
+from tests.unit.binder.clusters import RESERVED, bind_request, cluster, pod, reservation, sharing_request
 
 SETTINGS = BinderSettings()
 
@@ -227,3 +227,43 @@ def test_other_changes_release_nothing():
     assert groups_to_sweep(None, running, "kai-scheduler") == ()
     assert groups_to_sweep(shaped(scheduler="other", **GROUPS), None, "kai-scheduler") == ()
     assert groups_to_sweep(None, None, "kai-scheduler") == ()
+
+
+# --- Requests that say what is not so ----------------------------------------------------------------------------
+
+SUCCEEDED = {"phase": "Succeeded"}
+
+
+def test_a_request_that_claims_a_binding_which_was_never_made_goes():
+    server = cluster(pod(), bind_request(status=SUCCEEDED))
+    assert carry_out(sweep_requests(SETTINGS), server.perform) == ("ns/p",)
+    assert server.names("BindRequest") == []
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "request_"),
+    [
+        (pod(nodeName="n1"), bind_request(status=SUCCEEDED)),
+        (pod(), bind_request()),
+        (pod(), bind_request(status={"phase": "Failed", "failedAttempts": 1})),
+        (pod(uid="another"), bind_request(status=SUCCEEDED)),
+        (pod(schedulerName="default-scheduler"), bind_request(status=SUCCEEDED)),
+    ],
+    ids=["bound", "under way", "failed", "of a namesake", "of another scheduler"],
+)
+def test_all_other_requests_stay(of_pod, request_):
+    server = cluster(of_pod, request_)
+    assert carry_out(sweep_requests(SETTINGS), server.perform) == ()
+    assert server.writes == []
+
+
+def test_a_request_whose_pod_only_seems_to_wait_stays():
+    server = cluster(pod(), bind_request(status=SUCCEEDED))
+    waiting = server.perform(List(cls=Pod))
+    server.change("Pod", "p", "ns", {"spec": {"nodeName": "n1"}})
+
+    def lagging(request):
+        return waiting if isinstance(request, List) and request.cls is Pod else server.perform(request)
+
+    assert carry_out(sweep_requests(SETTINGS), lagging) == ()
+    assert server.names("BindRequest") == ["p"]
