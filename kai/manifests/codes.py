@@ -180,7 +180,7 @@ CODES: Final[dict[str, Code]] = {
     ),
     "J024": Code(
         ERROR,
-        "a field of a workload has a value that an API server refuses",
+        "a field has a value that an API server refuses",
         "kai applies the rules of Kubernetes to what is not in a cluster yet: names, labels, containers, amounts, and "
         "what the controllers of Kubernetes ask of their templates.",
     ),
@@ -188,6 +188,12 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         "the node that a pod names is not in the input",
         "Such a pod runs nowhere, and what it asks for counts for its queue. Leave out spec.nodeName, or add the node.",
+    ),
+    "J026": Code(
+        ERROR,
+        "a label of nodes is compared with what is no whole number",
+        "Gt and Lt of a node affinity compare whole numbers of 64 bits. An API server takes any word here, and the "
+        "comparison holds for no node, so the pod would wait for ever.",
     ),
     "C001": Code(
         ERROR,

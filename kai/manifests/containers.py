@@ -90,10 +90,6 @@ def _of_variables(place: Path, container: Mapping[str, Any]) -> Iterator[Fault]:
     for where, variable in items(container, "env", place):
         if not variable.get("name"):
             yield Fault((*where, "name"), "nothing", "the name of a variable")
-        value = variable.get("value")
-        if value is not None and not isinstance(value, str):
-            shown = str(value).lower() if isinstance(value, bool) else str(value)
-            yield Fault((*where, "value"), shown, f'a string: "{shown}"')
 
 
 def _of_resources(at: Path, resources: Mapping[str, Any], claims: list[Any]) -> Iterator[Fault]:

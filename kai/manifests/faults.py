@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import attrs
 
@@ -22,6 +22,7 @@ class Fault:
     path: Path
     found: str
     expected: str
+    code: str = "J024"
 
 
 def is_label(text: str) -> bool:
@@ -65,6 +66,27 @@ def one_of(at: Path, fields: Mapping[str, Any], field: str, words: tuple[str, ..
         yield Fault((*at, field), f'"{value}"', f"one of {', '.join(words)}")
 
 
+def at_least(least: int, at: Path, fields: Mapping[str, Any], field: str) -> Iterator[Fault]:
+    """Yield a number that is too small; what is no number is said where types are."""
+    value = fields.get(field)
+    if is_number(value) and value < least:
+        yield Fault((*at, field), str(value), f"{least} or more")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number, which true and false are not here."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shown(value: object) -> str:
+    """Return a value as a sentence has it."""
+    if value is None or value == "":
+        return "nothing"
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
 def items(fields: Mapping[str, Any], field: str, at: Path) -> list[Item]:
     """Return the objects of a list with their places; what has another shape is passed over."""
     found = fields.get(field)
@@ -89,12 +111,15 @@ def repeated(found: Iterable[Item], field: str) -> Iterator[Fault]:
 __all__ = [
     "Fault",
     "Item",
+    "at_least",
     "is_label",
+    "is_number",
     "is_qualified",
     "is_subdomain",
     "items",
     "key_fault",
     "one_of",
     "repeated",
+    "shown",
     "value_fault",
 ]

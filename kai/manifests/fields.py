@@ -1,7 +1,8 @@
-"""Fields that do not exist: those of our own kinds by their definitions, those of Kubernetes by a table of its types.
+"""Fields that do not exist, by the definitions of our own kinds and a table of Kubernetes, and values of another type.
 
 The table, ``core_fields.json``, holds the names and types of the fields of every kind that is read here; a test
-compares it with the client library of Kubernetes. What an API server has seen already is not looked at again.
+compares it with the client library of Kubernetes. What an API server has seen already is not looked at again. Values of
+our own kinds are looked at where objects are made of them.
 """
 
 import difflib
@@ -13,13 +14,16 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.bad_value import BadValue
 from kai.api.crd import PRESENTATIONS, definition
 from kai.api.kinds import BY_CLASS
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
+from kai.manifests.scalars import SCALARS, scalar_fault
 from kai.manifests.unused import templates
 
 _FREE: Final = "?"
+_LIST, _OBJECT, _TEXTS = "a list", "an object", "an object of strings"
 _NEAR: Final = 0.75
 
 
@@ -32,20 +36,27 @@ class Unknown:
 
 
 def check_fields(document: Document) -> list[Finding]:
-    """Return a finding for each field that the kind does not have, unless the object comes from an API server."""
+    """Return a finding for each field that the kind does not have, and for each value that is not of its field's type.
+
+    Of an object that comes from an API server there are none.
+    """
     manifest = document.manifest
     metadata = manifest.get("metadata")
     if isinstance(metadata, Mapping) and metadata.get("resourceVersion"):
         return []
-    return [_finding(document, unknown) for unknown in _unknown(manifest)]
+    return [
+        document.bad_value(mistake) if isinstance(mistake, BadValue) else _finding(document, mistake)
+        for mistake in _mistakes(manifest)
+    ]
 
 
 def unknown_of_pod_spec(spec: object) -> tuple[str, ...]:
     """Return the paths of the fields that the spec of a pod cannot have."""
-    return tuple(_shown(unknown.path) for unknown in _of_type(spec, "V1PodSpec", ()))
+    found = _of_type(spec, "V1PodSpec", ())
+    return tuple(_shown(mistake.path) for mistake in found if isinstance(mistake, Unknown))
 
 
-def _unknown(manifest: Mapping[str, Any]) -> Iterator[Unknown]:
+def _mistakes(manifest: Mapping[str, Any]) -> Iterator[Unknown | BadValue]:
     version, kind = manifest.get("apiVersion"), manifest.get("kind")
     core = _core()
     if f"{version}/{kind}" in core["kinds"]:
@@ -59,31 +70,42 @@ def _unknown(manifest: Mapping[str, Any]) -> Iterator[Unknown]:
         yield from _of_type(template, "V1PodTemplateSpec", path)
 
 
-def _of_type(value: object, name: str, path: Path) -> Iterator[Unknown]:
-    """Yield the unknown fields of a value of a type of Kubernetes: a type, a list ``[T]``, a map ``{T}``, or ``?``."""
+def _of_type(value: object, name: str, path: Path) -> Iterator[Unknown | BadValue]:
+    """Yield the mistakes in a value of a type of Kubernetes: a name, ``[T]`` a list, ``{T}`` a map, ``?`` anything."""
     if name == _FREE or value is None:
         return
-    if name.startswith("["):
-        for index, item in enumerate(value if isinstance(value, list) else ()):
+    wrong = _mismatch(value, name)
+    if wrong is not None:
+        yield _at(path, wrong)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
             yield from _of_type(item, name[1:-1], (*path, index))
-        return
-    if not isinstance(value, Mapping):
-        return
-    if name.startswith("{"):
-        if name[1:-1] != _FREE:
-            for key, item in value.items():
-                yield from _of_type(item, name[1:-1], (*path, str(key)))
-        return
-    fields = _core()["types"][name]
-    for key, item in value.items():
-        inner = fields.get(key)
-        if inner is None:
-            yield Unknown((*path, str(key)), tuple(fields))
-        elif inner != _FREE:
-            yield from _of_type(item, inner, (*path, str(key)))
+    elif isinstance(value, Mapping):
+        fields = None if name.startswith("{") else _core()["types"][name]
+        for key, item in value.items():
+            if fields is not None and key not in fields:
+                yield Unknown((*path, str(key)), tuple(fields))
+            else:
+                yield from _of_type(item, name[1:-1] if fields is None else fields[key], (*path, str(key)))
 
 
-def _of_schema(value: object, schema: Mapping[str, Any], path: Path) -> Iterator[Unknown]:
+def _mismatch(value: object, name: str) -> BadValue | None:
+    """Return the error for a value that is not of a type."""
+    if name in SCALARS:
+        return scalar_fault(value, name)
+    if name.startswith("["):
+        return None if isinstance(value, list) else BadValue(value, _LIST)
+    wanted = _TEXTS if name == "{str}" else _OBJECT
+    return None if isinstance(value, Mapping) else BadValue(value, wanted)
+
+
+def _at(path: Path, wrong: BadValue) -> BadValue:
+    for step in reversed(path):
+        wrong.under(step)
+    return wrong
+
+
+def _of_schema(value: object, schema: Mapping[str, Any], path: Path) -> Iterator[Unknown | BadValue]:
     """Yield the unknown fields of a value of one of our kinds; its status is for controllers to write."""
     if isinstance(value, list):
         for index, item in enumerate(value):

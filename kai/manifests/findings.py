@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import attrs
 
+from kai.api.bad_value import BadValue
 from kai.errors import InputError
 from kai.manifests.codes import CODES, ERROR
 from kai.manifests.positions import Path, Text
@@ -81,6 +82,26 @@ class Document:
             excerpt=self.text.lines(first, place.line),
             **more,
         )
+
+    def bad_value(self, bad: BadValue, path: Path = ()) -> Finding:
+        """Return a finding about a value that cannot be read, below ``path`` of the manifest."""
+        field = field_of((*path, *bad.path) or (str(self.manifest.get("kind")),))
+        is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an "))
+        return self.finding(
+            "F001",
+            f"{field}: found {bad.found}, expected {bad.wanted}",
+            (*path, *bad.path),
+            found=bad.found,
+            expected=bad.wanted,
+            hint=f"must be {bad.wanted}",
+            help=f'{field}: "{bad.found}"' if is_unquoted else "",
+        )
+
+
+def field_of(path: Sequence[str | int]) -> str:
+    """Return what the last field of a path is called, with the place in its list: ``args[1]``."""
+    name = max((at for at, step in enumerate(path) if isinstance(step, str)), default=0)
+    return "".join([str(path[name]), *(f"[{index}]" for index in path[name + 1 :])])
 
 
 class RefusedError(InputError):

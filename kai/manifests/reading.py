@@ -80,7 +80,7 @@ def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
 
 def read(documents: Sequence[Document], around: Surroundings | None = None) -> Reading:
     """Return the objects of documents: workloads expanded, pods grouped, and every mistake with its place."""
-    findings = [finding for document in documents for finding in _check(document)]
+    findings = _once(finding for document in documents for finding in _check(document))
     findings += _twice(documents)
     around = Surroundings() if around is None else around
     expansion = expand([document.manifest for document in documents], around)
@@ -97,6 +97,19 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
         objects=objects,
         findings=tuple(sorted(findings, key=lambda each: (each.file, each.line, each.column, each.code))),
     )
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings without those that say of a value a second time that it cannot be read."""
+    seen: set[tuple[str, int, int]] = set()
+    found: list[Finding] = []
+    for finding in findings:
+        place = (finding.file, finding.line, finding.column)
+        if finding.code != "F001" or place not in seen:
+            found.append(finding)
+        if finding.code == "F001":
+            seen.add(place)
+    return found
 
 
 def _check(document: Document) -> Iterator[Finding]:
@@ -155,7 +168,7 @@ def _check_template(document: Document, path: Path, template: Mapping[str, Any])
     try:
         codec.structure_as(Pod, {"metadata": kept, "spec": template.get("spec"), **status})
     except BadValue as bad:
-        yield _bad_value(document, bad, path)
+        yield document.bad_value(bad, path)
 
 
 def _structured(
@@ -174,22 +187,8 @@ def _structured(
                 codec.structure_as(kind.cls, manifest)
         except BadValue as bad:
             if at >= 0:  # what was made of a template has the mistakes of the template
-                findings.append(_bad_value(documents[at], bad, ()))
+                findings.append(documents[at].bad_value(bad))
     return (), findings or told
-
-
-def _bad_value(document: Document, bad: BadValue, path: Path) -> Finding:
-    field = str(bad.path[-1]) if bad.path else str(document.manifest.get("kind"))
-    is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an "))
-    return document.finding(
-        "F001",
-        f"{field}: found {bad.found}, expected {bad.wanted}",
-        (*path, *bad.path),
-        found=bad.found,
-        expected=bad.wanted,
-        hint=f"must be {bad.wanted}",
-        help=f'{field}: "{bad.found}"' if is_unquoted else "",
-    )
 
 
 def _twice(documents: Iterable[Document]) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """What an API server refuses in a workload that is applied, field by field, before it is sent there.
 
-``check_refused`` yields findings of one document; ``kai.manifests.containers`` has the rules of containers. Rules about
+``check_refused`` yields findings of one document; ``kai.manifests.containers`` has the rules of containers, and
+``kai.manifests.selection`` those of what chooses nodes and pods. Rules about
 what must be given hold for kinds of Kubernetes itself; other controllers may fill in what is missing.
 
 Source: the validation of Kubernetes, tried on a real API server; tests/unit/manifests/refused.yaml has the cases.
@@ -8,19 +9,47 @@ Source: the validation of Kubernetes, tried on a real API server; tests/unit/man
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from kai.api.documents import mapping_of
 from kai.manifests.containers import faults_of_containers
-from kai.manifests.faults import Fault, is_label, is_subdomain, items, key_fault, one_of, repeated, value_fault
-from kai.manifests.findings import Document, Finding
+from kai.manifests.faults import (
+    Fault,
+    at_least,
+    is_label,
+    is_number,
+    is_subdomain,
+    items,
+    key_fault,
+    one_of,
+    repeated,
+    shown,
+    value_fault,
+)
+from kai.manifests.findings import Document, Finding, field_of
 from kai.manifests.positions import Path
+from kai.manifests.selection import faults_of_selection
 from kai.manifests.unused import templates
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _ALWAYS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
 _SELECTING: Final = _ALWAYS - {"ReplicationController"}
 _MOST_ANNOTATIONS: Final = 256 * 1024
+_COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "CronJob": ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
+    "DaemonSet": ("minReadySeconds", "revisionHistoryLimit"),
+    "Deployment": ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
+    "Job": (
+        *("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes"),
+        *("activeDeadlineSeconds", "ttlSecondsAfterFinished"),
+    ),
+    "ReplicaSet": ("minReadySeconds",),
+    "StatefulSet": ("minReadySeconds",),
+}
+"""Fields of controllers that are 0 or more, beside the replicas, of which pods are made."""
+_HIGHEST_PRIORITY: Final = 1_000_000_000
+_OF_THE_SYSTEM: Final = "system-"
+_RBAC: Final = "rbac.authorization.k8s.io"
 _LONGEST_CRON: Final = 52
 _CRON: Final = re.compile(r"\S+(?: +\S+){4}|@(?:yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)")
 
@@ -32,9 +61,9 @@ def check_refused(document: Document) -> Iterator[Finding]:
     if metadata.get("resourceVersion") or not isinstance(manifest.get("kind"), str):
         return
     for fault in _faults(manifest, metadata):
-        name = str(fault.path[-1])
+        name = field_of(fault.path)
         yield document.finding(
-            "J024",
+            fault.code,
             f"{name}: found {fault.found}, expected {fault.expected}",
             fault.path,
             found=fault.found,
@@ -48,14 +77,13 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
     is_own = str(manifest.get("apiVersion")).rpartition("/")[0] in _OWN_GROUPS
     is_pod = is_own and kind == "Pod"
     pods = [((), manifest)] if is_pod else templates(manifest) or (_bare_template(manifest) if is_own else [])
-    if not pods:
-        return
     yield from _of_metadata(metadata, ("metadata",))
-    if isinstance(metadata.get("name"), str) and not is_subdomain(metadata["name"]):
-        yield Fault(("metadata", "name"), f'"{metadata["name"]}"', "lower case letters, digits, '-' and '.'")
-    if isinstance(metadata.get("namespace"), str) and metadata["namespace"] and not is_label(metadata["namespace"]):
-        yield Fault(("metadata", "namespace"), f'"{metadata["namespace"]}"', "lower case letters, digits and '-'")
+    yield from _of_names(manifest, metadata)
+    if kind == "PriorityClass":
+        yield from _of_priority(manifest, metadata)
     if is_own and not is_pod:
+        if kind != "Job":
+            yield from _of_counts(kind, mapping_of(manifest.get("spec")), ("spec",))
         yield from _of_controller(kind, mapping_of(manifest.get("spec")), metadata)
     for path, template in pods:
         spec = mapping_of(template.get("spec"))
@@ -88,12 +116,30 @@ def _of_metadata(metadata: Mapping[str, Any], path: Path) -> Iterator[Fault]:
         yield Fault((*path, "annotations"), f"{size} bytes", f"at most {_MOST_ANNOTATIONS}")
 
 
+def _of_names(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fault]:
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    # Roles and their bindings may have any name that fits into a path.
+    is_free = str(manifest.get("apiVersion")).startswith(_RBAC)
+    if isinstance(name, str) and name and not is_free and not is_subdomain(name):
+        yield Fault(("metadata", "name"), f'"{name}"', "lower case letters, digits, '-' and '.'")
+    if isinstance(namespace, str) and namespace and not is_label(namespace):
+        yield Fault(("metadata", "namespace"), f'"{namespace}"', "lower case letters, digits and '-'")
+
+
+def _of_priority(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fault]:
+    value = manifest.get("value")
+    is_of_users = not str(metadata.get("name")).startswith(_OF_THE_SYSTEM)
+    if is_number(value) and value > _HIGHEST_PRIORITY and is_of_users:
+        yield Fault(("value",), str(value), f"at most {_HIGHEST_PRIORITY}")
+    yield from one_of((), manifest, "preemptionPolicy", ("PreemptLowerPriority", "Never"))
+
+
 def _of_controller(kind: str, spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fault]:
     at: Path = ("spec",)
     if kind == "CronJob":
         schedule = spec.get("schedule")
         if not isinstance(schedule, str) or not _CRON.fullmatch(schedule.strip()):
-            yield Fault((*at, "schedule"), _shown(schedule), "five fields, as in 0 3 * * *")
+            yield Fault((*at, "schedule"), shown(schedule), "five fields, as in 0 3 * * *")
         yield from one_of(at, spec, "concurrencyPolicy", ("Allow", "Forbid", "Replace"))
         if len(str(metadata.get("name", ""))) > _LONGEST_CRON:
             yield Fault(("metadata", "name"), "a longer name", f"at most {_LONGEST_CRON} characters")
@@ -109,22 +155,25 @@ def _of_controller(kind: str, spec: Mapping[str, Any], metadata: Mapping[str, An
         inner = mapping_of(mapping_of(spec.get("template")).get("spec"))
         policy = inner.get("restartPolicy")
         if policy not in (None, "Always"):
-            yield Fault((*at, "template", "spec", "restartPolicy"), _shown(policy), f"Always in a {kind}")
+            yield Fault((*at, "template", "spec", "restartPolicy"), shown(policy), f"Always in a {kind}")
         if inner.get("activeDeadlineSeconds") is not None:
             yield Fault((*at, "template", "spec", "activeDeadlineSeconds"), "a deadline", f"none in a {kind}")
     if kind == "StatefulSet":
         yield from one_of(at, spec, "podManagementPolicy", ("OrderedReady", "Parallel"))
 
 
+def _of_counts(kind: str, spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
+    for field in _COUNTS.get(kind, ()):
+        yield from at_least(0, at, spec, field)
+
+
 def _of_job(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     template = mapping_of(mapping_of(spec.get("template")).get("spec"))
     policy = template.get("restartPolicy")
     if template and policy in (None, "Always"):
-        yield Fault((*at, "template", "spec", "restartPolicy"), _shown(policy), "OnFailure or Never in a Job")
+        yield Fault((*at, "template", "spec", "restartPolicy"), shown(policy), "OnFailure or Never in a Job")
     yield from one_of(at, spec, "completionMode", ("NonIndexed", "Indexed"))
-    limit = spec.get("backoffLimit")
-    if _is_number(limit) and limit < 0:
-        yield Fault((*at, "backoffLimit"), str(limit), "0 or more")
+    yield from _of_counts("Job", spec, at)
 
 
 def _of_selector(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
@@ -147,17 +196,12 @@ def _of_pod(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
         name = spec.get(field)
         if isinstance(name, str) and name and not is_subdomain(name):
             yield Fault((*at, field), f'"{name}"', "lower case letters, digits, '-' and '.'")
-    deadline = spec.get("activeDeadlineSeconds")
-    if _is_number(deadline) and deadline < 1:
-        yield Fault((*at, "activeDeadlineSeconds"), str(deadline), "1 or more")
+    yield from at_least(1, at, spec, "activeDeadlineSeconds")
     for key, value in mapping_of(spec.get("nodeSelector")).items():
         yield from key_fault((*at, "nodeSelector", str(key)), key)
         yield from value_fault((*at, "nodeSelector", str(key)), value)
     yield from _of_gates(spec, at)
-    yield from _of_tolerations(spec, (*at, "tolerations"))
-    yield from _of_spreading(spec, (*at, "topologySpreadConstraints"))
-    affinity = mapping_of(mapping_of(spec.get("affinity")).get("nodeAffinity"))
-    yield from _of_node_affinity(affinity, (*at, "affinity", "nodeAffinity"))
+    yield from faults_of_selection(spec, at)
     for place, volume in items(spec, "volumes", at):
         sources = [key for key in volume if key != "name" and volume[key] is not None]
         if len(sources) > 1:
@@ -172,66 +216,6 @@ def _of_gates(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     yield from repeated(gates, "name")
     if gates and spec.get("nodeName"):
         yield Fault((*at, "nodeName"), f'"{spec["nodeName"]}"', "none while there are scheduling gates")
-
-
-def _of_tolerations(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    for place, each in items(spec, "tolerations", at[:-1]):
-        operator = each.get("operator") or "Equal"
-        if operator == "Exists" and each.get("value"):
-            yield Fault((*place, "value"), _shown(each["value"]), "none beside operator Exists")
-        if not each.get("key") and operator != "Exists":
-            yield Fault((*place, "operator"), _shown(each.get("operator")), "Exists where no key is given")
-        if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
-            yield Fault((*place, "effect"), _shown(each.get("effect")), "NoExecute beside tolerationSeconds")
-
-
-def _of_spreading(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    for place, each in items(spec, "topologySpreadConstraints", at[:-1]):
-        if not each.get("topologyKey"):
-            yield Fault((*place, "topologyKey"), "nothing", "a label of nodes")
-        skew = each.get("maxSkew")
-        if not _is_number(skew) or skew < 1:
-            yield Fault((*place, "maxSkew"), _shown(skew), "1 or more")
-        if each.get("whenUnsatisfiable") is None:
-            yield Fault((*place, "whenUnsatisfiable"), "nothing", "DoNotSchedule or ScheduleAnyway")
-        yield from one_of(place, each, "whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"))
-
-
-def _of_node_affinity(affinity: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if isinstance(required, Mapping):
-        place = (*at, "requiredDuringSchedulingIgnoredDuringExecution")
-        if not required.get("nodeSelectorTerms"):
-            yield Fault((*place, "nodeSelectorTerms"), "no term", "at least one term")
-        for where, term in items(required, "nodeSelectorTerms", place):
-            yield from _of_expressions(term, where)
-    for place, each in items(affinity, "preferredDuringSchedulingIgnoredDuringExecution", at):
-        weight = each.get("weight")
-        if not _is_number(weight) or not 1 <= weight <= 100:
-            yield Fault((*place, "weight"), _shown(weight), "1 to 100")
-        yield from _of_expressions(mapping_of(each.get("preference")), (*place, "preference"))
-
-
-def _of_expressions(term: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    for place, each in items(term, "matchExpressions", at):
-        yield from key_fault((*place, "key"), each.get("key"))
-        operator, values = each.get("operator"), each.get("values")
-        if operator in ("In", "NotIn") and not values:
-            yield Fault((*place, "values"), "none", f"at least one value beside operator {operator}")
-        if operator in ("Exists", "DoesNotExist") and values:
-            yield Fault((*place, "values"), _shown(values), f"none beside operator {operator}")
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _shown(value: object) -> str:
-    if value is None or value == "":
-        return "nothing"
-    if isinstance(value, list):
-        return ", ".join(map(_shown, value))
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 __all__ = ["check_refused"]

@@ -78,6 +78,23 @@ def test_fields_of_kubernetes_are_those_of_its_client():
         assert set(fields) == set(getattr(kubernetes, name).attribute_map.values()), name
 
 
+OF_THE_CLIENT = {"int32": "int", "int64": "int", "time": "datetime", "int|str": "object"}
+
+
+def test_types_of_kubernetes_are_those_of_its_client():
+    kept = json.loads(resources.files("kai.manifests").joinpath("core_fields.json").read_text())
+    for name, fields in kept["types"].items():
+        client = getattr(kubernetes, name)
+        for attribute, field in client.attribute_map.items():
+            theirs = client.openapi_types[attribute]
+            if "?" in fields[field]:  # amounts, which are texts to the client and may be numbers, and anything at all
+                assert theirs in {"str", "dict(str, str)", "object"}, (name, field)
+                continue
+            inner = fields[field].strip("[]{}")
+            ours = fields[field].replace(inner, OF_THE_CLIENT.get(inner, inner))
+            assert ours.replace("{", "dict(str, ").replace("[", "list[").replace("}", ")") == theirs, (name, field)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

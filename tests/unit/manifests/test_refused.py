@@ -35,6 +35,23 @@ def test_what_an_api_server_refuses_is_said_before_with_its_place(case):
     assert first.line > 0
 
 
+@pytest.mark.parametrize(("value", "is_wrong"), [("many", True), ("1.5", True), ("9" * 19, True), ("-7", False)])
+def test_a_comparison_of_a_label_with_a_word_is_an_error_that_an_api_server_does_not_find(value, is_wrong):
+    expression = {"key": "gpus", "operator": "Gt", "values": [value]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    found = lint_manifest(merged(REFUSED["bases"]["Job"], {"spec": {"template": {"spec": {"affinity": affinity}}}}))
+    said = f'J026 values[0]: found "{value}", expected a whole number beside operator Gt'
+    assert [f"{each.code} {each.message}" for each in found] == [said] * is_wrong
+
+
+def test_whole_numbers_may_be_written_with_a_point_and_null_is_absent():
+    patch = {"spec": {"backoffLimit": 4.0, "suspend": False}}
+    manifest = merged(REFUSED["bases"]["Job"], patch)
+    manifest["spec"]["activeDeadlineSeconds"] = None
+    assert lint_manifest(manifest) == []
+
+
 def test_what_comes_from_a_cluster_is_not_judged():
     patch = {"metadata": {"resourceVersion": "1"}, "spec": {"containers": [{"name": "A_b"}]}}
     assert lint_manifest(merged(REFUSED["bases"]["Pod"], patch)) == []
