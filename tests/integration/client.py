@@ -6,7 +6,6 @@ It is not what kai talks with, on purpose: a test that watched kai through kai's
 import http.client
 import json
 import os
-import ssl
 import threading
 import time
 import weakref
@@ -17,6 +16,8 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import attrs
+
+from tests.integration.connection import Connection
 
 Manifest = dict[str, Any]
 
@@ -100,18 +101,17 @@ class Api:
                     raise
         raise AssertionError("unreachable")
 
-    def _connection(self) -> http.client.HTTPSConnection:
-        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connected()
             # Kept open between requests, of each thread, for as long as this view of the server lives.
             self._closers.append(weakref.finalize(self, connection.close))
         return connection
 
-    def _connected(self) -> http.client.HTTPSConnection:
+    def _connected(self) -> Connection:
         at = urlsplit(self.url)
-        context = ssl.create_default_context(cafile=self.ca_file)
-        return http.client.HTTPSConnection(at.hostname or "", at.port, timeout=60, context=context)
+        return Connection(at.hostname or "", at.port or 443, ca_file=self.ca_file, timeout=60)
 
     def close(self) -> None:
         """Close what is open; the next request opens it again."""

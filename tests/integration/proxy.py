@@ -19,6 +19,7 @@ from typing import Any
 import attrs
 
 from tests.integration.client import Api
+from tests.integration.connection import Connection
 from tests.integration.controlplane import ControlPlane
 from tests.integration.ports import HOST
 
@@ -87,7 +88,7 @@ class Latency:
 class Watch:
     """A watch that is being passed on."""
 
-    upstream: http.client.HTTPSConnection
+    upstream: Connection
     path: str
     fate: Fate | None = None
 
@@ -132,7 +133,7 @@ class Proxy:
         return len(ending)
 
     @contextmanager
-    def watching(self, upstream: http.client.HTTPSConnection, path: str) -> Iterator[Watch]:
+    def watching(self, upstream: Connection, path: str) -> Iterator[Watch]:
         """Keep a watch among those that can be ended."""
         watch = Watch(upstream, path)
         with self._lock:
@@ -183,11 +184,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.proxy.latency is not None:
             self.proxy.latency.pass_by()
 
-    def _upstream(self) -> http.client.HTTPSConnection:
+    def _upstream(self) -> Connection:
         plane = self.proxy.plane
-        context = ssl.create_default_context(cafile=plane.admin.ca_file)
         url = self.proxy.route(self.command, self.path) or plane.url
-        return http.client.HTTPSConnection(HOST, int(url.rpartition(":")[2]), timeout=600, context=context)
+        return Connection(HOST, int(url.rpartition(":")[2]), ca_file=plane.admin.ca_file, timeout=600)
 
     def _begin(self, response: http.client.HTTPResponse) -> None:
         self.send_response_only(response.status)
@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, upstream: http.client.HTTPSConnection, response: http.client.HTTPResponse) -> None:
+    def _stream(self, upstream: Connection, response: http.client.HTTPResponse) -> None:
         self._begin(response)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

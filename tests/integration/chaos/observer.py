@@ -6,7 +6,6 @@ go unseen because it was short.
 
 import http.client
 import json
-import ssl
 import threading
 import time
 from collections import defaultdict
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from tests.integration.client import PATIENCE, Api, Manifest, Refused
+from tests.integration.connection import Connection
 
 GPU = "nvidia.com/gpu"
 GROUP = "runai-gpu-group"
@@ -110,10 +110,9 @@ class Observer:
     def _follow(self, version: str) -> str:
         """Follow the pods until the stream ends, and return the version from which on to go on."""
         at = urlsplit(self.admin.url)
-        context = ssl.create_default_context(cafile=self.admin.ca_file)
         headers = {"Authorization": f"Bearer {self.admin.token}"}
         query = f"watch=1&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=500"
-        connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=600, context=context)
+        connection = Connection(at.hostname or "", at.port or 443, ca_file=self.admin.ca_file, timeout=600)
         with closing(connection):
             connection.request("GET", f"/api/v1/pods?{query}", headers=headers)
             response = connection.getresponse()
