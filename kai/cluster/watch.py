@@ -8,7 +8,9 @@ What a real API server does, and what follows:
 
 - A version that is too old is answered with 410, as a status or as an ``ERROR`` event inside of a 200: list again.
 - A version from the future (a server put back to a backup) is answered with silence: without a bookmark for
-  `silence` seconds the stream is dropped and the list made again, by quorum, which shows the older version.
+  `silence` seconds the stream is dropped and the list made again, by quorum, which shows the older version. And once
+  the versions are as high again the silence ends, with all that happened until then untold: so a stream that was cut
+  is opened again only after the server said that it is no older than what is known.
 - A stream may end at once, again and again: one that brought nothing within a second counts as a failure.
 - A kind may not be served, in one of its versions or at all, now or ever: it is then empty, and asked for now and then.
 
@@ -66,6 +68,13 @@ class PageCame:
 
 
 @attrs.frozen(kw_only=True)
+class VersionCame:
+    """The server said how far it is."""
+
+    version: int
+
+
+@attrs.frozen(kw_only=True)
 class Refused:
     """A list or a watch was answered with something else, or not at all (status 0)."""
 
@@ -96,7 +105,7 @@ class Failed:
 
 @attrs.frozen(kw_only=True)
 class Ended:
-    """The stream ended or was cut."""
+    """The stream ended; `message` says how it was cut, if it was."""
 
     message: str = ""
 
@@ -111,7 +120,9 @@ class RefreshWanted:
     """A caller wants a list that begins from now on; the next event of another kind leads to it."""
 
 
-Event: TypeAlias = Started | PageCame | Refused | Opened | Heard | Failed | Ended | TimeCame | RefreshWanted
+Event: TypeAlias = (
+    Started | PageCame | VersionCame | Refused | Opened | Heard | Failed | Ended | TimeCame | RefreshWanted
+)
 
 
 # --- Effects -------------------------------------------------------------------------------------------------------
@@ -125,6 +136,13 @@ class ReadPage:
     limit: int
     rest: str = ""
     is_first: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class AskVersion:
+    """Ask the server, by quorum, how far it is."""
+
+    variant: int
 
 
 @attrs.frozen(kw_only=True)
@@ -155,7 +173,7 @@ class Vanish:
     """The kind is not served: take its cache for complete and empty, and go on with the next effect."""
 
 
-Effect: TypeAlias = ReadPage | OpenStream | KeepReading | Pause | Vanish
+Effect: TypeAlias = ReadPage | AskVersion | OpenStream | KeepReading | Pause | Vanish
 
 
 class _Phase(enum.Enum):
@@ -195,6 +213,8 @@ class ListWatch:
     _heard_at: float = 0.0
     _brought: bool = False
     _wants_list: bool = False
+    _was_cut: bool = False
+    """Whether the server went away from a stream or did not answer since it said how far it is."""
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Take what happened and return what to do next.
@@ -204,6 +224,8 @@ class ListWatch:
         match event:
             case PageCame():
                 return self._take_page(event)
+            case VersionCame():
+                return self._take_version(event)
             case Refused():
                 return self._take_refusal(event, now)
             case Opened():
@@ -247,13 +269,14 @@ class ListWatch:
             return (ReadPage(variant=self.variant, limit=limit, rest=event.rest, is_first=False),)
         self.version = event.version
         self.completed = self.started
-        self.problem = ""
+        self.problem, self._was_cut = "", False
         if self._wants_list:
             return self._list()
         return self._open()
 
     def _take_refusal(self, event: Refused, now: float) -> tuple[Effect, ...]:
         self.problem = event.message or f"HTTP status {event.status}"
+        self._was_cut |= event.status == 0
         if event.status == 410:
             return self._expire(now, event.retry_after)
         if event.status == 404:
@@ -299,8 +322,16 @@ class ListWatch:
 
     def _open(self) -> tuple[Effect, ...]:
         self._phase = _Phase.OPENING
+        if self._was_cut:
+            return (AskVersion(variant=self.variant),)
         seconds = self.settings.shortest_stream * (1.0 + self.draw())
         return (OpenStream(variant=self.variant, version=self.version, seconds=seconds),)
+
+    def _take_version(self, event: VersionCame) -> tuple[Effect, ...]:
+        self._was_cut = False
+        if self._wants_list or not self.version.isdecimal() or event.version < int(self.version):
+            return self._list()
+        return self._open()
 
     def _hear(self, version: str, now: float) -> None:
         self._heard_at = now
@@ -335,6 +366,7 @@ class ListWatch:
         return self._pause(now, None)
 
     def _take_end(self, event: Ended, now: float) -> tuple[Effect, ...]:
+        self._was_cut |= bool(event.message)
         if self._wants_list:
             return self._list()
         if self._brought or now - self._opened_at >= _SHORT:

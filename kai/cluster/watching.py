@@ -32,6 +32,7 @@ from kai.cluster.raw import Line, Page, line_of, manifest_of, page_of, take
 from kai.cluster.reachability import Reachability
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
+    AskVersion,
     Effect,
     Ended,
     Event,
@@ -49,6 +50,7 @@ from kai.cluster.watch import (
     Started,
     TimeCame,
     Vanish,
+    VersionCame,
 )
 
 _PAGE_TIMEOUT: Final = 60.0
@@ -138,6 +140,9 @@ class Watcher:
                 case ReadPage():
                     await self.reachability.opened()
                     return self._step(await self._read_page(effect))
+                case AskVersion():
+                    await self.reachability.opened()
+                    return self._step(await self._ask_version(effect))
                 case OpenStream():
                     await self.reachability.opened()
                     return await self._stream(effect)
@@ -155,20 +160,27 @@ class Watcher:
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     async def _read_page(self, effect: ReadPage) -> Event:
-        query = (*self._selectors(), *page_query(effect.limit, effect.rest))
+        page = await self._page(effect.variant, effect.limit, effect.rest)
+        if isinstance(page, Refused):
+            return page
+        self._take_page(effect, page)
+        return PageCame(version=page.metadata.version, rest=page.metadata.token)
+
+    async def _ask_version(self, effect: AskVersion) -> Event:
+        page = await self._page(effect.variant, 1, "")
+        return page if isinstance(page, Refused) else VersionCame(version=version_of(page.metadata.version))
+
+    async def _page(self, variant: int, limit: int, rest: str) -> Page | Refused:
         call = Call(
             method="GET",
-            path=self._path(effect.variant),
-            query=query,
+            path=self._path(variant),
+            query=(*self._selectors(), *page_query(limit, rest)),
             accept=self._form(METADATA_LIST),
             timeout=_PAGE_TIMEOUT,
         )
         answer = await self.transport.request(call)
         page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
-        if page is None:
-            return self._refused(answer)
-        self._take_page(effect, page)
-        return PageCame(version=page.metadata.version, rest=page.metadata.token)
+        return self._refused(answer) if page is None else page
 
     def _take_page(self, effect: ReadPage, page: Page) -> None:
         cls = self.watched.cls

@@ -1,6 +1,7 @@
 import pytest
 
 from kai.cluster.watch import (
+    AskVersion,
     Ended,
     Failed,
     Heard,
@@ -16,6 +17,7 @@ from kai.cluster.watch import (
     Started,
     TimeCame,
     Vanish,
+    VersionCame,
     WatchSettings,
 )
 
@@ -50,6 +52,25 @@ def test_a_stream_that_ends_is_opened_again_where_it_stood():
     assert again.version == "15"
 
 
+def test_a_stream_that_was_cut_is_opened_again_once_the_server_is_known_to_be_no_older():
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    assert watch.step(Ended(message="cut"), 2.0) == (AskVersion(variant=0),)
+    (again,) = watch.step(VersionCame(version=15), 2.1)
+    assert again.version == "15"
+    watch.step(Opened(), 2.1)
+    assert isinstance(watch.step(Ended(), 4.0)[0], OpenStream), "what is known to be current is not asked again"
+
+
+def test_a_server_that_is_older_than_what_is_known_is_listed_anew():
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    watch.step(Ended(message="cut"), 2.0)
+    watch.step(Refused(status=0, message="connection refused"), 2.0)
+    assert watch.step(TimeCame(), 3.0) == (AskVersion(variant=0),)
+    assert watch.step(VersionCame(version=14), 3.0) == (ReadPage(variant=0, limit=2),)
+
+
 def test_a_bookmark_moves_the_version_on():
     watch = streaming()
     assert watch.step(Heard(version="99"), 60.0) == (KeepReading(),)
@@ -73,7 +94,8 @@ def test_an_outage_before_it_does_not_delay_the_list_after_a_version_that_is_too
     for _ in range(8):
         (pause,) = watch.step(Refused(status=0, message="connection refused"), now)
         now = pause.until
-        assert isinstance(watch.step(TimeCame(), now)[0], OpenStream)
+        assert watch.step(TimeCame(), now) == (AskVersion(variant=0),)
+    assert isinstance(watch.step(VersionCame(version=15), now)[0], OpenStream)
     if isinstance(event, Failed):
         watch.step(Opened(), now)
     assert watch.step(event, now) == (ReadPage(variant=0, limit=2),)

@@ -1,6 +1,7 @@
 import random
 
 import anyio
+import anyio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,27 @@ async def test_a_memory_put_back_during_an_outage_is_noticed_as_soon_as_the_outa
         await anyio.sleep(5)
         assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
         assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "1"}
+
+
+@in_virtual_time
+async def test_a_memory_put_back_between_two_probes_is_noticed_though_its_versions_grow_again():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        backup, at = dict(server.objects), server.version
+        server.remove("configmaps", "c0", "team")
+        server.put("configmaps", "c1", "team", data={"n": "later"})
+        await anyio.sleep(1)
+        server.faults = Faults(piece=lambda _: None)  # streams are cut, and every question is answered
+        server.put("configmaps", "c2", "team", data={"n": "cut off"})
+        await anyio.lowlevel.checkpoint()
+        server.restore(backup, at)
+        server.faults = Faults()
+        await anyio.sleep(5)
+        for number in range(5):
+            server.put("configmaps", "c3", "team", data={"n": f"after {number}"})
+        await anyio.sleep(1)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.store.get(ConfigMap, "c0", "team") is not None
 
 
 @in_virtual_time
