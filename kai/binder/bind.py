@@ -147,8 +147,10 @@ def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Pla
     node = context.node
 
     def gate() -> Plan[None]:
+        # Read again: sweeping the node, and waiting for the group's turn, may have taken long.
+        current = yield from find(Ref(Node, node.metadata.name))
         others = yield from every(Pod, node=node.metadata.name)
-        _refuse(refuse_reservation(node, others))
+        _refuse(refuse_reservation(node if current is None else current, others))
 
     yield from _check_share(binder, context, group)
     reservation = binder.settings.reservation

@@ -68,8 +68,12 @@ def refuse_node(sight: Sight) -> str:
     if node.metadata.deletion_timestamp is not None:
         return f"{title(node)} is being deleted"
     pool = sight.request.metadata.labels.get(sight.node_pool_label)
-    if pool is not None and node.metadata.labels.get(sight.node_pool_label) != pool:
+    found = node.metadata.labels.get(sight.node_pool_label)
+    if pool is not None and found != pool:
         return f"{title(node)} is not in node pool {pool}"
+    if pool is None and found is not None:
+        # As the scheduler reads it: an order without a pool is of the one whose nodes have no such label.
+        return f"{title(node)} is in node pool {found} now, and the order is for none"
     taint = untolerated(sight.pod, node)
     if taint is not None:
         return f"{title(node)} has taint {taint.key}:{taint.effect}, which the pod does not tolerate"

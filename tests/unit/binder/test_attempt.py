@@ -218,6 +218,19 @@ def test_shrinking_the_annotation_of_a_bound_pod_frees_nothing():
     assert try_once(server, "c").verdict is Verdict.FAILED
 
 
+def test_no_gpu_is_reserved_on_a_node_that_lost_its_own_since_the_bind_began():
+    server = cluster(node(gpus=1), sharing_pod(), sharing_request())
+
+    def lose(request):
+        if isinstance(request, List):  # the bind has read its node by then
+            server.change("Node", "n1", "", {"status": {"allocatable": {"nvidia.com/gpu": "0"}}})
+
+    server.fault = lose
+    assert try_once(server).verdict is Verdict.FAILED
+    assert "has no GPU left to be shared" in status(server)["reason"]
+    assert not any(isinstance(write, Create) for write in server.writes)
+
+
 def test_no_gpu_is_reserved_on_a_node_that_has_none_left():
     holder = pod("holder", requests={"nvidia.com/gpu": "1"}, phase="Running", nodeName="n1")
     server = cluster(node(gpus=1), holder, sharing_pod(), sharing_request())

@@ -39,6 +39,11 @@ def test_a_node_outside_of_the_shard_is_refused():
     assert refuse_node(sight(request=request, on=node(labels={"kai.scheduler/node-pool": "blue"}))) == ""
 
 
+def test_a_node_that_was_given_to_a_pool_takes_no_pod_that_was_decided_without_one():
+    given = node(labels={"kai.scheduler/node-pool": "blue"})
+    assert refuse_node(sight(on=given)) == "node n1 is in node pool blue now, and the order is for none"
+
+
 def test_a_node_that_is_going_is_refused():
     going = node()
     going["metadata"]["deletionTimestamp"] = "2023-01-01T00:00:00Z"
