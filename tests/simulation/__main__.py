@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--replay", type=int, help="run one seed, and print its timeline")
     parser.add_argument("--shrink", type=int, help="find out how little of one seed still breaks an invariant")
     parser.add_argument("--bugs", nargs="*", help="plant deliberate bugs, all or these, and tell which are caught")
+    parser.add_argument("--whole", action="store_true", help="with --bugs: schedules of full length, not of half of it")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so much time")
     arguments = parser.parse_args()
     if arguments.replay is not None:
@@ -28,7 +29,8 @@ def main() -> int:
         return _shrink(arguments.shrink)
     first, _, last = arguments.seeds.partition("..")
     if arguments.bugs is not None:
-        return _catch(arguments.bugs or sorted(BUGS), range(int(first), int(last or first) + 1))
+        seeds = range(int(first), int(last or first) + 1)
+        return _catch(arguments.bugs or sorted(BUGS), seeds, is_whole=arguments.whole)
     return _run_all(int(first), int(last or first), arguments.seconds)
 
 
@@ -55,12 +57,13 @@ def _shrink(seed: int) -> int:
     return 1
 
 
-def _catch(names: list[str], seeds: range) -> int:
+def _catch(names: list[str], seeds: range, *, is_whole: bool) -> int:
     """Plant each bug, and run seeds until one breaks an invariant."""
     missed = []
     for name in names:
         with planted(name):
-            results = (run(Plan.of(seed).hastened()) for seed in seeds)
+            plans = map(Plan.of, seeds)
+            results = (run(plan if is_whole else plan.hastened()) for plan in plans)
             caught = next((result for result in results if not result.is_good), None)
         if caught is None:
             missed.append(name)

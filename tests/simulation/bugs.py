@@ -283,7 +283,14 @@ def decisions_not_verified() -> list[Patch]:
 
 @bug
 def busy_objects_decided_again() -> list[Patch]:
-    return [(committer.Committer, "_busy_with", _no_reason)]
+    # One defence in two places: the committer leaves alone what is being written, and the sender keeps the order of
+    # writes about one object.
+    plain = sending.Sender._offered
+
+    def unordered(self: Any, _: object, *, urgent: bool) -> Any:
+        return plain(self, object(), urgent=urgent)
+
+    return [(committer.Committer, "_busy_with", _no_reason), (sending.Sender, "_offered", unordered)]
 
 
 @bug

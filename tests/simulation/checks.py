@@ -199,6 +199,7 @@ class Checks:
                 if node_of(each)
                 and not is_over(each)
                 and not is_leaving(each)
+                and key_of(each) not in self.world.evicting
                 and name in _chain(queues, queue_of(each))
             ]
             used = sum(gpus_of(each) + self._granted_to(each) for each in below)

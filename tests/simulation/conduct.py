@@ -19,7 +19,19 @@ from kai.api.pod import Pod
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.connect import Connection
 from tests.doubles.rest_server.storage import Change, Manifest
-from tests.simulation.world import EPOCH, GPU, LEASE, NODE, ORDER, POD, World, cpus_of, gpus_of
+from tests.simulation.decisions import Decisions
+from tests.simulation.world import (
+    EPOCH,
+    GPU,
+    LEASE,
+    NODE,
+    ORDER,
+    POD,
+    RESERVED,
+    World,
+    cpus_of,
+    gpus_of,
+)
 
 _BINDING: Final = "/binding"
 _EVICTION: Final = "/eviction"
@@ -30,6 +42,11 @@ _MOST_REFUSALS: Final = 12
 """So often a pod may be refused within a minute: after each refusal it rests for twice as long."""
 _WARMING: Final = 1.0
 _TOLERANCE: Final = 0.01
+_UNTOLD: Final = frozenset({"removal", "reservation"})
+"""What carries out no decision about a pod."""
+_SECONDS_APART: Final = 2.0
+"""Times of creation are whole seconds, so what came within them cannot be told apart."""
+_OVERFULL: Final = 2
 _TERM: Final = 10.0
 """So long a term lasts after the last renewal was sent."""
 
@@ -64,10 +81,20 @@ class Conduct:
     refused: dict[tuple[int, str], deque[float]] = attrs.field(factory=dict)
     leases: dict[int, int] = attrs.field(factory=dict)
     """The version of the cluster at which each epoch began."""
+    decisions: Decisions = attrs.field(init=False)
     begun: set[tuple[int, int]] = attrs.field(factory=set)
     """Epochs in which a process has written already."""
+    ordered: dict[int, tuple[int, float]] = attrs.field(factory=dict)
+    """The last epoch in which each process gave an order, and when it gave the first one."""
+    came: dict[str, float] = attrs.field(factory=dict)
+    """When each order was there first, by UID."""
+    patched: dict[tuple[int, str], float] = attrs.field(factory=dict)
+    """When each patch of a process at a path ended: a write about the same object waits for that."""
+    throttled: dict[int, float] = attrs.field(factory=dict)
+    """When each process was asked for patience last."""
 
     def __attrs_post_init__(self) -> None:
+        self.decisions = Decisions(self.world)
         self.world.server.storage.listeners.append(self.see)
         self.world.wire.on_send = self.send
         self.world.wire.on_outcome = self.end
@@ -77,6 +104,8 @@ class Conduct:
         if change.served is POD:
             self.manifests[change.present["metadata"]["uid"]] = change.present
             self.created.setdefault(change.present["metadata"]["uid"], self.world.loop.time())
+        elif change.served is ORDER and change.before is None and change.after is not None:
+            self._note_order(change)
         elif change.served is LEASE and change.after is not None and change.by.startswith("kai"):
             self.leases.setdefault(int(change.after["spec"].get("leaseTransitions") or 0), change.version)
             number = id(self._connection_of(change.by))
@@ -99,18 +128,29 @@ class Conduct:
         if self.world.time < due - 0.01:
             self.world.violate(22, f"{process} asks for {call.path} {due - self.world.time:.1f} s before it may")
         verb = _verb_of(call)
+        if call.method == "PATCH":
+            self.decisions.send(process, number, call)
+        if call.method == "POST" and call.path.endswith("/events") and b'"FailedBinding"' in (call.body or b""):
+            name = msgspec.json.decode(call.body or b"{}")["metadata"]["name"]
+            self.world.failures_said[name] = self.world.time
         if not verb:
             return
         body = msgspec.json.decode(call.body) if call.body else {}
         target = _target_of(call.path, body)
+        if verb in _UNTOLD:
+            self._check_quiet_verb(process, connection, verb, target, body)
+            return
         self._check_term(process, connection, verb, target, body)
         self._check_repetition(process, number, verb, target)
+        if verb == "eviction":
+            self.world.evicting.add(target.replace("/pods/", "/"))
         if verb == "eviction" and connection.store.age() > _STALE:
             self.world.violate(
                 16, f"{process} evicts {target}, and a watch is silent for {connection.store.age():.0f} s"
             )
         if verb == "binding":
             self._check_binding(process, connection, target, body)
+            self._check_epoch_of_order(process, number, target)
 
     def end(self, process: str, call: Call, outcome: Answer | NoAnswer | None) -> None:
         """Look at how a call ended for the process that sent it."""
@@ -120,15 +160,72 @@ class Conduct:
         number = id(connection)
         if isinstance(outcome, Answer) and outcome.status == 429 and outcome.retry_after:
             self.resting[number, call.method, call.path] = self.world.time + float(outcome.retry_after)
+            self.throttled[number] = self.world.time
+        is_good = isinstance(outcome, Answer) and outcome.is_good
+        if call.method == "PATCH":
+            self.decisions.end(number, call, is_good=is_good)
+            self.patched[number, call.path.removesuffix("/status")] = self.world.time
         verb = _verb_of(call)
         if not verb:
             return
-        target = _target_of(call.path, msgspec.json.decode(call.body) if call.body else {})
+        body = msgspec.json.decode(call.body) if call.body else {}
+        target = _target_of(call.path, body)
         self.under_way.pop((number, target), None)
+        if verb in _UNTOLD:
+            return
+        if verb == "eviction" and isinstance(outcome, Answer):
+            self.world.evicting.discard(target.replace("/pods/", "/"))
+        if is_good and verb == "binding":
+            self.decisions.told[number, target] = ((body.get("metadata") or {}).get("uid", ""), self.world.time)
         if isinstance(outcome, NoAnswer) and outcome.was_sent:
             self.unknown[number, target] = self.world.time
         if isinstance(outcome, Answer) and b"quota.others" in outcome.body:
             self._count_refusal(process, number, target)
+
+    # --- Orders of earlier terms, removals, reservations -------------------------------------------------------------
+
+    def _check_epoch_of_order(self, process: str, number: int, target: str) -> None:
+        """Look whether a binding carries out an order of a term that was over when the order came."""
+        namespace, _, name = target.partition("/pods/")
+        order = self.world.server.storage.get(ORDER, (namespace, name))
+        epoch, since = self.ordered.get(number, (0, 0.0))
+        if order is None or (order.get("status") or {}).get("phase") == "Failed":
+            return
+        of = int((order["metadata"].get("annotations") or {}).get(EPOCH) or epoch)
+        came = self.came.get(order["metadata"]["uid"], 0.0)
+        if of < epoch and came > since + _SECONDS_APART:
+            text = f"by an order of epoch {of} that came {came - since:.1f} s after its own first in epoch {epoch}"
+            self.world.violate(24, f"{process} binds {target} {text}")
+
+    def _note_order(self, change: Change) -> None:
+        assert change.after is not None
+        metadata = change.after["metadata"]
+        self.came[metadata["uid"]] = self.world.time
+        connection = self._connection_of(change.by)
+        epoch = int((metadata.get("annotations") or {}).get(EPOCH) or 0)
+        if connection is None or connection.leadership is None or connection.leadership.term is None:
+            return
+        if epoch == connection.leadership.term.epoch and self.ordered.get(id(connection), (0, 0.0))[0] < epoch:
+            self.ordered[id(connection)] = (epoch, self.world.time)
+
+    def _check_quiet_verb(
+        self, process: str, connection: Connection, verb: str, target: str, body: dict[str, Any]
+    ) -> None:
+        """Look at a removal of an order, and at a pod that is to hold a GPU."""
+        number = id(connection)
+        if verb == "removal":
+            other = self.under_way.get((number, target))
+            if other is not None and other.verb != verb:
+                self.world.violate(24, f"{process} removes {target}, and {other.verb} of it is under way")
+            self.under_way[number, target] = _Sent(verb, self.world.time)
+            return
+        stood_still = self.world.loop.time() - self.world.loop.thawed.get(process, float("-inf")) < _WARMING
+        if stood_still or self.world.time - self.throttled.get(number, float("-inf")) < _MEMORY:
+            return  # it was judged when it was offered, and waited for its turn
+        node = body["spec"]["nodeName"]
+        why = self._against_node_for(connection, node, "", body)
+        if why is not None and why[0] == _OVERFULL:  # a node that takes no pods gets its GPU back once the bind fails
+            self.world.violate(_OVERFULL, f"{process} reserves a GPU of {node}, and knows that {why[1]}")
 
     # --- Terms -------------------------------------------------------------------------------------------------------
 
@@ -202,8 +299,11 @@ class Conduct:
             against = self._against_pod(process, connection, target, uid, is_first=is_first)
             if against:
                 self.world.violate(5, f"{process} binds {target} to {name}, and knows that {against}")
-        if self.world.time - before < _MEMORY or stood_still:
-            return  # it was judged when it was sent for the first time, or its process stood still in between
+        patched = self.patched.get((key[0], f"/api/v1/namespaces/{target}"), float("-inf"))
+        stood_still = stood_still or self.world.time - patched < _WARMING
+        has_waited = stood_still or self.world.time - self.throttled.get(key[0], float("-inf")) < _MEMORY
+        if self.world.time - before < _MEMORY or has_waited:
+            return  # it was judged when it was sent for the first time, or waited for its turn after the last look
         self.first_sent[key] = self.world.time
         why = self._against_node(connection, uid, name)
         if why is not None:
@@ -229,10 +329,14 @@ class Conduct:
 
     def _against_node(self, connection: Connection, uid: str, name: str) -> tuple[int, str] | None:
         """Return what the store of a process says against binding to a node, with the invariant."""
+        manifest = self.manifests.get(uid)
+        return None if manifest is None else self._against_node_for(connection, name, uid, manifest)
+
+    def _against_node_for(
+        self, connection: Connection, name: str, uid: str, manifest: Manifest
+    ) -> tuple[int, str] | None:
         store = connection.store
-        node, manifest = store.get(Node, name), self.manifests.get(uid)
-        if manifest is None:
-            return None
+        node = store.get(Node, name)
         if node is None:
             return 5, "the node is gone"
         if node.spec.unschedulable or "kai.scheduler/node-pool" in node.metadata.labels:
@@ -264,8 +368,12 @@ class Conduct:
 
 def _verb_of(call: Call) -> str:
     """Return what a call does, of those that carry out a decision; "" for others."""
+    if call.method == "DELETE" and "/bindrequests/" in call.path:
+        return "removal"
     if call.method != "POST":
         return ""
+    if call.path.endswith(f"/{RESERVED}/pods"):
+        return "reservation"
     if call.path.endswith((_BINDING, _EVICTION)):
         return call.path.rpartition("/")[2]
     return "order" if call.path.endswith("/bindrequests") else ""
@@ -275,8 +383,10 @@ def _target_of(path: str, body: dict[str, Any]) -> str:
     """Return the pod that a call is about, or the order: namespace, plural and name."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
-    if path.endswith("/bindrequests"):
-        return f"{namespace}/bindrequests/{(body.get('metadata') or {}).get('name', '')}"
+    if path.endswith(("/bindrequests", "/pods")):
+        return f"{namespace}/{parts[-1]}/{(body.get('metadata') or {}).get('name', '')}"
+    if "/bindrequests/" in path:
+        return f"{namespace}/bindrequests/{parts[-1]}"
     return f"{namespace}/pods/{parts[-2]}"
 
 

@@ -12,23 +12,37 @@ import random
 from typing import Final
 
 from tests.simulation import aimed, disorder, ways
+from tests.simulation import ambushes as ambushing
 from tests.simulation.episodes import Episode, Kind, Undo, vain
 from tests.simulation.users import Life
 from tests.simulation.world import World
 
 _SWARM: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
-KINDS: Final[dict[str, Kind]] = {**_SWARM, **aimed.AMBUSHES.functions}
+KINDS: Final[dict[str, Kind]] = {**_SWARM, **ambushing.AMBUSHES.functions}
 NUMBERS: Final[dict[str, int]] = {
     **ways.KINDS.numbers,
     **disorder.KINDS.numbers,
     **aimed.KINDS.numbers,
-    **aimed.AMBUSHES.numbers,
+    **ambushing.AMBUSHES.numbers,
 }
 """Where the fault matrix has each kind."""
 _MOST_AMBUSHES: Final = 2
 _BLINDING: Final = frozenset(
     {"lag", "behind", "silence", "deafness", "compactions", "headless", "sluggish", "unserved"}
-    | {"pause", "late", "slow", "away", "outage", "lost", "stall", "unheard", "halt"}
+    | {
+        "pause",
+        "late",
+        "slow",
+        "away",
+        "outage",
+        "lost",
+        "stall",
+        "unheard",
+        "halt",
+        "posthumous",
+        "dawdling",
+        "backup",
+    }
 )
 
 
@@ -53,7 +67,7 @@ def ambushes(draw: random.Random, seconds: float, replicas: int) -> tuple[Episod
     """Return the ambushes of a schedule."""
     return tuple(
         Episode(
-            kind=draw.choice(sorted(aimed.AMBUSHES.functions)),
+            kind=draw.choice(sorted(ambushing.AMBUSHES.functions)),
             start=draw.uniform(2.0, seconds / 2),
             seconds=draw.uniform(20.0, 40.0),
             replica=draw.choice((-1, *range(replicas))),

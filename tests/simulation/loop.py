@@ -91,6 +91,11 @@ class SeededLoop(BaseEventLoop):
         """Let nothing of a process run."""
         self._held.setdefault(process, deque())
 
+    @property
+    def is_any_frozen(self) -> bool:
+        """Whether a process stands still."""
+        return bool(self._held)
+
     def thaw(self, process: str) -> None:
         """Let a process go on with all that came to it meanwhile."""
         if process in self._held:

@@ -63,6 +63,8 @@ class Wire:
     """Whether the servers of etcd have no leader: nothing is written, and what is read comes from caches."""
     traps: list[Callable[[str, str, str, int], None]] = attrs.field(factory=list)
     """Are told of each call (process, method, path) before it is sent (0), once it is done (1) and answered (2)."""
+    failing: str = ""
+    """A part of the paths whose writes the server fails to do, as if one kind's storage were broken."""
     unserved: str = ""
     """The plural of a kind that is not served, as if its definition were missing."""
     on_send: Callable[[str, Call], None] = lambda *_: None
@@ -171,6 +173,8 @@ class Line:
             return _refusal(403, "Forbidden")
         if call.method != "GET" and self.wire.is_headless:
             return _refusal(500, "InternalError", "etcdserver: no leader")
+        if call.method != "GET" and self.wire.failing and self.wire.failing in call.path:
+            return _refusal(500, "InternalError", "etcdserver: request timed out")
         if self.wire.unserved and f"/{self.wire.unserved}" in call.path:
             return _refusal(404, "NotFound", "the server could not find the requested resource")
         return None

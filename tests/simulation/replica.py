@@ -69,16 +69,20 @@ class SimulatedCpu:
     longest: float = 0.05
     given_at: float = float("-inf")
     """When that began which was computed last: nothing later can have been known to what came of it."""
-    on_begin: Callable[[], None] | None = None
-    """Is told that something is about to be computed."""
+    on_begin: list[Callable[[], None]] = attrs.field(factory=list)
+    """Are told that something is about to be computed."""
+    on_end: list[Callable[[], None]] = attrs.field(factory=list)
+    """Are told that it was: what is decided is committed before any other task goes on."""
 
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
         begun = self.clock.monotonic()
-        if self.on_begin is not None:
-            self.on_begin()
+        for tell in tuple(self.on_begin):
+            tell()
         with anyio.CancelScope(shield=True):
             await anyio.sleep(self.longest * self.draw.random())
         self.given_at = begun
+        for tell in tuple(self.on_end):
+            tell()
         return function(*args)
 
     def call(self, function: Callable[[*A], R], *args: *A) -> R:

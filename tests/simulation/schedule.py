@@ -36,6 +36,8 @@ TROUBLED: Final = 60.0
 """For so many seconds there are users and faults."""
 _COALESCING: Final = (0.2, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 """Most schedules gather longer than kai does: what a schedule costs is its cycles, and more happens between two."""
+_FENCED: Final = 0.75
+"""How many schedules have the policy for terms."""
 _SETTLING: Final = 420.0
 """Within so many seconds after them everything is as it must be: a pod whose bind failed rests for five minutes."""
 _LOOKS_APART: Final = 5.0
@@ -59,6 +61,8 @@ class Plan:
     """Whether a bind that takes one write is written without an order."""
     coalescing: float = 0.3
     """Seconds in which schedulers gather changes."""
+    fenced: bool = True
+    """Whether the policy for terms is installed; kai must do without it."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -70,7 +74,8 @@ class Plan:
         episodes, coalescing = drawn(draw, TROUBLED, replicas), draw.choice(_COALESCING)
         more = ambushes(random.Random(seed * 16 + 15), TROUBLED, replicas)
         whole = tuple(sorted((*episodes, *more), key=lambda each: each.start))
-        return cls(seed, whole, replicas, shuffle, direct=direct, coalescing=coalescing)
+        fenced = random.Random(seed * 16 + 14).random() < _FENCED
+        return cls(seed, whole, replicas, shuffle, direct=direct, coalescing=coalescing, fenced=fenced)
 
     def written(self, about: str) -> dict[str, Any]:
         """Return the plan as data, to be kept."""
@@ -108,7 +113,7 @@ def run(plan: Plan) -> Result:
     """Run a schedule to its end, or to its first violation."""
     loop = SeededLoop(random.Random(plan.seed + 1), plan.shuffle)
     world = World(plan.seed, loop, random.Random(plan.seed + 2), random.Random(plan.seed + 3))
-    world.blind = blindness(plan.episodes)
+    world.blind, world.fenced = blindness(plan.episodes), plan.fenced
     with prepared(world), numbered_scopes():
         try:
             return loop.run_until_complete(_play(world, plan))
@@ -137,6 +142,7 @@ async def _play(world: World, plan: Plan) -> Result:
         replica = Replica(f"kai-{number}", world.wire, world.loop, random.Random(plan.seed * 16 + number))
         replica.binds_directly, replica.coalescing = plan.direct, plan.coalescing
         world.replicas.append(replica)
+        watchers.conduct.decisions.follow(replica)
         replica.start()
     ends_at = world.time + plan.seconds
     others = [
@@ -207,6 +213,7 @@ async def _settle(world: World, watchers: Watchers) -> None:
         await asyncio.sleep(_LOOKS_APART)
         _look_at_lives(world)
         watchers.stores.look()
+        watchers.conduct.decisions.look()
         found = [*unsettled(world), *differences(world), *watchers.evictions.futile()]
         if not found:
             return

@@ -31,8 +31,20 @@ class Stores:
     world: World
     known: dict[tuple[int, Any, Any], tuple[str, int]] = attrs.field(factory=dict)
 
+    _since: float = float("-inf")
+    """When a backup was put back last."""
+
+    def __attrs_post_init__(self) -> None:
+        self.world.on_backup.append(self._forget)
+
+    def _forget(self) -> None:
+        self.known.clear()
+        self._since = self.world.time
+
     def look(self) -> None:
-        """Look whether a store has gone back."""
+        """Look whether a store has gone back; after a backup was put back it has to."""
+        if self.world.time < self._since + self.world.blind:
+            return
         for replica in self.world.replicas:
             if not replica.is_alive or replica.connection is None:
                 continue

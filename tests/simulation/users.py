@@ -8,8 +8,16 @@ from typing import Any, Final
 import attrs
 
 from tests.doubles.rest_server.kinds import BY_KIND, Served
-from tests.doubles.rest_server.storage import Manifest
-from tests.simulation.actors import SECONDS, GangOperator, GarbageCollector, JobController, Kubelets, NodeController
+from tests.doubles.rest_server.storage import Change, Manifest
+from tests.simulation.actors import (
+    SECONDS,
+    Actor,
+    GangOperator,
+    GarbageCollector,
+    JobController,
+    Kubelets,
+    NodeController,
+)
 from tests.simulation.replica import NAMESPACE
 from tests.simulation.world import GPU, GROUP, HOME, JOB, NODE, POD, QUEUE, RESERVED, RIVAL, World, is_leaving, is_over
 
@@ -74,6 +82,19 @@ class Life:
         resources = {"cpu": free, "memory": free, "gpu": {"quota": quota, "limit": limit, "overQuotaWeight": 1}}
         spec = {"resources": resources, **({"parentQueue": parent} if parent else {})}
         self.world.create("admin", served, {"metadata": {"name": name}, "spec": spec})
+
+    def look_anew(self, changes: list[Change]) -> None:
+        """Let those who work on the cluster see what a backup changed that was put back."""
+        owners = (getattr(each, "__self__", None) for each in self.world.server.storage.listeners)
+        actors = [each for each in owners if isinstance(each, Actor)]
+        for change in changes:
+            before, after = change.before, change.after
+            is_same = before and after and before["metadata"]["uid"] == after["metadata"]["uid"]
+            for actor in actors:
+                if before is not None and not is_same:
+                    actor.see(attrs.evolve(change, after=None))
+                if after is not None:
+                    actor.see(attrs.evolve(change, before=None))
 
     # --- Users -----------------------------------------------------------------------------------------------------
 

@@ -20,12 +20,16 @@ class Words:
     """Looks at what kai writes for people."""
 
     world: World
+    came: dict[str, float] = attrs.field(factory=dict)
+    """When each bind request was there first, by UID."""
 
     def __attrs_post_init__(self) -> None:
         self.world.server.storage.listeners.append(self.see)
 
     def see(self, change: Change) -> None:
         """Look at a change."""
+        if change.served is ORDER and change.before is None:
+            self.came[change.present["metadata"]["uid"]] = self.world.time
         if change.after is None or not change.by.startswith("kai"):
             return
         if change.served is EVENT:
@@ -49,19 +53,28 @@ class Words:
         place = (regarding.get("namespace", ""), regarding.get("name", ""))
         pod = self.world.server.storage.get(POD, place)
         if event.get("reason") == _FAILED and pod is not None and pod["metadata"]["uid"] == regarding.get("uid"):
-            self._look_at_failure(pod)
+            self._look_at_failure(pod, self.world.failures_said.get(event["metadata"]["name"], self.world.time))
         if event.get("reason") not in _DONE or regarding.get("kind") != "Pod":
             return
         if pod is None or pod["metadata"]["uid"] != regarding.get("uid") or node_of(pod):
             return
+        if pod["metadata"]["uid"] in self.world.undone:
+            return
         self.world.violate(27, f"an event says {event['reason']} of {key_of(pod)}, which is on no node")
 
-    def _look_at_failure(self, pod: Manifest) -> None:
+    def _look_at_failure(self, pod: Manifest, said: float) -> None:
         """Look whether a bind request was refused, as the scheduler says: one that is there will be carried out."""
         metadata = pod["metadata"]
         order = self.world.server.storage.get(ORDER, (metadata["namespace"], metadata["name"]))
         owners = {each["uid"] for each in (order or {"metadata": {}})["metadata"].get("ownerReferences") or ()}
-        if order is not None and metadata["uid"] in owners and not (order.get("status") or {}).get("phase"):
+        came = float("inf") if order is None else self.came.get(order["metadata"]["uid"], 0.0)
+        is_served = came <= said and self.world.wire.unserved != ORDER.plural  # else nobody can see it
+        if (
+            is_served
+            and order is not None
+            and metadata["uid"] in owners
+            and not (order.get("status") or {}).get("phase")
+        ):
             self.world.violate(27, f"an event says {_FAILED} of {key_of(pod)}, and its bind request is there")
 
     def _look_at_order(self, order: Manifest) -> None:
@@ -70,7 +83,8 @@ class Words:
         namespace = order["metadata"]["namespace"]
         pod = self.world.server.storage.get(POD, (namespace, order["spec"]["podName"]))
         owners = {each["uid"] for each in order["metadata"].get("ownerReferences") or ()}
-        if pod is not None and pod["metadata"]["uid"] in owners and not node_of(pod):
+        is_undone = pod is not None and pod["metadata"]["uid"] in self.world.undone
+        if pod is not None and pod["metadata"]["uid"] in owners and not node_of(pod) and not is_undone:
             self.world.violate(27, f"bind request {key_of(order)} says that it succeeded, and its pod is on no node")
 
     def _look_at_pod(self, change: Change) -> None:

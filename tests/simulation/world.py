@@ -78,6 +78,14 @@ class World:
     """How often each kind of fault had something to disturb."""
     refused_binds: set[str] = attrs.field(factory=set)
     """Names of pods of which a webhook of others refuses every binding."""
+    evicting: set[str] = attrs.field(factory=set)
+    """Pods whose evictions kai has sent without an answer so far: it counts them as gone from their queues."""
+    failures_said: dict[str, float] = attrs.field(factory=dict)
+    """When each event that tells of a failed bind was sent, by its name."""
+    undone: set[str] = attrs.field(factory=set)
+    """UIDs of pods of which a backup that was put back knows less than kai was told."""
+    on_backup: list[Callable[[], None]] = attrs.field(factory=list)
+    """Are told that a backup was put back."""
     hears: Callable[[str], None] = lambda _: None
     """Is told every line of the log that is kept."""
     _digest: Any = attrs.field(factory=hashlib.sha256)

@@ -50,6 +50,14 @@ class Change:
         return self._bytes
 
 
+@attrs.frozen(eq=False)
+class Backup:
+    """What a storage had at a version."""
+
+    version: int
+    objects_of: dict[Served, dict[Place, Manifest]]
+
+
 @attrs.define(eq=False)
 class Storage:
     """The objects of a cluster."""
@@ -97,6 +105,26 @@ class Storage:
     def compact(self) -> None:
         """Forget all changes so far, for watches that are not open yet: those that are have been given them."""
         self.compacted = self.version
+
+    def backup(self) -> Backup:
+        """Return what there is now, to be put back later."""
+        return Backup(self.version, {served: dict(objects) for served, objects in self.objects_of.items()})
+
+    def restore(self, backup: Backup, kept: Served) -> list[Change]:
+        """Put everything but one kind back to a backup, and return what that changed; nothing is told to watches.
+
+        Versions count on from where they were, so that what a client knows is not from the future.
+        """
+        found: list[Change] = []
+        for served in sorted({*self.objects_of, *backup.objects_of} - {kept}, key=lambda each: each.plural):
+            now, then = self.objects_of.get(served, {}), dict(backup.objects_of.get(served, {}))
+            for place in sorted({*now, *then}):
+                before, after = now.get(place), then.get(place)
+                if before is not after:
+                    found.append(Change(self.version, served, before, after, self.now(), "backup"))
+            self.objects_of[served] = then
+            self.history[served] = [each for each in self.history.get(served, []) if each.version <= backup.version]
+        return found
 
     def changes_after(self, served: Served, version: int) -> Iterable[Change]:
         """Return the changes of a kind after a version, oldest first."""
