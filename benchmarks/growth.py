@@ -104,7 +104,7 @@ def _placing(pods: int) -> Workload:
 def _knowing(pods: int) -> Workload:
     """Place 100 pods where ever more run."""
     running = Running(pods, FOUR, per_node=40, gpus=0)
-    return _workload("known", pods, nodes=5000, running=running, pending=Pending(100, FOUR), placed=100)
+    return _workload("known", pods, nodes=25000, running=running, pending=Pending(100, FOUR), placed=100)
 
 
 def _workload(
@@ -125,7 +125,7 @@ def _workload(
 AXES: dict[str, Axis] = {
     axis.id: axis
     for axis in (
-        Axis("nodes", "4,000 pods are placed", "nodes", (500, 1000, 2000, 5000, 10000, 20000), _placing_on),
+        Axis("nodes", "4,000 pods are placed", "nodes", (500, 2000, 5000, 10000, 20000, 50000), _placing_on),
         Axis(
             "pods",
             "Pods in gangs of 8 are placed on 25,000 nodes",
@@ -135,9 +135,9 @@ AXES: dict[str, Axis] = {
         ),
         Axis(
             "known",
-            "100 pods are placed on 5,000 nodes",
+            "100 pods are placed on 25,000 nodes",
             "pods that run already",
-            (1000, 5000, 20000, 50000, 100000, 200000),
+            (10000, 50000, 200000, 500000, 1000000),
             _knowing,
         ),
     )

@@ -223,7 +223,7 @@ class Intake:
         return attrs.evolve(snapshot, crowds=crowds).with_versions(snapshot.versions)
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
-        most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
+        most = _MANY + 4 * (len(objects.nodes) + len(objects.pods) + len(objects.pod_groups))
         interned = len(self._group_keys) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader.kinds)
         return self._shapes.overgrown or self._pod_table.is_overgrown or interned > most
 

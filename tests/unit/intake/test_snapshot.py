@@ -174,6 +174,16 @@ def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):
         assert picture(intake.take(made, NOW)) == picture(take_snapshot(made, NOW))
 
 
+def test_a_cluster_of_many_nodes_without_pods_is_read_once(monkeypatch):
+    monkeypatch.setattr(snapshot_module, "_MANY", 0)
+    intake = Intake()
+    made = objects(*[node(f"n{number}") for number in range(30)])
+    intake.take(made, NOW)
+    reader = intake._node_reader
+    intake.take(attrs.evolve(made, nodes=(*made.nodes[1:], *objects(node("another")).nodes)), NOW)
+    assert intake._node_reader is reader, "what was made of the nodes is kept"
+
+
 @pytest.mark.parametrize("made", [pod("a"), node("a"), group("a"), queue("a")])
 def test_two_objects_of_one_name_are_refused_by_name(made):
     one, other_ = objects(made), objects({**made, "metadata": {**made["metadata"], "uid": "another"}})
