@@ -59,8 +59,8 @@ class Cpu(Protocol):
         """Return what a function returns; it is not abandoned when the caller is cancelled."""
         ...
 
-    def call(self, function: Callable[[*A], R], *args: *A) -> R:
-        """Return what a function on the event loop returns; called by what `run` runs."""
+    def post(self, function: Callable[[*A], object], *args: *A) -> None:
+        """Have the event loop call a function soon, and go on; called by what `run` runs."""
         ...
 
 
@@ -186,6 +186,11 @@ class Store(Protocol):
         ...
 
     @property
+    def substance(self) -> int:
+        """Return a number that grows as the revision does, but not when a group or queue only tells people more."""
+        ...
+
+    @property
     def is_synced(self) -> bool:
         """Return whether every kind was listed completely since the start."""
         ...
@@ -230,6 +235,10 @@ class Store(Protocol):
 
     async def newer(self, revision: int) -> int:
         """Wait until the revision is greater, and return it."""
+        ...
+
+    async def more_substantial(self, substance: int) -> None:
+        """Wait until the substance is greater."""
         ...
 
     async def synced(self) -> None:

@@ -16,6 +16,8 @@ import attrs
 from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
 from kai.cluster.arrivals import Arrivals
 from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.port import Change, Clock, Index, Key, Rejected
@@ -103,7 +105,7 @@ class WatchedStore:
         self._subscriptions: dict[type[ApiObject], list[_Subscription | Arrivals]] = {cls: [] for cls in self._caches}
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
-        self._revision = 0
+        self._revision = self._substance = 0
         self._whole: tuple[int, ClusterObjects] | None = None
         self._foreign: tuple[list[Any], tuple[Foreign, ...]] = ([], ())
 
@@ -113,6 +115,11 @@ class WatchedStore:
     def revision(self) -> int:
         """Return a number that grows with every change of what is shown."""
         return self._revision
+
+    @property
+    def substance(self) -> int:
+        """Return a number that grows as the revision does, but not when a group or queue only tells people more."""
+        return self._substance
 
     @property
     def is_synced(self) -> bool:
@@ -225,6 +232,11 @@ class WatchedStore:
         while self._revision <= revision:
             await self._any_news()
         return self._revision
+
+    async def more_substantial(self, substance: int) -> None:
+        """Wait until the substance is greater."""
+        while self._substance <= substance:
+            await self._any_news()
 
     async def synced(self) -> None:
         """Wait until every kind was listed."""
@@ -341,6 +353,7 @@ class WatchedStore:
 
     def _changed(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
         self._revision += 1
+        self._substance += not _only_tells(change)
         for subscription in self._subscriptions[cls]:
             subscription.add(cls, key, change)
         for event in self._waiting_for.get((cls, key), ()):
@@ -350,6 +363,23 @@ class WatchedStore:
         waiting, self._waiting = self._waiting, []
         for event in waiting:
             event.set()
+
+
+def _only_tells(change: Change[Any]) -> bool:
+    """Return whether a group or a queue changed in nothing but its status, or in that it is written by now."""
+    before, after = change.before, change.after
+    if before is None or after is None or not isinstance(after, PodGroup | Queue):
+        return False
+    if isinstance(after, PodGroup) and before.status.scheduling_conditions != after.status.scheduling_conditions:
+        return False  # a group may have given up by its conditions
+    was, now = before.metadata, after.metadata
+    return (
+        was.uid in {"", now.uid}
+        and before.spec == after.spec
+        and was.annotations == now.annotations
+        and was.labels == now.labels
+        and was.deletion_timestamp == now.deletion_timestamp
+    )
 
 
 def _cache_of(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[Any]], None]) -> AssumeCache[Any]:

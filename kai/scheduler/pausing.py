@@ -8,12 +8,39 @@ new as a change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Self
 
+import anyio
+import attrs
+
+from kai.cluster.port import Store
 from kai.scheduler.settings import SchedulerSettings
 
 MOST_PERIODS: Final = 5
 """So many periods pass at most between two cycles while something waits."""
+
+
+@attrs.frozen
+class Seen:
+    """How far the store was when a cycle began."""
+
+    revision: int
+    substance: int
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        """Return how far the store is."""
+        return cls(store.revision, store.substance)
+
+    async def outdated(self, store: Store, seconds: float) -> None:
+        """Wait until another cycle may decide something else.
+
+        What only tells people more comes thick and fast when many pods were bound, and most of it is our own: it is
+        gathered for some seconds.
+        """
+        await store.newer(self.revision)
+        with anyio.move_on_after(seconds):
+            await store.more_substantial(self.substance)
 
 
 def pause_after(

@@ -35,7 +35,7 @@ from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import Outbox
-from kai.scheduler.pausing import pause_after
+from kai.scheduler.pausing import Seen, pause_after
 from kai.scheduler.prefetch import prefetch
 from kai.scheduler.publisher import CycleOver
 from kai.scheduler.rhythm import Haste
@@ -54,6 +54,8 @@ _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
 _SHORTEST_PAUSE: Final = 5.0
 """How long a cycle waits at least, in whatever way the cluster changes, once several failed at no object."""
+_TAKEN_AT_ONCE: Final = 32
+"""So many statements are taken before the loop may do something else: a few milliseconds."""
 SNAPSHOT_PATH: Final = "/get-snapshot"
 
 
@@ -174,7 +176,7 @@ class Scheduler:
         while True:
             # What is decided without a server cannot be written, and is stale after.
             await self.cluster.connectivity.opened()
-            revision, known = store.revision, self.independent_pods.count
+            seen, known = Seen.of(store), self.independent_pods.count
             since = clock.monotonic()
             outcome = await self._cycle(term)
             took = clock.monotonic() - since
@@ -185,16 +187,16 @@ class Scheduler:
                 pause = doubling_pause(self._failures, self.settings.period_seconds, _LONGEST_PAUSE)
                 await clock.sleep(min(pause, _SHORTEST_PAUSE))
                 # What failed may have gone: a change is worth a look, however often cycles failed before.
-                await self._wait(revision, max(0.0, pause - _SHORTEST_PAUSE))
+                await self._wait(seen, max(0.0, pause - _SHORTEST_PAUSE))
                 continue
             self._failures = 0
             idle = 0 if outcome.decisions else idle + 1
             # Half of a core at most: what follows a long cycle waits as long again, up to a second.
             rest = min(took, _LONGEST_REST)
-            if await self._rest(revision, known, rest, partial(self._pause, outcome, idle)):
+            if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
                 idle = 0
 
-    async def _rest(self, revision: int, known: int, rest: float, pause: Callable[[], float | None]) -> bool:
+    async def _rest(self, seen: Seen, known: int, rest: float, pause: Callable[[], float | None]) -> bool:
         """Rest, then wait for a change or until the pause is over, and return whether there was a change.
 
         What changes is gathered, unless a pod came that starts without others; so many of these were ``known``.
@@ -216,7 +218,7 @@ class Scheduler:
             await clock.sleep(rest)
             tasks.start_soon(hurry)
             await clock.sleep(gathering - rest)
-            changed = await self._wait(revision, pause())
+            changed = await self._wait(seen, pause())
             if changed:
                 await clock.sleep(gathering)
             tasks.cancel_scope.cancel()
@@ -234,10 +236,10 @@ class Scheduler:
         due_in = [due - now for due in dues if due is not None]
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
 
-    async def _wait(self, revision: int, pause: float | None) -> bool:
+    async def _wait(self, seen: Seen, pause: float | None) -> bool:
         """Wait for a change, or for so long; return whether it was a change."""
         with anyio.move_on_after(pause):
-            await self.cluster.store.newer(revision)
+            await seen.outdated(self.cluster.store, self.settings.period_seconds)
             return True
         return False
 
@@ -255,7 +257,7 @@ class Scheduler:
             term=term,
             number=self.number,
             observer=observer,
-            wake=lambda waking: self.cluster.cpu.call(self._take_decisions, waking),
+            wake=lambda waking: self.cluster.cpu.post(self._take_some, waking),
             is_stopped=lambda: self._is_ending or not self.leadership.holds(term),
             log=self.decisions,
         )
@@ -314,8 +316,14 @@ class Scheduler:
     def _past_usage(self) -> Mapping[str, Shares]:
         return NONE if self.usage is None else self.usage.known
 
-    def _take_decisions(self, stream: Stream) -> None:
-        for event in stream.taken():
+    def _take_some(self, stream: Stream) -> None:
+        """Take decisions while their cycle goes on, and leave the loop to others now and then."""
+        self._take_decisions(stream, _TAKEN_AT_ONCE)
+        if stream.waiting:
+            self.cluster.cpu.post(self._take_some, stream)
+
+    def _take_decisions(self, stream: Stream, most: int | None = None) -> None:
+        for event in stream.taken(most):
             if self.shadowing is not None:
                 continue
             try:

@@ -30,7 +30,7 @@ class Stream:
     number: int
     observer: CycleObserver
     wake: Callable[[Stream], None]
-    """Tells the loop, from the cycle's thread, that there is something to take.
+    """Has the loop told, from the cycle's thread, that there is something to take; the cycle does not wait for it.
 
     It is given the stream and does not hold it: a stream that could be reached from itself would keep its snapshot
     until the collector comes by.
@@ -70,13 +70,18 @@ class Stream:
             self._is_told = True
             self.wake(self)
 
-    def taken(self) -> tuple[Decided, ...]:
-        """Return what waits, on the loop."""
+    def taken(self, most: int | None = None) -> tuple[Decided, ...]:
+        """Return what waits, on the loop; so many statements at most."""
         self._is_told = False
         out: list[Decided] = []
-        while self._waiting:
+        while self._waiting and len(out) != most:
             out.append(self._waiting.popleft())
         return tuple(out)
+
+    @property
+    def waiting(self) -> int:
+        """How many statements wait to be taken."""
+        return len(self._waiting)
 
     def check(self) -> None:
         """Go on, unless the cycle is to stop.

@@ -15,5 +15,5 @@ class InlineCpu:
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
         return function(*args)
 
-    def call(self, function: Callable[[*A], R], *args: *A) -> R:
-        return function(*args)
+    def post(self, function: Callable[[*A], object], *args: *A) -> None:
+        function(*args)

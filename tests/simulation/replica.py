@@ -85,8 +85,8 @@ class SimulatedCpu:
             tell()
         return function(*args)
 
-    def call(self, function: Callable[[*A], R], *args: *A) -> R:
-        return function(*args)
+    def post(self, function: Callable[[*A], object], *args: *A) -> None:
+        function(*args)
 
 
 @attrs.define(eq=False)

@@ -5,8 +5,10 @@ from itertools import islice, permutations
 from types import SimpleNamespace
 
 import anyio
+import pytest
 
 from kai.api.bindrequest import BindRequest
+from kai.api.codec import structure_as
 from kai.api.core import ConfigMap
 from kai.api.node import Node
 from kai.api.pod import Pod
@@ -49,3 +51,61 @@ def ask(asked, cls):
     """Note which kind was asked for; there is nothing to wait for."""
     asked.append(cls)
     return 0
+
+
+def group(version, *, uid="u", **more):
+    """Return the manifest of a group at a version."""
+    metadata = {
+        "name": "g",
+        "namespace": "team",
+        "uid": uid,
+        "resourceVersion": str(version),
+        **more.pop("metadata", {}),
+    }
+    return {"metadata": metadata, "spec": {"queue": "q", "minMember": 1, **more.pop("spec", {})}, **more}
+
+
+COUNTED = {"resourcesStatus": {"allocated": {"cpu": "1"}}}
+GIVEN_UP = {"schedulingConditions": [{"type": "UnschedulableOnNodePool", "transitionID": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("after", "is_substantial"),
+    [
+        (group(2, status=COUNTED), False),
+        (group(2, metadata={"managedFields": [{"manager": "kai"}]}), False),
+        (group(2, status=GIVEN_UP), True),
+        (group(2, spec={"minMember": 2}, status=COUNTED), True),
+        (group(2, metadata={"annotations": {"a": "b"}}), True),
+        (group(2, metadata={"labels": {"a": "b"}}), True),
+        (group(2, metadata={"deletionTimestamp": "2026-01-01T12:00:00Z"}), True),
+        (group(2, uid="another"), True),
+    ],
+)
+def test_what_a_group_only_tells_people_is_a_change_without_substance(after, is_substantial):
+    store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
+    store.take_answer(PodGroup, group(1))
+    revision, substance = store.revision, store.substance
+    store.take_answer(PodGroup, after)
+    assert store.revision > revision
+    assert (store.substance > substance) is is_substantial
+
+
+def test_a_group_that_was_shown_and_is_written_by_now_is_no_news():
+    store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
+    store.assume(structure_as(PodGroup, group("", uid="")), lambda found: found is not None)
+    revision, substance = store.revision, store.substance
+    store.take_answer(PodGroup, group(1))
+    assert (store.revision, store.substance) == (revision + 1, substance)
+
+
+def test_a_queue_that_is_counted_anew_is_a_change_without_substance_and_its_end_is_not():
+    store = WatchedStore([Watched(cls=Queue)], SimpleNamespace(monotonic=lambda: 0.0))
+    metadata = {"name": "q", "uid": "u"}
+    store.take_answer(Queue, {"metadata": {**metadata, "resourceVersion": "1"}})
+    seen = store.substance
+    status = {"allocated": {"cpu": "3"}}
+    store.take_answer(Queue, {"metadata": {**metadata, "resourceVersion": "2"}, "status": status})
+    assert (store.revision, store.substance) == (2, seen)
+    store.take_end(Queue, ("", "q"), "u")
+    assert store.substance == seen + 1

@@ -55,6 +55,17 @@ def test_decisions_are_streamed_and_the_loop_is_told_once():
     assert cycles.last.cycle == 1
 
 
+def test_a_part_of_the_decisions_can_be_taken_and_the_rest_waits():
+    _, stream, _, _ = run(SchedulerSettings())
+    (first,) = stream.taken()
+    for _ in range(3):
+        stream.take(first.decisions)
+    assert stream.taken(1) == (first,)
+    assert stream.waiting == 2
+    assert stream.taken(7) == (first, first)
+    assert stream.taken() == ()
+
+
 def test_a_failure_is_a_value_and_its_input_a_file(tmp_path):
     profile = attrs.evolve(default_profile(), actions=(Failing(),))
     settings = SchedulerSettings(dump_folder=str(tmp_path))

@@ -168,6 +168,29 @@ def test_cycles_that_follow_at_once_do_not_become_the_rule():
     lead(cluster_of(), play)
 
 
+def counted(number):
+    return {"status": {"resourcesStatus": {"allocated": {"cpu": f"{number}"}}}}
+
+
+def test_what_is_only_told_of_groups_brings_one_cycle_a_period_and_holds_up_no_pod():
+    async def play(rig):
+        server = rig.memory.server
+        server.add(making.group("told", minMember=1))
+        await anyio.sleep(10.0)
+        before, began = len(rig.cycles), anyio.current_time()
+        for number in range(150):
+            server.change("PodGroup", "told", "default", counted(number))
+            await anyio.sleep(0.01)
+        assert [round(at - began, 2) for at, _ in rig.cycles[before:]] == [1.05]
+        came = anyio.current_time()
+        for each in job("new"):
+            server.add(each)
+        await rig.until(lambda: rig.bound() == ["new-0"])
+        assert anyio.current_time() - came == pytest.approx(0.0, abs=0.02)
+
+    lead(cluster_of(), play)
+
+
 def test_a_cycle_that_fails_at_one_group_is_repeated_at_once_and_no_pause_grows():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["good-0"])
