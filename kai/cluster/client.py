@@ -83,15 +83,15 @@ class Account:
 
     def note(self, status: int) -> None:
         """Note how the server answered."""
-        server, account = self.credentials.server, self.credentials.account
-        if status == 401 and self.refused_since is None:
-            self.refused_since = self.clock.monotonic()
-            _log().error(
-                "API server does not know our credentials", server=server, account=account, why="401", ends_in=_ENDS_IN
-            )
-        elif status != 401 and self.refused_since is not None:
-            self.refused_since = None
-            _log().info("API server knows our credentials again", server=server, account=account)
+        is_refused = status == 401
+        if is_refused == (self.refused_since is not None):
+            return  # of nearly every answer: reading the account's name out of a token takes longer than all this
+        self.refused_since = self.clock.monotonic() if is_refused else None
+        log = _log().bind(server=self.credentials.server, account=self.credentials.account)
+        if is_refused:
+            log.error("API server does not know our credentials", why="401", ends_in=_ENDS_IN)
+        else:
+            log.info("API server knows our credentials again")
 
     async def run(self) -> None:
         """Keep the credentials current, until cancelled.

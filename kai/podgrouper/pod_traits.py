@@ -9,7 +9,17 @@ from kai.api import names
 from kai.api.documents import mapping_of
 from kai.api.pod import Pod
 
-_FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
+_FOREIGN: Final = frozenset(
+    {
+        names.RECEIVED_RESOURCE_TYPE,
+        names.GRANTED,
+        names.EPOCH,
+        names.LEASE,
+        names.NUMA_PREDICTED,
+        names.NUMA_OBSERVED,
+    }
+)
+"""What a binding writes, or a node: it says nothing about the workload."""
 
 
 def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:

@@ -52,6 +52,9 @@ _SAY_AGAIN: Final = 600.0
 _LONGEST_MESSAGE: Final = 1024
 _BINDING_SECONDS: Final = 2.0
 """How long to wait for a binding that is under way, again and again."""
+_PATIENCE: Final = 0.25
+"""Which part of what a pod has waited already it waits once more, where that is longer: looks cost what binds need."""
+_MOST_PATIENCE: Final = 5.0
 _LONGEST_WAIT: Final = 60.0
 _REHEARSED: Final = b"""
 {"metadata": {"name": "rehearsed", "namespace": "default", "uid": "rehearsed"}, "status": {"phase": "Pending"},
@@ -299,15 +302,15 @@ class PodGrouper:
             del self._unwritten_links[key]
             return False
         now = self.cluster.clock.monotonic()
-        if due <= now and (self.cluster.store.is_assumed(BindRequest, key) or self._may_be_next(pod)):
+        waited = self.cluster.clock.now() - (pod.metadata.creation_timestamp or 0.0)
+        if due <= now and (self.cluster.store.is_assumed(BindRequest, key) or self._may_be_next(waited)):
             # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
-            self._unwritten_links[key] = (uid, now + _BINDING_SECONDS)
+            self._unwritten_links[key] = (uid, now + max(_BINDING_SECONDS, min(waited * _PATIENCE, _MOST_PATIENCE)))
             return False
         return due <= now
 
-    def _may_be_next(self, pod: Pod) -> bool:
-        """Return whether pods are bound one after the other at present, and this one has not waited for too long."""
-        waited = self.cluster.clock.now() - (pod.metadata.creation_timestamp or 0.0)
+    def _may_be_next(self, waited: float) -> bool:
+        """Return whether pods are bound one after the other at present, and a pod has not waited for too long."""
         is_going_on = self.cluster.clock.monotonic() - self._bound_at < _BINDING_SECONDS
         return is_going_on and waited < _LONGEST_WAIT
 

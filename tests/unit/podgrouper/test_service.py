@@ -10,6 +10,7 @@ from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
+from kai.binder.bind import bind_annotations
 from kai.cluster.requests import Apply, Fetch, FetchAll, Forbidden
 from kai.podgrouper import Settings
 from kai.podgrouper.service import PodGrouper
@@ -68,8 +69,24 @@ async def test_a_link_is_not_written_while_the_pod_is_being_bound():
         await cluster.pass_time(30.0)
         assert not requests(cluster, Patch)
         cluster.store.forget(BindRequest, ("ns", "p"))
-        await cluster.pass_time(2.0)
+        await cluster.pass_time(5.0)
         assert group_of(cluster) == "pg-p-uid-p"
+
+
+async def test_a_binding_is_no_reason_for_another_look():
+    cluster, looks = MemoryCluster(pod()), []
+    grouper = PodGrouper(cluster.port, LATE, GROUPERS, observe=looks.append)
+    order = structure_as(BindRequest, {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"podName": "p"}})
+    fence = {"kai.scheduler/epoch": "7", "kai.scheduler/lease": "kai-scheduler"}
+    written = {"pod-group-name": "pg-p-uid-p", **bind_annotations(order), **fence}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(grouper.run)
+        await cluster.pass_time(1.0)
+        looked = [look.work for look in looks].count("podgrouper")
+        cluster.server.change("Pod", "p", "ns", {"metadata": {"annotations": written}, "spec": {"nodeName": "n"}})
+        await cluster.pass_time(1.0)
+        assert [look.work for look in looks].count("podgrouper") == looked == 1
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_link_waits_while_others_are_bound_but_not_for_ever():
