@@ -44,6 +44,26 @@ def _departments(departments: int, leaves: int, leaf_quota: int) -> tuple[QueueS
     return tops + rest
 
 
+def _levels(counts: tuple[int, ...], leaf_quota: int) -> tuple[QueueShape, ...]:
+    """Make a tree of queues: ``counts`` of them on each level, top first, dealt in turn to those of the level above.
+
+    The leaves are called ``queue-0`` and so on; each queue above has the sum of the quotas beneath it.
+    """
+    quotas = [leaf_quota] * counts[-1]
+    levels: list[tuple[QueueShape, ...]] = []
+    for depth in reversed(range(len(counts))):
+        name, above = "queue" if depth == len(counts) - 1 else f"level-{depth}", counts[depth - 1] if depth else 0
+        parents = [f"level-{depth - 1}-{index % above}" if above else "" for index in range(counts[depth])]
+        levels.insert(
+            0,
+            tuple(
+                QueueShape(f"{name}-{i}", p, quota) for i, (p, quota) in enumerate(zip(parents, quotas, strict=True))
+            ),
+        )
+        quotas = [sum(quotas[index::above]) for index in range(above)]
+    return tuple(queue for level in levels for queue in level)
+
+
 def _two_queues(first_quota: int, second_quota: int) -> tuple[QueueShape, ...]:
     """Put two leaves without weight beneath one unlimited department."""
     return (
@@ -117,7 +137,7 @@ def _saturated() -> Iterable[Workload]:
         "500 full nodes, 1 hopeless gang of 10 x 8 GPU",
     )
     cluster = Nodes(5000)
-    yield Workload(
+    some = Workload(
         id="w4b",
         title="5,000 nodes, 36,000 running, 100 x 1 GPU pending",
         nodes=cluster,
@@ -127,6 +147,8 @@ def _saturated() -> Iterable[Workload]:
         expected=Expected(placed=100),
         peer=Peer((2390, 2473)),
     )
+    yield some
+    yield evolve(some, id="w4b-nodes", title=f"{some.title}, 500 nodes changed", node_updates=500, peer=None)
     yield Workload(
         id="w10",
         title="4,000 nodes without GPU, 140,000 running, 6 pending",
@@ -215,6 +237,63 @@ def _reclaims() -> Iterable[Workload]:
     )
 
 
+def _beyond() -> Iterable[Workload]:
+    """Make what the peer's series has not: larger clusters, deeper trees, pods that all differ, nodes that change."""
+    derived = "derived: everything fits"
+    cluster = Nodes(20000, gpus=16)
+    yield Workload(
+        id="fill-20k",
+        title="20,000 nodes, 200,000 running, 5,000 x 1 GPU",
+        nodes=cluster,
+        queues=four_queues(cluster.total_gpus),
+        running=Running(200000, FOUR, per_node=10),
+        pending=Pending(5000, FOUR),
+        expected=Expected(placed=5000, source=derived),
+    )
+    yield Workload(
+        id="queues-2000",
+        title="1,000 nodes, 2,000 queues in four levels, 4,000 x 1 GPU",
+        nodes=Nodes(1000),
+        queues=_levels((5, 25, 170, 1800), 4),
+        pending=Pending(4000, _leaves(0, 1800)),
+        expected=Expected(placed=4000, source=derived),
+    )
+    cluster = Nodes(500)
+    yield Workload(
+        id="shapes-2000",
+        title="500 nodes, 2,000 running, 2,000 x 1 GPU that all differ",
+        nodes=cluster,
+        queues=four_queues(cluster.total_gpus),
+        running=Running(2000, FOUR, per_node=4),
+        pending=Pending(2000, FOUR, differ=True),
+        expected=Expected(placed=2000, source=derived),
+    )
+    hopeless = Pending(2000, FOUR, differ=True)
+    yield _full("shapes-full", 500, hopeless, None, "500 full nodes, 2,000 hopeless x 1 GPU that all differ")
+    yield Workload(
+        id="fractions-reclaim",
+        title="500 full nodes, 4,000 x half a GPU reclaim",
+        nodes=cluster,
+        queues=_two_queues(0, cluster.total_gpus),
+        running=Running(cluster.total_gpus, ("queue-0",), striped=True),
+        pending=Pending(4000, ("queue-1",), gpus=0, fraction="0.5"),
+        expected=Expected(
+            pipelined=4000,
+            evicted=2250,
+            source="a plain model of the peer's search, on 2 nodes: now and then a half has a victim of its own",
+        ),
+    )
+    cluster = Nodes(10000, rack_size=32, zone_size=256)
+    yield Workload(
+        id="racks-10k",
+        title="10,000 nodes, 100 gangs of 256, one rack each",
+        nodes=cluster,
+        queues=four_queues(cluster.total_gpus),
+        pending=Pending(100, FOUR, 256, required_level=RACK_LABEL),
+        expected=Expected(placed=25600, gang_within=RACK_LABEL, source=derived),
+    )
+
+
 def _large_reclaims() -> Iterable[Workload]:
     """Make the peer's own benchmarks of reclaim, and a hopeless sibling.
 
@@ -273,7 +352,7 @@ def _one_gang(id_: str, nodes: int, gang: int, peer: Peer | None) -> Workload:
 
 WORKLOADS: dict[str, Workload] = {
     workload.id: workload
-    for family in (_fills(), _saturated(), _fractions(), _racks(), _reclaims(), _large_reclaims())
+    for family in (_fills(), _saturated(), _fractions(), _racks(), _reclaims(), _large_reclaims(), _beyond())
     for workload in family
 }
 

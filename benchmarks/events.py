@@ -11,7 +11,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from benchmarks.manifests import KINDS, Manifest, newcomers, running_pods
+from benchmarks.manifests import KINDS, Manifest, newcomers, nodes, running_pods
 from benchmarks.workload import Workload
 
 Form = Literal["list", "ADDED", "MODIFIED", "DELETED"]
@@ -52,9 +52,22 @@ def leaving(workload: Workload, round_: int) -> Iterator[Batch]:
 
 
 def updating(workload: Workload, round_: int) -> Iterator[Batch]:
-    """Encode the events by which running pods change: they say in an annotation which round it is."""
+    """Encode the events by which nodes and running pods change.
+
+    Nodes have a MiB less than a round before; pods say in an annotation which round it is.
+    """
+    changed = islice(nodes(workload), workload.node_updates)
+    yield from batches((_with_less(node, round_) for node in changed), "MODIFIED", 0)
     pods = islice(running_pods(workload), workload.updates)
-    return batches((_annotated(pod, round_) for pod in pods), "MODIFIED", 0)
+    yield from batches((_annotated(pod, round_) for pod in pods), "MODIFIED", 0)
+
+
+def _with_less(node: Manifest, round_: int) -> Manifest:
+    status = node["status"]
+    if not isinstance(status, dict):
+        raise TypeError(f"status of a node: found {type(status).__name__}, expected an object")
+    amounts = {**status["allocatable"], "memory": f"{1024 * 1024 - round_}Mi"}
+    return {**node, "status": {**status, "allocatable": amounts}}
 
 
 def _annotated(pod: Manifest, round_: int) -> Manifest:

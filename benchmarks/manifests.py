@@ -27,6 +27,7 @@ Manifest: TypeAlias = dict[str, object]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NAMESPACE = "perf"
 
+_NAMESPACES = 200
 _QUEUES_SINCE = NOW - timedelta(days=1)
 _STARTED = NOW - timedelta(hours=2)
 _RUNNING_SINCE = _STARTED - timedelta(minutes=10)
@@ -150,7 +151,7 @@ def pod_groups(workload: Workload) -> Iterator[Manifest]:
 def _pending_groups(pending: Pending) -> Iterator[Manifest]:
     size: Manifest = {"minMember": pending.pods, **_topology_constraint(pending)}
     for index in range(pending.groups):
-        yield _pod_group(_metadata(waiting_name(index), _PENDING_SINCE, index), pending.queues, index, size)
+        yield _pod_group(_waiting(waiting_name(index), index, pending), pending.queues, index, size)
 
 
 def _pod_group(metadata: Manifest, queue_names: tuple[str, ...], index: int, size: Manifest) -> Manifest:
@@ -195,14 +196,21 @@ def _running_pods(running: Running, shape: Nodes) -> Iterator[Manifest]:
 
 
 def _pending_pods(pending: Pending) -> Iterator[Manifest]:
-    spec, status = _pod_spec(pending.gpus), {"phase": "Pending"}
+    alike, status = _pod_spec(pending.gpus), {"phase": "Pending"}
     fraction = {"gpu-fraction": pending.fraction} if pending.fraction else {}
     for index in range(pending.groups):
         group = waiting_name(index)
         membership = _membership(group, pending.queues[index % len(pending.queues)])
         membership["annotations"] = {"pod-group-name": group, **fraction}
+        spec = _pod_spec(pending.gpus, f"{1000 + index}m") if pending.differ else alike
         for member in range(pending.pods):
-            yield _pod(_metadata(f"{group}-{member:03d}", _PENDING_SINCE, index) | membership, spec, status)
+            yield _pod(_waiting(f"{group}-{member:03d}", index, pending) | membership, spec, status)
+
+
+def _waiting(name: str, index: int, pending: Pending) -> Manifest:
+    """Name an object of a group that waits. Groups that differ have many namespaces, since kai bounds what one asks."""
+    own = {"namespace": f"{NAMESPACE}-{index % _NAMESPACES:03d}"} if pending.differ else {}
+    return _metadata(name, _PENDING_SINCE, index) | own
 
 
 def _membership(group: str, queue: str) -> Manifest:
@@ -215,8 +223,8 @@ def _pod(metadata: Manifest, spec: Manifest, status: object) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _pod_spec(gpus: int) -> Manifest:
-    amounts = {"cpu": "1", "memory": "4Gi"}
+def _pod_spec(gpus: int, cpu: str = "1") -> Manifest:
+    amounts = {"cpu": cpu, "memory": "4Gi"}
     if gpus:
         amounts["nvidia.com/gpu"] = str(gpus)
     image = "registry.example/workload:1"

@@ -69,6 +69,8 @@ class Pending:
     pods: int = field(default=1, validator=gt(0))
     gpus: int = field(default=1, validator=ge(0))
     fraction: str = ""
+    differ: bool = False
+    """Each group asks for another amount of CPU, so that no two pods of different groups are alike."""
     required_level: str = ""
     preferred_level: str = ""
 
@@ -115,6 +117,8 @@ class Workload:
     pending: Pending | None = None
     updates: int = 0
     """How many running pods are updated, in a way that changes no decision, before a warm cycle."""
+    node_updates: int = 0
+    """How many nodes have another amount of memory before a warm cycle; none of them so little that it matters."""
     stays: bool = False
     """Those who wait are known: they do not leave and come back between warm cycles."""
     peer: Peer | None = None
