@@ -1,6 +1,6 @@
 """Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work.
 
-``lone`` measures how soon one pod is bound where nothing else happens.
+``lone`` measures how soon one pod is bound where nothing else happens, ``steady`` pods that come at a rate.
 ``reality`` compares the times of a simulation with those of a real API server.
 """
 
@@ -34,6 +34,7 @@ from benchmarks.live.counting import Usage, last_write, requests, slope, when_qu
 from benchmarks.live.hour import HOUR, hour, write_hour
 from benchmarks.live.playing import Player, set_up
 from benchmarks.live.reality import Comparison, compare, reality_table
+from benchmarks.live.steady import Pace, run_steadily
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.scheduler.settings import SchedulerSettings
@@ -120,6 +121,32 @@ def lone(
         "cpu_ms_per_pod": round(1000 * used / pods, 1),
     }
     click.echo(json.dumps(report, indent=2))
+
+
+@main.command(help="Create pods at a rate, each of which goes after a while: does anything fall behind?")
+@_nodes
+@_gpus
+@click.option("--rate", default=200.0, show_default=True, type=click.FloatRange(min=0.1), help="Pods a second.")
+@click.option("--seconds", default=600.0, show_default=True, type=click.FloatRange(min=1.0), help="How long they come.")
+@click.option("--stay", default=10.0, show_default=True, help="Seconds after which a pod is deleted.")
+@_program
+@_flags
+@_folder
+def steady(
+    *,
+    nodes: int,
+    gpus: int,
+    rate: float,
+    seconds: float,
+    stay: float,
+    kube_scheduler: Path | None,
+    flags: tuple[str, ...],
+    keep: Path | None,
+) -> None:
+    """Print one JSON object."""
+    pace = Pace(rate=rate, seconds=seconds, stay=stay)
+    with _staged(Size(nodes=nodes, gpus=gpus, pods=pace.pods), keep, kube_scheduler, flags) as (plane, found):
+        click.echo(json.dumps(run_steadily(plane, found, pace), indent=2))
 
 
 @main.command(help="Let pods run and nothing change: what kai does then.")

@@ -67,6 +67,7 @@ class RoleMetrics:
             registry=registry,
         )
         self._known: dict[str, tuple[str, ...]] = {}
+        self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
 
     def observe(self, signal: Signal) -> None:
         """Count what a role did."""
@@ -79,8 +80,17 @@ class RoleMetrics:
                 self._binds.labels(signal.result).inc()
                 self._bind_seconds.observe(signal.seconds)
             case WorkEnded():
-                self._looks.labels(signal.work, "failed" if signal.failed else "done").inc()
-                self._look_seconds.labels(signal.work).observe(signal.seconds)
+                looks, seconds = self._of_work(signal.work, failed=signal.failed)
+                looks.inc()
+                seconds.observe(signal.seconds)
+
+    def _of_work(self, work: str, *, failed: bool) -> tuple[Counter, Histogram]:
+        """Return the metrics of a controller's looks, found once: there are several looks for each pod."""
+        found = self._known_work.get((work, failed))
+        if found is None:
+            looks = self._looks.labels(work, "failed" if failed else "done")
+            found = self._known_work[work, failed] = (looks, self._look_seconds.labels(work))
+        return found
 
     def _count(self, queue: Queue) -> None:
         labels = (
