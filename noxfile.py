@@ -140,6 +140,15 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Give decoders 200,000 inputs, guided by the ways that these take through kai; some minutes of processor.
+
+    ``-- --first 7`` draws others, ``-- --target query`` is for one decoder, and ``-- --keep`` adds to the corpus.
+    """
+    python(session, "-m", "tests.fuzz", "--guided", "--objects", "200000", *session.posargs)
+
+
+@nox.session
 def nightly(session: nox.Session) -> None:
     """Give decoders a million objects, see whether 10,000 contended clusters come to rest, and let virtual time pass.
 
@@ -150,6 +159,7 @@ def nightly(session: nox.Session) -> None:
     python(session, "-m", "kai", "warm")
     if not session.posargs:
         python(session, "-m", "tests.fuzz", "--objects", "1000000")
+        python(session, "-m", "tests.fuzz", "--guided", "--objects", "200000")
         python(session, "-m", "tests.properties.resting")
         python(session, "-m", "tests.soak", "--virtual-days", "30")
     python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))

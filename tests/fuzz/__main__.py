@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Iterator
 
+from tests.fuzz.guided import Guided, least, write_corpus
 from tests.fuzz.running import batches_of, numbers_of, of_clusters, of_target
+from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 
 
@@ -17,8 +19,12 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=100_000, help="how many, over all decoders")
     parser.add_argument("--target", default="", help="one decoder, or cluster; all objects are for it")
     parser.add_argument("--first", type=int, default=0, help="the number to begin with, or the seed of a batch")
+    parser.add_argument("--guided", action="store_true", help="keep and change further what takes a new way in kai")
+    parser.add_argument("--keep", action="store_true", help="add what is kept to tests/fuzz/corpus; with --guided")
     arguments = parser.parse_args()
     chosen = tuple(each for each in TARGETS if arguments.target in {"", each.name})
+    if arguments.guided:
+        return _guided(chosen, arguments.objects, arguments.first, is_kept=arguments.keep)
     wrong = 0
     for target, numbers in numbers_of(chosen, arguments.objects, 0, 1):
         own = range(arguments.first, arguments.first + (arguments.objects if arguments.target else len(numbers)))
@@ -26,6 +32,26 @@ def main() -> int:
     if arguments.target in {"", "cluster"}:
         seeds = batches_of(arguments.objects, 0, 1)
         wrong += _told("cluster", len(seeds), of_clusters(range(arguments.first, arguments.first + len(seeds))))
+    return int(bool(wrong))
+
+
+def _guided(chosen: tuple[Target, ...], objects: int, seed: int, *, is_kept: bool) -> int:
+    wrong, total = 0, sum(each.weight for each in chosen)
+    for target in chosen:
+        since, count = time.process_time(), max(1, objects * target.weight // total)
+        guided = Guided.of(target)
+        ways = len(guided.tracer.seen)
+        for text in guided.run(count, seed):
+            wrong += 1
+            sys.stdout.write(f"{text[:4000]}\n")
+        sys.stdout.write(
+            f"{target.name}: {count} given, {ways} ways before, {len(guided.tracer.seen)} after, "
+            f"{len(guided.found)} kept, at most {guided.tracer.most} lines for one, "
+            f"{time.process_time() - since:.1f} s of processor\n"
+        )
+        sys.stdout.flush()
+        if is_kept:
+            write_corpus(target, least(target, guided.found))
     return int(bool(wrong))
 
 

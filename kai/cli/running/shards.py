@@ -28,7 +28,7 @@ from kai.api.shard import (
 from kai.api.times import duration_text
 from kai.api.wire import EMPTY, camel
 from kai.configuration.peer_settings import BUDGETED
-from kai.errors import ConfigError, InputError
+from kai.errors import ConfigError, InputError, shown
 
 GROUP: Final = "kai.scheduler/"
 _BINPACK, _SPREAD = "binpack", "spread"
@@ -102,7 +102,7 @@ def render(documents: Sequence[Mapping[str, Any]], place: str, known: Iterable[s
     shards = [each for each in documents if each.get("kind") == "SchedulingShard"]
     configs = [each for each in documents if each.get("kind") == "Config"]
     if len(shards) != 1 or len(configs) > 1:
-        found = ", ".join(f"{each.get('kind')} {_name(each)}" for each in documents) or "nothing"
+        found = ", ".join(f"{_on_one_line(each.get('kind'))} {_name(each)}" for each in documents) or "nothing"
         raise ConfigError(f"{place}: found {found}, expected one SchedulingShard, and a Config at most")
     (source,) = shards
     where = f"{place}: schedulingshard {_name(source)}"
@@ -119,7 +119,8 @@ def render(documents: Sequence[Mapping[str, Any]], place: str, known: Iterable[s
     chosen = set(known)
     strangers = sorted(set(spec.args) - chosen)
     notes += [
-        f"{where}: spec.args.{name}: found no flag of the scheduler, expected one; passed over" for name in strangers
+        f"{where}: spec.args.{_on_one_line(name)}: found no flag of the scheduler, expected one; passed over"
+        for name in strangers
     ]
     return Rendered(
         document=document, flags={key: text for key, text in flags.items() if key in chosen}, notes=tuple(notes)
@@ -139,7 +140,13 @@ def _without(raw: object, key: str) -> object:
 
 def _name(document: Mapping[str, Any]) -> str:
     metadata = document.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+    return _on_one_line(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+
+
+def _on_one_line(value: object) -> str:
+    """Return a value of a file as it stands there, and as a quoted one where a message would get a second line."""
+    text = str(value)
+    return text if text.isprintable() else shown(value)
 
 
 def _strangers(raw: object, where: str) -> list[str]:
@@ -147,7 +154,10 @@ def _strangers(raw: object, where: str) -> list[str]:
     known = {camel(field) for field in attrs.fields_dict(SchedulingShardSpec)}
     unknown = [str(key) for key in (raw if isinstance(raw, Mapping) else ()) if key not in known]
     wanted = ", ".join(sorted(known))
-    return [f"{where}: spec.{key}: found an unknown key, expected one of {wanted}; passed over" for key in unknown]
+    return [
+        f"{where}: spec.{_on_one_line(key)}: found an unknown key, expected one of {wanted}; passed over"
+        for key in unknown
+    ]
 
 
 def _unused(spec: SchedulingShardSpec, where: str) -> list[str]:
@@ -166,9 +176,10 @@ def _document(spec: SchedulingShardSpec, where: str) -> dict[str, Any]:
     depths = dict(spec.queue_depth_per_action)
     for action in depths:
         if action not in actions:
+            wrong, known = _on_one_line(action), ", ".join(actions)
             raise ConfigError(
-                f"{where}: spec.queueDepthPerAction.{action}: the scheduler's actions are {', '.join(actions)}. "
-                f"{action} isn't one of them, making the queueDepthPerAction invalid"
+                f"{where}: spec.queueDepthPerAction.{wrong}: the scheduler's actions are {known}. "
+                f"{wrong} isn't one of them, making the queueDepthPerAction invalid"
             )
     plugins = _plugins(spec)
     tier = [
