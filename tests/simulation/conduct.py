@@ -120,6 +120,7 @@ class Conduct:
         number = id(connection)
         if call.method == "GET":
             self._note_read(number, call.path)
+            self.decisions.read(number, call.path)
             return
         if "/leases" in call.path:
             self.lease_sent[number] = self.world.time
@@ -161,6 +162,7 @@ class Conduct:
         if isinstance(outcome, Answer) and outcome.status == 429 and outcome.retry_after:
             self.resting[number, call.method, call.path] = self.world.time + float(outcome.retry_after)
             self.throttled[number] = self.world.time
+        self.decisions.note_outcome(number, call, outcome)
         is_good = isinstance(outcome, Answer) and outcome.is_good
         if call.method == "PATCH":
             self.decisions.end(number, call, is_good=is_good)

@@ -15,7 +15,7 @@ import msgspec
 from kai.api.bindrequest import BindRequest
 from kai.api.node import Node
 from kai.api.pod import Pod
-from kai.cluster.calls import Call
+from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.connect import Connection
 from tests.doubles.rest_server.storage import Change
 from tests.simulation.replica import Replica
@@ -27,6 +27,9 @@ _TOLERANCE: Final = 0.01
 _TIMES: Final = frozenset({"lastTransitionTime", "lastProbeTime", "resourceVersion", "transitionID"})
 _FAILED_AGAIN: Final = b"BindingError"
 """In the words of a bind that failed: one that fails the same way later is news all the same."""
+_UNREAD: Final = 50.0
+"""Longer than the longest pause before a read of what became of a write."""
+_BROKEN: Final = 500
 _OVERDUE: Final = 75.0
 """Longer than it takes another to lead, and to look."""
 
@@ -76,6 +79,8 @@ class Decisions:
     """Pods that a process was told are bound: the UID, and since when."""
     written: dict[tuple[int, str], tuple[object, str]] = attrs.field(factory=dict)
     """What a process patched last at a path, and which version that made."""
+    unread: dict[tuple[int, str], float] = attrs.field(factory=dict)
+    """Objects of which a process does not know what became of its last write, by path: since when."""
     failed: dict[str, tuple[tuple[str, str], float]] = attrs.field(factory=dict)
     """Orders that failed, by UID: their namespace and name, and since when."""
 
@@ -94,7 +99,7 @@ class Decisions:
             self.failed.setdefault(uid, (change.place, self.world.time))
 
     def _forget(self) -> None:
-        for each in (self.told, self.written, self.failed):
+        for each in (self.told, self.written, self.failed, self.unread):
             each.clear()
 
     # --- Decisions and what is known then ----------------------------------------------------------------------------
@@ -180,14 +185,47 @@ class Decisions:
         found = self.world.server.storage.get(served, (namespace, parts[-1]))
         return "" if found is None else str(found["metadata"]["resourceVersion"])
 
+    def read(self, number: int, path: str) -> None:
+        """Take note that a process reads an object; a list may be as old as the cache that it comes from."""
+        self.unread.pop((number, path), None)
+
+    def note_outcome(self, number: int, call: Call, outcome: Answer | NoAnswer | None) -> None:
+        """Take note of how a write ended."""
+        path = _object_of(call)
+        if not path or "/events" in path:
+            return
+        self.unread.pop((number, path), None)
+        is_lost = isinstance(outcome, NoAnswer) and outcome.was_sent
+        if is_lost or (isinstance(outcome, Answer) and outcome.status >= _BROKEN):
+            self.unread[number, path] = self.world.time
+
     # --- What is overdue ---------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Look whether something is left undone that nothing keeps kai from, once all is calm."""
+        alive = {id(each.connection): each.name for each in self.world.replicas if each.is_alive}
+        for key, since in tuple(self.unread.items()):
+            if key[0] not in alive:
+                del self.unread[key]
+            elif self.world.time - max(since, self.world.calm_since) > _UNREAD:
+                del self.unread[key]
+                text = f"what became of its write of {key[1]} at {since:.1f} s"
+                self.world.violate(21, f"{alive[key[0]]} has not read {text}")
         for uid, (place, since) in tuple(self.failed.items()):
             if self.world.time - max(since, self.world.calm_since) > _OVERDUE:
                 del self.failed[uid]
                 self.world.violate(21, f"bind request {'/'.join(place)} failed at {since:.1f} s, and is still there")
+
+
+def _object_of(call: Call) -> str:
+    """Return the path of the object that a write is about; "" where the server names it."""
+    path = call.path
+    for subresource in ("/status", "/binding", "/eviction"):
+        path = path.removesuffix(subresource)
+    if call.method != "POST" or path != call.path:
+        return path
+    name = (msgspec.json.decode(call.body or b"{}").get("metadata") or {}).get("name", "")
+    return f"{path}/{name}" if name else ""
 
 
 def _content_of(call: Call) -> object:

@@ -163,6 +163,7 @@ async def _play(world: World, plan: Plan) -> Result:
     settled = world.time - calm_since
     if not world.violations:
         await _keep_quiet(world)
+        watchers.conduct.decisions.look()
         look_at_size(world)
     for replica in world.replicas:
         replica.kill()
