@@ -11,7 +11,7 @@ import pytest
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.pod import Pod
-from kai.cluster.calls import Answer, Call
+from kai.cluster.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.test_checks import Trial, trial
 from tests.simulation.world import EPOCH, HOME, NODE, ORDER, POD, RESERVED, path_of
@@ -112,6 +112,20 @@ def test_a_failed_order_that_is_not_removed_while_all_is_calm_is_caught(trial: T
     trial.pass_time(80.0)
     trial.watchers.conduct.decisions.look()
     assert trial.broken == {21}
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_write_whose_outcome_is_not_read_is_caught(trial: Trial, *, is_read: bool) -> None:
+    path = path_of(POD, HOME, "a", "status")
+    call = Call(method="PATCH", path=path, body=b"{}")
+    trial.world.wire.on_send("kai-0", call)
+    trial.world.wire.on_outcome("kai-0", call, NoAnswer(was_sent=True, message="lost"))
+    if is_read:
+        trial.world.wire.on_send("kai-0", Call(method="GET", path=path_of(POD, HOME, "a")))
+    trial.world.calm_since = trial.world.time
+    trial.pass_time(60.0)
+    trial.watchers.conduct.decisions.look()
+    assert trial.broken == (set() if is_read else {21})
 
 
 def test_a_removal_of_an_order_that_is_being_written_is_caught(trial: Trial) -> None:
