@@ -10,11 +10,12 @@ from kai.engine.waiting_order import WaitingOrder, explained_order
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status
 from kai.simulation.overview import Job, Overview
+from kai.simulation.podstates import pod_states
 from kai.simulation.run import Outcome
+from kai.simulation.states import State
 
 _WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
 _PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})
-_LABELS = {int(status): status.label for status in Status}
 
 
 @attrs.frozen
@@ -141,7 +142,7 @@ class _Columns:
 
     before: Sequence[int]
     """Its status before the cycle."""
-    status: Sequence[int]
+    states: Sequence[State]
     node: Sequence[int]
     gpus: Sequence[int]
 
@@ -152,7 +153,7 @@ class _Columns:
         gpus = snapshot.requests[:, snapshot.axis.index["gpu"]]
         return cls(
             before=snapshot.pod_status.tolist(),
-            status=report.status.tolist(),
+            states=pod_states(outcome.last),
             node=report.node.tolist(),
             gpus=(gpus[snapshot.pod_shape] if len(snapshot.pods) else gpus).tolist(),
         )
@@ -171,7 +172,7 @@ def _pod(outcome: Outcome, columns: _Columns, pod: int) -> PodLine:
     snapshot, node = outcome.last.snapshot, columns.node[pod]
     return PodLine(
         name=snapshot.pods[pod].name,
-        state=_LABELS[columns.status[pod]],
+        state=columns.states[pod],
         node=snapshot.nodes[node].name if node >= 0 else "",
         gpus=columns.gpus[pod],
     )

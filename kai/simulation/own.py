@@ -36,6 +36,7 @@ from kai.simulation.jobs import JobLine, PodLine, owner_of
 from kai.simulation.live import list_some
 from kai.simulation.origin import Origin
 from kai.simulation.overview import Job
+from kai.simulation.podstates import state_of
 from kai.simulation.states import State
 from kai.simulation.suggestions import Suggestions
 from kai.simulation.told import bound_evidence, newest, reasons_told, unready
@@ -243,7 +244,7 @@ class _Reader:
         return min((instant for instant in (*born, group.created) if instant > 0), default=None)
 
     def _pod(self, pod: int) -> PodLine:
-        state = Status(int(self._snapshot.pod_status[pod])).label
+        state = state_of(int(self._snapshot.pod_status[pod]))
         return PodLine(name=self._snapshot.pods[pod].name, state=state, node=self._node(pod), gpus=self._gpus(pod))
 
     def _gpus(self, pod: int) -> int:

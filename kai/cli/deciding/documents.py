@@ -7,9 +7,12 @@ from kai.documents.queues import queue_values
 from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kai.simulation.check import Differences
     from kai.simulation.overview import Job, Overview
     from kai.simulation.request import Result
+    from kai.simulation.run import Cycle
 
 
 def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
@@ -34,8 +37,12 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
 
 
 def _answer(result: "Result") -> dict[str, Any]:
-    """Return the answer with pods by ``namespace/name``; conformance calls them by name where that is enough."""
+    """Return the answer with pods by ``namespace/name``; conformance calls them by name where that is enough.
+
+    Pods have their state in the words of jobs beside the status, which is that of KAI-Scheduler.
+    """
     from kai.simulation.answer import pod_names
+    from kai.simulation.podstates import pod_states
 
     out, outcome = dict(result.answer), result.outcome
     if outcome is None:
@@ -43,12 +50,15 @@ def _answer(result: "Result") -> dict[str, Any]:
     keys = {
         name: pod.key for name, pod in zip(pod_names(outcome.last.snapshot), outcome.last.snapshot.pods, strict=True)
     }
-    out["pods"] = {keys[name]: pod for name, pod in out["pods"].items()}
+
+    def told(cycle: "Cycle", pods: "Mapping[str, Any]") -> dict[str, Any]:
+        states = dict(zip((pod.key for pod in cycle.snapshot.pods), pod_states(cycle), strict=True))
+        return {keys[name]: {"state": str(states[keys[name]]), **pod} for name, pod in pods.items()}
+
+    out["pods"] = told(outcome.last, out["pods"])
     if "stable" in out:
-        states = [
-            {**state, "pods": {keys[name]: pod for name, pod in state["pods"].items()}} for state in out["stable"]
-        ]
-        out["stable"] = states
+        moments = zip(outcome.stable, out["stable"], strict=True)
+        out["stable"] = [{**moment, "pods": told(cycle, moment["pods"])} for cycle, moment in moments]
     return out
 
 

@@ -330,7 +330,7 @@ def _pod_table(rows: Sequence[Row], console: Console) -> str:
         Column(head="JOB", drop=3),
         Column(head="QUEUE", drop=4),
         Column(head="GPUS", right=True, drop=2),
-        Column(head="STATUS"),
+        Column(head="STATE"),
         Column(head="NODE"),
     ]
     out = []

@@ -67,6 +67,7 @@ class MomentResult(Document):
 
     scenario: str
     pods: Mapping[str, Any] = attrs.field(factory=dict)
+    """By namespace/name. The state is one of those that jobs have, the status is KAI-Scheduler's word for it."""
     nodes: Mapping[str, Any] = attrs.field(factory=dict)
     counts: tuple[Mapping[str, int], ...] = ()
     """Of each cycle."""

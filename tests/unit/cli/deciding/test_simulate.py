@@ -71,7 +71,8 @@ def test_json_is_one_object_a_line_for_each_case(capsys, good, fair):
     lines = out(capsys, good, fair, "-o", "json").out.splitlines()
     first, second = (json.loads(line) for line in lines)
     assert (first["apiVersion"], first["kind"], first["scenario"]) == ("output.kai/v1", "SimulationResult", good)
-    assert first["pods"]["default/starts-0"] == {"status": "Binding", "node": "n1", "gpuGroups": [], "numaZones": []}
+    starts = {"state": "Starts", "status": "Binding", "node": "n1", "gpuGroups": [], "numaZones": []}
+    assert (first["pods"]["default/starts-0"], first["pods"]["default/waits-0"]["state"]) == (starts, "Waits")
     assert first["nodes"] == {"n1": {"idleGpus": 1, "releasingGpus": 0}}
     assert first["counts"] == [{"binds": 1, "evictions": 0, "pipelines": 0}]
     jobs = {job["name"]: job for job in first["jobs"]}

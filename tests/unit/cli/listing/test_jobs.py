@@ -93,9 +93,9 @@ def test_no_line_is_wider_than_the_terminal(lab, width, wanted):
 
 def test_pods_are_listed_with_their_nodes(lab):
     lines = text(lab, queue="vision", pods=True).splitlines()
-    assert lines[0] == "POD          JOB        QUEUE   GPUS  STATUS     NODE"
-    assert lines[3] == "vit-large-0  vit-large  vision     8  Pipelined  gpu-04"
-    assert lines[-1] == "vit-xl-3     vit-xl     vision     8  Pending    -"
+    assert lines[0] == "POD          JOB        QUEUE   GPUS  STATE    NODE"
+    assert lines[3] == "vit-large-0  vit-large  vision     8  Held     gpu-04"
+    assert lines[-1] == "vit-xl-3     vit-xl     vision     8  Waits    -"
 
 
 def test_the_order_is_shown_key_by_key(lab):
