@@ -164,7 +164,7 @@ def asked_further(capsys, where):
         (("why", "--all", "-l", "nothing=of-this"), "no job waits"),
         (("why", "--evicted"), "no pod has to go and no eviction is on record"),
         (("why", "waits", "--evicted"), "no pod has to go and no eviction is on record"),
-        (("jobs", "--pods"), "POD      JOB    QUEUE  GPUS  STATUS   NODE\nwaits-0  waits  team      3  Pending  -\n"),
+        (("jobs", "--pods"), "POD      JOB    QUEUE  GPUS  STATE  NODE\nwaits-0  waits  team      3  Waits  -\n"),
     ):
         said = shown(capsys, *question, *where)
         assert said.out.startswith(answer), question
