@@ -456,7 +456,9 @@ def test_the_documented_command_installs_and_takes_away_and_queues_stay(bare_con
         def kubectl(verb, folder):
             command = [KUBECTL, f"--kubeconfig={config}", verb, "-k", folder]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert (done.returncode, done.stderr) == (0, "")
+            # On a busy machine kubectl says that it waits for itself; that is no complaint about what we wrote.
+            complaints = [line for line in done.stderr.splitlines() if "due to client-side throttling" not in line]
+            assert (done.returncode, complaints) == (0, [])
             return done.stdout
 
         kubectl("apply", LASTING)
