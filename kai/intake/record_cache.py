@@ -57,15 +57,22 @@ class RecordCache(Generic[Source, Record]):
         self._known: dict[int, Record] = {}
         self._ahead: dict[int, Record] = {}
         """Records of objects that were not put yet, by identity; a record holds its object, so none is used twice."""
+        self._latest: dict[tuple[str, str], int] = {}
+        """The identity of the object of a name that was read ahead last."""
 
     def read_ahead(self, source: Source, read: Callable[[Source], Record]) -> None:
         """Make the record of an object that is about to be put.
 
-        Holds: nothing else changes. What is not put the next time is forgotten.
+        Holds: nothing else changes. What is not put the next time is forgotten, and so is what a newer object of the
+            same name replaces before.
         """
         at = id(source)
         if at not in self._known and len(self._ahead) < _MOST_AHEAD:
-            self._ahead[at] = read(source)
+            record = self._ahead[at] = read(source)
+            before = self._latest.get(record.order)
+            if before is not None and before != at:
+                del self._ahead[before]
+            self._latest[record.order] = at
 
     def put(self, sources: Sequence[Source], read: Callable[[Source], Record]) -> bool:
         """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
@@ -77,6 +84,7 @@ class RecordCache(Generic[Source, Record]):
         if sources is before:
             return False
         ahead, self._ahead = self._ahead, {}
+        self._latest.clear()
         if isinstance(sources, Listing) and sources.before is not None and sources.before is self._mark:
             gone, come = list(sources.gone), list(sources.come)
         else:

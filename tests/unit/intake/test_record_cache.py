@@ -136,6 +136,17 @@ def test_an_object_that_is_known_is_not_read_ahead(cache, read):
     assert read.seen == ["a"]
 
 
+def test_of_the_objects_of_one_name_that_are_read_ahead_only_the_last_is_kept(cache, read):
+    versions = [named("a") for _ in range(50)]
+    for version in versions:
+        cache.read_ahead(version, read)
+    assert [record.source for record in cache._ahead.values()] == [versions[-1]]
+    cache.put((versions[-1],), read)
+    assert [record.source for record in cache.records] == [versions[-1]]
+    cache.read_ahead(named("a"), read)  # what was remembered of names went with what was put
+    assert len(cache._ahead) == 1
+
+
 def test_what_was_read_ahead_and_is_not_put_the_next_time_is_forgotten(cache, read):
     early = named("a")
     cache.read_ahead(early, read)
