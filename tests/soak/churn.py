@@ -240,15 +240,20 @@ def _short_memories() -> Iterator[None]:
 
 
 def grown(moments: Sequence[Sample], warm: int) -> dict[str, tuple[int, int]]:
-    """Return what there is more of after the last two rounds than after each of the first ones, with both counts.
+    """Return what there is more of after each of the last rounds than after each of the first ones, with both counts.
 
-    Where the bound of a memory is reached, now more and now less of it is left; and a store keeps the last change of
-    each kind, which is of one object in this round and of two in the next. What is never forgotten is there after both.
+    The last rounds are a third of all, and two at least. Where the bound of a memory is reached, now more and now less
+    of it is left; and a store keeps the last change of each kind, which is of one object in this round and of several
+    in the next. What is never forgotten is there after all of them.
     """
     highest: Counter[str] = Counter()
     for each in moments[:warm]:
         highest |= each.counts
-    return growth(highest, moments[-2].counts & moments[-1].counts)
+    last = moments[-max(2, len(moments) // 3) :]
+    least = last[0].counts
+    for each in last:
+        least = least & each.counts
+    return growth(highest, least)
 
 
 def soak(rounds: int, pods: int, apart: float = 0.0, seed: int = 1) -> list[Sample]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from tests.soak import census, live
-from tests.soak.churn import grown, soak
+from tests.soak.churn import Sample, grown, soak
 from tests.soak.slopes import slope
 from tests.soak.storm import long_cycles, storm
 
@@ -32,6 +33,16 @@ def test_what_is_held_does_not_depend_on_what_has_passed() -> None:
     assert after.tasks <= max(each.tasks for each in before)
     assert after.passed - before[-1].passed > 100
     assert after.bound > before[-1].bound
+
+
+def test_a_count_that_goes_up_and_down_has_not_grown_and_one_that_only_goes_up_has() -> None:
+    restless = [1, 1, 1, 0, 6, 2, 1, 3, 3]
+    steady = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    moments = [
+        Sample(number, 0.0, Counter(restless=one, steady=other), tasks=0, bound=0, evicted=0, passed=0)
+        for number, (one, other) in enumerate(zip(restless, steady, strict=True))
+    ]
+    assert grown(moments, _WARM) == {"steady": (3, 7)}
 
 
 def test_what_is_never_forgotten_is_found_by_its_name() -> None:
