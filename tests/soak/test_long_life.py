@@ -13,7 +13,7 @@ from tests.soak.churn import Sample, grown, soak
 from tests.soak.slopes import slope
 from tests.soak.storm import long_cycles, storm
 
-_ROUNDS = 5
+_ROUNDS = 12
 _WARM = 3
 
 
