@@ -158,8 +158,10 @@ def _device_of(
     labels = {names.GPU_GROUP: group}
     existing = yield from every(Pod, namespace=settings.namespace, labels=labels)
     usable = [known for known in existing if _holds_device(known)]
-    if usable:
-        return (yield from _device_of_existing(usable[0], node, group, settings))
+    # The store may show what is gone, and a pod that is bound to a GPU which no other pod holds is ended.
+    held = (yield from find(pod_ref(usable[0]), fresh=True)) if usable else None
+    if held is not None and _holds_device(held):
+        return (yield from _device_of_existing(held, node, group, settings))
     made = yield from _make(pod, node, group, settings, gate)
     device = yield from _told_device(made, settings)
     if device is None:

@@ -72,6 +72,15 @@ def test_a_reservation_that_no_list_shows_yet_is_found_by_its_name():
     assert sum(isinstance(write, Create) for write in server.writes) == 1
 
 
+def test_a_reservation_that_is_gone_but_still_in_a_lagging_store_is_made_again():
+    server = cluster(sharing_pod(), reservation())
+    shown = server.perform(List(cls=Pod, namespace=RESERVED))
+    server.remove("Pod", "gpu-reservation-g1", RESERVED)
+    server.fault = lambda r: shown if isinstance(r, List) and r.namespace == RESERVED else None
+    assert reserve(server)[1] == "GPU-g1"
+    assert server.get("Pod", reservation_name("n1", "g1"), RESERVED)
+
+
 def test_a_reservation_that_was_cut_off_before_it_told_its_gpu_is_waited_for():
     server = cluster(sharing_pod(), reservation(device=None, phase="Pending"))
     assert reserve(server)[1] == "GPU-g1"
