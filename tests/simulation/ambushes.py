@@ -292,6 +292,7 @@ def backup(world: World, life: Life, episode: Episode) -> Undo:
     def come_back() -> None:
         if not is_over and not world.loop.is_any_frozen:
             _put_back(world, life, taken)
+            world.wire.restart()  # whatever ended the outage before
         world.wire.is_down = False
 
     def end() -> None:

@@ -95,9 +95,14 @@ class Conduct:
 
     def __attrs_post_init__(self) -> None:
         self.decisions = Decisions(self.world)
+        self.world.on_backup.append(self._forget_versions)
         self.world.server.storage.listeners.append(self.see)
         self.world.wire.on_send = self.send
         self.world.wire.on_outcome = self.end
+
+    def _forget_versions(self) -> None:
+        """Ask nothing of terms that began before a backup was put back: objects of then are there again, or gone."""
+        self.leases = dict.fromkeys(self.leases, 0)
 
     def see(self, change: Change) -> None:
         """Take a change."""

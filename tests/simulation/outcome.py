@@ -20,6 +20,7 @@ from tests.simulation.world import (
     cpus_of,
     fraction_of,
     gpus_of,
+    granted_to,
     is_leaving,
     is_over,
     key_of,
@@ -144,8 +145,8 @@ def _may(pods: list[Manifest], queues: dict[str, Manifest], world: World) -> boo
             for each in world.workers()
             if node_of(each) and not is_over(each) and _is_below(queues, queue_of(each), name)
         ]
-        used = sum(gpus_of(each) + fraction_of(each) for each in below)
-        held = sum(gpus_of(each) + fraction_of(each) for each in below if is_firm(each))
+        used = sum(gpus_of(each) + granted_to(each) for each in below)
+        held = sum(gpus_of(each) + granted_to(each) for each in below if is_firm(each))
         if 0 <= resources["limit"] < used + wanted or (firm and 0 <= resources["quota"] < held + wanted):
             return False
         name = queues[name]["spec"].get("parentQueue", "")

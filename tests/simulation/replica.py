@@ -121,8 +121,11 @@ class Replica:
         return self._life is not None and not self._life.done()
 
     def start(self) -> None:
-        """Begin a life, if there is none."""
-        if self.is_alive:
+        """Begin a life, if there is none; where one was asked to end and has not yet, once it has."""
+        life = self._life
+        if life is not None and not life.done():
+            if self._stop is not None and self._stop.is_set():
+                life.add_done_callback(lambda ended: self.start() if self._life is ended else None)
             return
         self.weather.is_dead = False
         token = PROCESS.set(self.name)

@@ -157,7 +157,9 @@ async def _play(world: World, plan: Plan) -> Result:
         each.cancel()
     calm_since = world.time
     if not world.violations:
-        await asyncio.gather(*others, return_exceptions=True)
+        for ended in await asyncio.gather(*others, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
         _calm(world)
         await _settle(world, watchers)
     settled = world.time - calm_since

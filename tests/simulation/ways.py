@@ -9,7 +9,7 @@ import attrs
 from tests.simulation.episodes import Episode, Kind, Kinds, Undo, replicas_of
 from tests.simulation.replica import NAMESPACE
 from tests.simulation.users import Life
-from tests.simulation.world import LEASE, World
+from tests.simulation.world import LEASE, ORDER, World
 
 KINDS: Final = Kinds()
 _WEATHER: Final = {
@@ -173,13 +173,15 @@ def sluggish(world: World, _: Life, episode: Episode) -> Undo:
 def unserved(world: World, _: Life, episode: Episode) -> Undo:
     """One kind is not served, as if its definition were missing."""
     optional = ("topologies", "resourceclaims", "resourceslices", "deviceclasses", "csidrivers", "bindrequests")
-    world.wire.unserved = optional[int(episode.strength * len(optional))]
+    _serve_all_but(world, optional[int(episode.strength * len(optional))])
     world.wire.restart()
+    return lambda: _serve_all_but(world, "")
 
-    def end() -> None:
-        world.wire.unserved = ""
 
-    return end
+def _serve_all_but(world: World, plural: str) -> None:
+    if world.wire.unserved == ORDER.plural:
+        world.orders_hidden = world.time
+    world.wire.unserved = plural
 
 
 # --- Processes and machines (13, 14, 15, 16, 17, 25) ------------------------------------------------------------------

@@ -13,6 +13,8 @@ from tests.simulation.world import GROUP, HOMES, ORDER, POD, World, key_of, node
 EVENT = BY_KIND["v1", "Event"]
 _DONE = frozenset({"Scheduled", "Bound"})
 _FAILED = "FailedBinding"
+_ASKED_AGAIN = 46.0
+"""Seconds after which a process has asked again for a kind that was not served."""
 
 
 @attrs.define(eq=False)
@@ -68,7 +70,8 @@ class Words:
         order = self.world.server.storage.get(ORDER, (metadata["namespace"], metadata["name"]))
         owners = {each["uid"] for each in (order or {"metadata": {}})["metadata"].get("ownerReferences") or ()}
         came = float("inf") if order is None else self.came.get(order["metadata"]["uid"], 0.0)
-        is_served = came <= said and self.world.wire.unserved != ORDER.plural  # else nobody can see it
+        is_served = came <= said and self.world.wire.unserved != ORDER.plural  # else no process can see it
+        is_served = is_served and self.world.time > self.world.orders_hidden + _ASKED_AGAIN
         if (
             is_served
             and order is not None

@@ -82,6 +82,8 @@ class World:
     """Pods whose evictions kai has sent without an answer so far: it counts them as gone from their queues."""
     failures_said: dict[str, float] = attrs.field(factory=dict)
     """When each event that tells of a failed bind was sent, by its name."""
+    orders_hidden: float = -math.inf
+    """Until when bind requests were not served; a kind that is not there is asked for once in 45 s at least."""
     undone: set[str] = attrs.field(factory=set)
     """UIDs of pods of which a backup that was put back knows less than kai was told."""
     on_backup: list[Callable[[], None]] = attrs.field(factory=list)
@@ -240,6 +242,16 @@ def cpus_of(pod: Manifest) -> int:
 def fraction_of(pod: Manifest) -> float:
     """Return the part of one GPU that a pod asks for; 0 for none."""
     return float((pod["metadata"].get("annotations") or {}).get("gpu-fraction", 0))
+
+
+def granted_to(pod: Manifest) -> float:
+    """Return the part of each GPU that a bound pod was given, whatever its annotations ask for by now."""
+    text = (pod["metadata"].get("annotations") or {}).get("kai.scheduler/granted") or "{}"
+    try:
+        grant = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:  # its owner wrote it
+        return fraction_of(pod)
+    return float(grant.get("portion", fraction_of(pod)))
 
 
 def is_over(pod: Manifest) -> bool:

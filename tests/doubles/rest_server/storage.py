@@ -113,8 +113,11 @@ class Storage:
     def restore(self, backup: Backup, kept: Served) -> list[Change]:
         """Put everything but one kind back to a backup, and return what that changed; nothing is told to watches.
 
-        Versions count on from where they were, so that what a client knows is not from the future.
+        Versions count on beyond where they were, and those before are forgotten, as `etcdutl snapshot restore` does with
+        ``--bump-revision`` and ``--mark-compacted``: what a client knows is not from the future, and no watch goes on.
         """
+        self.version += 1
+        self.compacted = self.version
         found: list[Change] = []
         for served in sorted({*self.objects_of, *backup.objects_of} - {kept}, key=lambda each: each.plural):
             now, then = self.objects_of.get(served, {}), dict(backup.objects_of.get(served, {}))
