@@ -113,8 +113,8 @@ class Storage:
     def restore(self, backup: Backup, kept: Served) -> list[Change]:
         """Put everything but one kind back to a backup, and return what that changed; nothing is told to watches.
 
-        Versions count on beyond where they were, and those before are forgotten, as `etcdutl snapshot restore` does with
-        ``--bump-revision`` and ``--mark-compacted``: what a client knows is not from the future, and no watch goes on.
+        Versions count on beyond where they were, and those before are forgotten, as `etcdutl snapshot restore` has it
+        with ``--bump-revision`` and ``--mark-compacted``: what a client knows is not of the future, no watch goes on.
         """
         self.version += 1
         self.compacted = self.version

@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 
 from kai.cli.command import run
@@ -15,7 +16,7 @@ from kai.cli.running.shards import render
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.errors import ConfigError
-from kai.framework.parameters import Parameters
+from kai.framework.parameters import Parameters, SearchBudgets
 from kai.intake import IntakeSettings
 from tests.unit.api.manifests import SHARD
 
@@ -123,10 +124,10 @@ CASES = {
     "budgets": (
         {
             "scenarioSearchBudgets": {
-                "maxActionSearchDuration": {"reclaim": "3s"},
+                "maxActionSearchDuration": {"default": "5m", "reclaim": "3s"},
                 "maxJobSearchDuration": "500ms",
                 "minJobSearchDuration": "50ms",
-                "maxGeneratorSearchDuration": {"NodeLocalGreedy": "75ms"},
+                "maxGeneratorSearchDuration": {"MultiNodeGang": "2m", "NodeLocalGreedy": "75ms", "default": "2m"},
             }
         },
         operator(
@@ -155,6 +156,12 @@ def test_a_shard_comes_to_what_the_operator_writes(name):
     ours, theirs = (read_configuration(each, "same place") for each in (found.document, expected))
     assert ours == theirs
     assert make_profile(ours) == make_profile(theirs)
+
+
+def test_budgets_that_a_shard_leaves_out_are_those_of_kai():
+    found = rendered(shard(scenarioSearchBudgets={"maxActionSearchDuration": {"reclaim": "3s"}}))
+    budgets = read_configuration(found.document, "same place").parameters.budgets
+    assert budgets == attrs.evolve(SearchBudgets(), action={**SearchBudgets().action, "reclaim": 3.0})
 
 
 def test_flags_are_those_of_the_shard_and_of_its_config():
