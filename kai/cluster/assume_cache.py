@@ -257,16 +257,16 @@ class AssumeCache(Generic[T]):
 
     # --- Lists -----------------------------------------------------------------------------------------------------
 
-    def begin_list(self, version: int) -> None:
-        """Expect the pages of a list that was made at a version.
+    def begin_list(self, version: int, known: int | None = None) -> None:
+        """Expect the pages of a list that was made at a version; ``known`` is `newest` as the list was asked for.
 
-        A version older than what was seen before means that the server's memory was put back to an earlier time; then
-        the list alone is true, however old its objects are.
+        A version older than what was known by then means that the server's memory was put back to an earlier time; then
+        the list alone is true, however old its objects are. What was told while the list was on its way may be newer.
         """
         self._listing, self._listed_at = set(), version
         self._starts_over = False
         self._passed_over.clear()
-        if 0 <= version < self.newest:
+        if 0 <= version < (self.newest if known is None else known):
             self._start_over()
 
     def _start_over(self) -> None:

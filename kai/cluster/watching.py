@@ -160,10 +160,11 @@ class Watcher:
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     async def _read_page(self, effect: ReadPage) -> Event:
+        known = self.store.cache(self.watched.cls).newest
         page = await self._page(effect.variant, effect.limit, effect.rest)
         if isinstance(page, Refused):
             return page
-        self._take_page(effect, page)
+        self._take_page(effect, page, known)
         return PageCame(version=page.metadata.version, rest=page.metadata.token)
 
     async def _ask_version(self, effect: AskVersion) -> Event:
@@ -182,13 +183,13 @@ class Watcher:
         page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
         return self._refused(answer) if page is None else page
 
-    def _take_page(self, effect: ReadPage, page: Page) -> None:
+    def _take_page(self, effect: ReadPage, page: Page, known: int) -> None:
         cls = self.watched.cls
         cache = self.store.cache(cls)
         version, is_last = version_of(page.metadata.version), not page.metadata.token
         with self.store.taking(), paused() if self.store.is_synced else growing():
             if effect.is_first:
-                cache.begin_list(version)
+                cache.begin_list(version, known)
             for item in page.items or ():
                 take(cache, item, is_listed=True)
             if is_last:

@@ -44,6 +44,8 @@ class Faults:
     """Whether the answer is lost after it was done."""
     delay: Callable[[Call], float] = lambda _: 0.0
     """Seconds before anything happens."""
+    lateness: Callable[[Call], float] = lambda _: 0.0
+    """Seconds from when it was done until the answer arrives."""
     piece: Callable[[bytes], tuple[bytes, ...] | None] = lambda data: (data,)
     """What becomes of a piece of a stream; None cuts it off."""
     is_silent: Callable[[], bool] = lambda: False
@@ -129,6 +131,7 @@ class HttpServer:
             if fault is not None:
                 return fault
             answer = Answer(status=200, body=b"ok") if call.path == "/livez" else self._answer(call)
+            await anyio.sleep(self.faults.lateness(call))
             return NoAnswer(was_sent=True, message="the answer was lost") if self.faults.loses(call) else answer
         finally:
             self.in_flight -= 1

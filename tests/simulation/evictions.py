@@ -34,7 +34,8 @@ class Evictions:
     found: list[_Eviction] = attrs.field(factory=list)
     placed: set[str] = attrs.field(factory=set)
     """UIDs of pods that were bound at some time."""
-    gone: set[str] = attrs.field(factory=set)
+    gone: dict[str, float] = attrs.field(factory=dict)
+    """When each pod went, by UID."""
     refused: set[str] = attrs.field(factory=set)
     """UIDs of pods of which a webhook of others refused a binding at some time."""
     changed: float = float("-inf")
@@ -55,7 +56,7 @@ class Evictions:
             return
         pod, before, uid = change.after, change.before, change.present["metadata"]["uid"]
         if pod is None:
-            self.gone.add(uid)
+            self.gone[uid] = self.world.time
             return
         if pod["metadata"]["name"] in self.world.refused_binds:
             self.refused.add(uid)
@@ -77,7 +78,9 @@ class Evictions:
         waiting = [each for each in self.world.workers() if not node_of(each) and not is_over(each)]
         names = self.world.refused_binds
         self.refused.update(each["metadata"]["uid"] for each in waiting if each["metadata"]["name"] in names)
-        return frozenset(each["metadata"]["uid"] for each in waiting)
+        # A pod that went while the eviction was on its way was waiting when that was decided.
+        went = {uid for uid, time in self.gone.items() if self.world.time < time + _ECHO and uid not in self.placed}
+        return frozenset(each["metadata"]["uid"] for each in waiting) | went
 
     def _take_reason(self, event: Manifest) -> None:
         """Note who evicted whom; where users and administrators rest, the two must not change places."""
@@ -94,7 +97,7 @@ class Evictions:
 
         What a webhook refused is a reason, and what an administrator or another scheduler changed after the decision.
         """
-        fine = self.placed | self.gone | self.refused
+        fine = self.placed | self.gone.keys() | self.refused
         for each in self.found:
             if each.waiting and not each.waiting & fine and self.changed < each.time - self.world.blind:
                 yield 13, f"{each.pod} was evicted at {each.time:.1f} s, and no pod that waited was placed since"

@@ -203,6 +203,20 @@ def test_what_a_write_was_answered_with_during_a_list_outlives_it():
     assert len(cache) == 1
 
 
+def test_what_was_told_while_a_list_was_on_its_way_is_newer_and_no_sign_of_an_earlier_state():
+    cache, changes = cache_of()
+    listed(cache, 10, config("a", version=5, colour="early"), config("b", version=6, uid="u2"))
+    asked = cache.newest
+    cache.see(config("a", version=12, colour="late"))
+    cache.begin_list(11, asked)
+    for each in (config("a", version=5, colour="early"), config("b", version=6, uid="u2")):
+        cache.see_listed(each)
+    cache.end_list(11)
+    assert versions(cache) == {"a": "12", "b": "6"}
+    assert [change.after.data for change in changes if change.after.metadata.name == "a"][-1] == {"colour": "late"}
+    assert cache.newest == 12
+
+
 def test_a_list_older_than_what_is_known_replaces_everything():
     cache, _ = cache_of()
     listed(cache, 50, config("a", version=40, colour="late"), config("b", version=45, uid="u2"))

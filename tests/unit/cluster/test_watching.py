@@ -9,7 +9,7 @@ from kai.api.core import ConfigMap
 from kai.api.declaring import declare
 from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
-from kai.api.plans import Get, Ref
+from kai.api.plans import Get, Patch, Ref
 from kai.api.pod import Pod
 from kai.cluster.calls import METADATA, METADATA_LIST, Answer, NoAnswer
 from kai.cluster.store import Watched
@@ -222,6 +222,20 @@ async def test_a_refresh_waits_for_a_list_that_began_after_it():
         await cluster.store.refresh(ConfigMap)
         assert cluster.store.get(ConfigMap, "hidden", "team") is not None
         assert anyio.current_time() - start < 1.0
+
+
+@in_virtual_time
+async def test_a_write_that_is_answered_while_a_list_is_on_its_way_is_not_undone_by_it():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        server.faults.is_silent = lambda: True  # so that only lists and answers tell anything
+        server.faults.lateness = lambda call: float(call.method == "GET")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.store.refresh, ConfigMap)
+            await anyio.sleep(0.5)
+            await cluster.api.perform(Patch(ref=Ref(ConfigMap, "c1", "team"), patch={"data": {"n": "new"}}))
+            assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "new"}
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "new"}
 
 
 @in_virtual_time
