@@ -8,6 +8,7 @@ import time
 from collections import Counter
 
 from tests.simulation.bugs import BUGS, planted
+from tests.simulation.evictions import FUTILE, PLACED
 from tests.simulation.faults import NUMBERS
 from tests.simulation.schedule import Plan, Result, run
 from tests.simulation.shrinking import shrunk
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--shrink", type=int, help="find out how little of one seed still breaks an invariant")
     parser.add_argument("--bugs", nargs="*", help="plant deliberate bugs, all or these, and tell which are caught")
     parser.add_argument("--whole", action="store_true", help="with --bugs: schedules of full length, not of half of it")
+    parser.add_argument("--evictions", action="store_true", help="say at the end what evictions were good for")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so much time")
     arguments = parser.parse_args()
     if arguments.replay is not None:
@@ -31,7 +33,7 @@ def main() -> int:
     if arguments.bugs is not None:
         seeds = range(int(first), int(last or first) + 1)
         return _catch(arguments.bugs or sorted(BUGS), seeds, is_whole=arguments.whole)
-    return _run_all(int(first), int(last or first), arguments.seconds)
+    return _run_all(int(first), int(last or first), arguments.seconds, tells_evictions=arguments.evictions)
 
 
 def _replay(seed: int) -> int:
@@ -74,14 +76,15 @@ def _catch(names: list[str], seeds: range, *, is_whole: bool) -> int:
     return 0
 
 
-def _run_all(first: int, last: int, most: float) -> int:
+def _run_all(first: int, last: int, most: float, *, tells_evictions: bool) -> int:
     begun, bad, faults, total = time.monotonic(), [], Counter[str](), Counter[str]()
-    seeds = Counter[str]()
+    seeds, became = Counter[str](), Counter[str]()
     for seed in range(first, last + 1):
         since = time.process_time()
         result = run(Plan.of(seed))
         faults.update(result.happened)
         seeds.update(result.happened.keys())
+        became.update(result.became)
         total.update(schedules=1, binds=result.binds, evictions=result.evictions, virtual=int(result.seconds))
         if not result.is_good:
             bad.append(seed)
@@ -95,7 +98,19 @@ def _run_all(first: int, last: int, most: float) -> int:
     )
     for kind, number in sorted(NUMBERS.items(), key=lambda each: (each[1], each[0])):
         _say(f"fault {number:2} {kind}: {faults[kind]} times in {seeds[kind]} seeds")
+    if tells_evictions:
+        _tell_evictions(became)
     return int(bool(bad))
+
+
+def _tell_evictions(became: Counter[str]) -> None:
+    with_reason = became.total() - became[PLACED] - became[FUTILE]
+    _say(
+        f"{became.total()} evictions of workers: {became[PLACED]} with a beneficiary, {with_reason} with a reason, "
+        f"{became[FUTILE]} futile"
+    )
+    for name, number in sorted(became.items(), key=lambda each: (-each[1], each[0])):
+        _say(f"evictions, {name}: {number}")
 
 
 def _say(text: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -13,6 +15,14 @@ from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_lea
 
 _EVICTED = "Evict"
 _EVICTOR = "evictor-pod-group-name"
+PARTIAL: Final = "its gang had too few members"
+UNHELD: Final = "no pod held the GPU that it shared"
+PLACED: Final = "a pod that waited was placed"
+NONE_WAITED: Final = "no pod waited any more"
+GONE: Final = "a pod that waited was deleted"
+REFUSED: Final = "a webhook refused a pod that waited"
+CHANGED: Final = "others changed nodes or queues meanwhile"
+FUTILE: Final = "futile"
 _ECHO = 5.0
 """So long after the last deed of a user its pods still come, and shares with them; those who take turns go on later."""
 
@@ -24,6 +34,8 @@ class _Eviction:
     pod: str
     waiting: frozenset[str]
     time: float
+    reason: str = ""
+    """Why it went, if that is not for the good of others."""
 
 
 @attrs.define(eq=False)
@@ -63,8 +75,15 @@ class Evictions:
         if node_of(pod):
             self.placed.add(uid)
         is_new = is_leaving(pod) and (before is None or not is_leaving(before))
-        if is_new and change.by.startswith("kai") and not self._is_partial(pod) and not is_unheld(self.world, pod):
-            self.found.append(_Eviction(key_of(pod), self._waiting(), self.world.time))
+        if is_new and change.by.startswith("kai"):
+            reason = self._reason(pod)
+            waiting: frozenset[str] = frozenset() if reason else self._waiting()
+            self.found.append(_Eviction(key_of(pod), waiting, self.world.time, reason))
+
+    def _reason(self, pod: Manifest) -> str:
+        if self._is_partial(pod):
+            return PARTIAL
+        return UNHELD if is_unheld(self.world, pod) else ""
 
     def _is_partial(self, pod: Manifest) -> bool:
         """Return whether a pod went because its gang had too few members: what is left of those is given back."""
@@ -97,10 +116,25 @@ class Evictions:
 
         What a webhook refused is a reason, and what an administrator or another scheduler changed after the decision.
         """
-        fine = self.placed | self.gone.keys() | self.refused
         for each in self.found:
-            if each.waiting and not each.waiting & fine and self.changed < each.time - self.world.blind:
+            if self._became(each) == FUTILE:
                 yield 13, f"{each.pod} was evicted at {each.time:.1f} s, and no pod that waited was placed since"
+
+    def became(self) -> Counter[str]:
+        """Return how many evictions had a beneficiary, how many had which reason instead, and how many were futile."""
+        return Counter(map(self._became, self.found))
+
+    def _became(self, eviction: _Eviction) -> str:
+        waiting = eviction.waiting
+        reasons = (
+            (eviction.reason, bool(eviction.reason)),
+            (PLACED, bool(waiting & self.placed)),
+            (NONE_WAITED, not waiting),
+            (GONE, bool(waiting & self.gone.keys())),
+            (REFUSED, bool(waiting & self.refused)),
+            (CHANGED, self.changed >= eviction.time - self.world.blind),
+        )
+        return next((name for name, holds in reasons if holds), FUTILE)
 
 
 def _is_squatting(change: Change) -> bool:

@@ -103,6 +103,8 @@ class Result:
     settled_after: float
     happened: Mapping[str, int] = attrs.field(factory=dict)
     """How often each kind of fault had something to disturb."""
+    became: Mapping[str, int] = attrs.field(factory=dict)
+    """What evictions were good for, and how many of them."""
 
     @property
     def is_good(self) -> bool:
@@ -119,7 +121,7 @@ def run(plan: Plan) -> Result:
             return loop.run_until_complete(_play(world, plan))
         except StuckError as error:
             world.violate(26, str(error))
-            return _result(world, plan, None, 0.0)
+            return _result(world, plan, None, None, 0.0)
         finally:
             end_all(loop)
             loop.close()
@@ -170,7 +172,7 @@ async def _play(world: World, plan: Plan) -> Result:
     for replica in world.replicas:
         replica.kill()
     await asyncio.sleep(1.0)
-    return _result(world, plan, checks, settled)
+    return _result(world, plan, checks, watchers, settled)
 
 
 def _calm(world: World) -> None:
@@ -261,7 +263,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _result(world: World, plan: Plan, checks: Checks | None, settled: float) -> Result:
+def _result(world: World, plan: Plan, checks: Checks | None, watchers: Watchers | None, settled: float) -> Result:
     return Result(
         plan=plan,
         violations=tuple(world.violations),
@@ -272,6 +274,7 @@ def _result(world: World, plan: Plan, checks: Checks | None, settled: float) -> 
         seconds=world.time,
         callbacks=world.loop.callbacks,
         happened=dict(world.happened),
+        became={} if watchers is None else watchers.evictions.became(),
         settled_after=settled,
     )
 

@@ -22,6 +22,7 @@ from kai.cluster.store import Watched, WatchedStore
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.checks import Checks
 from tests.simulation.disorder import POOL
+from tests.simulation.evictions import FUTILE, NONE_WAITED, PLACED, UNHELD
 from tests.simulation.loop import SeededLoop
 from tests.simulation.outcome import unsettled
 from tests.simulation.schedule import Watchers, look_at_size
@@ -541,9 +542,25 @@ def test_a_history_that_breaks_an_invariant_is_caught(
 
 def test_an_eviction_of_what_shares_a_gpu_that_no_pod_holds_is_not_futile(trial: Trial) -> None:
     pod = trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5"}, labels={"runai-gpu-group": "device"})
+    trial.bind(pod)
     trial.pod("b")
     trial.evict(pod)
     assert not list(trial.watchers.evictions.futile())
+    assert trial.watchers.evictions.became() == {UNHELD: 1}
+
+
+def test_evictions_are_counted_by_what_became_of_those_who_waited(trial: Trial) -> None:
+    trial.pass_time(20.0)
+    victims = [trial.pod(name) for name in ("a", "b", "c")]
+    for each in victims:
+        trial.bind(each)  # so that the pod takes its time to leave
+    trial.evict(victims[0])
+    waiting = trial.pod("d")
+    trial.evict(victims[1])
+    assert trial.watchers.evictions.became() == {NONE_WAITED: 1, FUTILE: 1}
+    trial.bind(waiting)
+    trial.evict(victims[2])
+    assert trial.watchers.evictions.became() == {NONE_WAITED: 2, PLACED: 1}
 
 
 def test_what_kai_may_do_breaks_nothing(trial: Trial) -> None:
