@@ -36,7 +36,7 @@ from kai.binder.checks import (
 from kai.binder.context import BindContext, BindStep
 from kai.binder.gpusharing import shares_gpu
 from kai.binder.outcome import BindFailureError
-from kai.binder.reservation import group_key, leave_groups, node_key, pod_ref, reserve_device
+from kai.binder.reservation import group_key, holds_gpu, leave_groups, node_key, pod_ref, reserve_device
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, portion_used
 from kai.binder.sweep import sweep_node
@@ -187,7 +187,19 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
     sight = _sight(binder, context, tuple(pod for pod in others if pod.metadata.uid != context.pod.metadata.uid))
     for check in binder.checks:
         _refuse(check(sight))
+    _refuse_unheld(binder, context, others)
     return (yield from _write_binding(context))
+
+
+def _refuse_unheld(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> None:
+    """Raise that a GPU has to be reserved again, if the pod that held it went while this bind waited for its turn."""
+    if not shares_gpu(context) or binder.reserve is not reserve_group:
+        return
+    namespace = binder.settings.reservation.namespace
+    held = {pod.metadata.labels.get(names.GPU_GROUP) for pod in others if holds_gpu(pod, namespace)}
+    for group in context.request.spec.selected_gpu_groups:
+        if group not in held:
+            raise BindFailureError(f"GPU group {group}: its reservation pod does not exist any more", retryable=True)
 
 
 def _refuse_lost(pod: Pod) -> Plan[None]:

@@ -50,6 +50,11 @@ def reservation_name(node: str, group: str) -> str:
     return f"{_NAME_PREFIX}-{hashlib.sha256(f'{node}/{group}'.encode()).hexdigest()[:16]}"
 
 
+def holds_gpu(pod: Pod, namespace: str) -> bool:
+    """Return whether a pod is one of the reservation pods, which are in `namespace`, and holds its GPU."""
+    return pod.metadata.namespace == namespace and _holds_device(pod)
+
+
 def reservation_pod(
     settings: ReservationSettings,
     *,

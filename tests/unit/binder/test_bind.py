@@ -2,8 +2,11 @@ import json
 
 import pytest
 
+from kai.api.core import ConfigMap
+from kai.api.plans import Create
 from kai.binder import Verdict
 from tests.unit.binder.clusters import (
+    RESERVED,
     bind_request,
     cluster,
     node,
@@ -109,3 +112,19 @@ def test_a_config_map_of_others_stays_and_the_pod_is_told():
     assert (event.type, event.reason) == ("Warning", "BindingError")
     assert "configmap ns/prod-settings-0: found one that was not made for" in event.message
     assert server.names("Pod") == ["p"]  # the GPU that was reserved for it is free again
+
+
+def test_a_pod_whose_gpu_is_let_go_while_its_bind_is_prepared_is_not_bound_until_another_holds_it():
+    server = cluster(node(), reservation(), sharing_pod(), sharing_request(limit=3))
+
+    def leaving(request):
+        if isinstance(request, Create) and request.ref.cls is ConfigMap and "gpu-reservation-g1" in server.names("Pod"):
+            server.remove("Pod", "gpu-reservation-g1", RESERVED)
+
+    server.fault = leaving
+    outcome = try_once(server)
+    assert outcome.verdict is Verdict.RETRY
+    assert outcome.message == "GPU group g1: its reservation pod does not exist any more"
+    assert not server.get("Pod", "p", "ns")["spec"].get("nodeName")
+    assert try_once(server).verdict is Verdict.BOUND
+    assert len(server.names("Pod")) == 2
