@@ -102,6 +102,8 @@ class Committer:
     _waiting: list[tuple[float, int, Operation]] = attrs.field(factory=list)
     _busy: set[tuple[type[ApiObject], Key]] = attrs.field(factory=set)
     """Objects that are being written."""
+    _evicting: set[Key] = attrs.field(factory=set)
+    """Pods whose evictions have begun and not ended."""
     _devices: dict[str, str] = attrs.field(factory=dict)
     """Names of devices that were opened in this cycle."""
     _cycle: int = -1
@@ -148,6 +150,11 @@ class Committer:
         return tuple(effects)
 
     @property
+    def is_evicting(self) -> bool:
+        """Whether it is not known yet what became of an eviction."""
+        return bool(self._evicting)
+
+    @property
     def under_way(self) -> int:
         """How many writes have not ended."""
         return len(self._operations) + len(self._waiting)
@@ -162,6 +169,7 @@ class Committer:
         self._operations.clear()
         self._waiting.clear()
         self._busy.clear()
+        self._evicting.clear()
         self._devices.clear()
         self.announced.forget()
         return effects
@@ -292,6 +300,8 @@ class Committer:
 
     def _begin(self, operation: Operation, now: float) -> list[Effect]:
         self._busy.add(operation.target)
+        if isinstance(operation, EvictionOperation):
+            self._evicting.add(operation.target[1])
         return self._follow(operation, operation.begin(), now)
 
     def _answered(self, operation: Operation, reply: object, now: float) -> list[Effect]:
@@ -327,8 +337,10 @@ class Committer:
 
     def _end(self, operation: Operation, end: End, now: float) -> list[Effect]:
         self._busy.discard(operation.target)
-        if isinstance(operation, EvictionOperation) and not end.stands:
-            self.evicted.forget(operation.pod.metadata.uid)
+        if isinstance(operation, EvictionOperation):
+            self._evicting.discard(operation.target[1])
+            if not end.stands:
+                self.evicted.forget(operation.pod.metadata.uid)
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
         if isinstance(operation, BindOperation) and end.ordered is not None:

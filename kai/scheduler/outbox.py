@@ -75,6 +75,7 @@ class Outbox:
     _more_urgent: anyio.Event = attrs.field(factory=anyio.Event)
     _more_quiet: anyio.Event = attrs.field(factory=anyio.Event)
     _changed: anyio.Event = attrs.field(factory=anyio.Event)
+    _evictions_ended: anyio.Event = attrs.field(factory=anyio.Event)
     _commit_due: float | None = None
     _publish_due: float | None = None
 
@@ -105,6 +106,14 @@ class Outbox:
             else:
                 self._carry_out(effect)
         self.metrics.under_way(self.committer.under_way)
+        if not self.committer.is_evicting:
+            self._evictions_ended.set()
+
+    async def evictions_ended(self) -> None:
+        """Wait until it is known what became of each eviction."""
+        if self.committer.is_evicting:
+            self._evictions_ended = anyio.Event() if self._evictions_ended.is_set() else self._evictions_ended
+            await self._evictions_ended.wait()
 
     def publish(self, event: publications.Event) -> None:
         """Give the publisher an event and carry out what follows."""

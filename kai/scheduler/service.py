@@ -52,6 +52,7 @@ from kai.telemetry.tracing import Tracing
 _LONGEST_REST: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
+_LONGEST_DOUBT: Final = 1.0
 _SHORTEST_PAUSE: Final = 5.0
 """How long a cycle waits at least, in whatever way the cluster changes, once several failed at no object."""
 _TAKEN_AT_ONCE: Final = 32
@@ -176,6 +177,7 @@ class Scheduler:
         while True:
             # What is decided without a server cannot be written, and is stale after.
             await self.cluster.connectivity.opened()
+            await self._hear_of_evictions()
             seen, known = Seen.of(store), self.independent_pods.count
             since = clock.monotonic()
             outcome = await self._cycle(term)
@@ -195,6 +197,15 @@ class Scheduler:
             rest = min(took, _LONGEST_REST)
             if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
                 idle = 0
+
+    async def _hear_of_evictions(self) -> None:
+        """Wait until the evictions of the last cycle were answered, for a second at most.
+
+        A pod counts as gone from its queue once its eviction is sent, so that no second victim is looked for. Were
+        others bound in its place before the API server agrees, and it did not, the queue would pass its limit.
+        """
+        with anyio.move_on_after(_LONGEST_DOUBT):
+            await self.outbox.evictions_ended()
 
     async def _rest(self, seen: Seen, known: int, rest: float, pause: Callable[[], float | None]) -> bool:
         """Rest, then wait for a change or until the pause is over, and return whether there was a change.

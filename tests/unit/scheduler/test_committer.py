@@ -308,7 +308,9 @@ def test_an_eviction_carries_the_uid_and_is_announced_once_it_is_so():
     assert EvictRequest(ref=world.wires[0].send.request.ref, uid=uid) in [e.request for e in effects if type(e) is Send]
     assert world.get(Pod, "old", "default").metadata.deletion_timestamp is not None
     assert world.said() == []
+    assert world.committer.is_evicting
     world.settle()
+    assert not world.committer.is_evicting
     assert world.server.get("Pod", "old", "default") is None
     assert ("other", "Evict") in world.said()
     assert ("p0", "Pipelined") in world.said()

@@ -20,7 +20,7 @@ from kai.scheduler import service, warming
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Done, Failure
 from kai.scheduler.decision_log import DecisionLog
-from kai.scheduler.effects import Decided
+from kai.scheduler.effects import Decided, Tick
 from kai.scheduler.making import make_scheduler
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
@@ -258,6 +258,27 @@ def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_b
         assert len(rig.cycles) - during <= 1  # one may have been about to begin
         rig.memory.connectivity.end()
         await rig.until(lambda: rig.bound() == ["good-0", "later-0"], seconds=1.0)
+
+    lead(cluster_of("good"), play)
+
+
+def test_a_cycle_waits_for_what_became_of_evictions_and_for_no_longer_than_a_second():
+    async def play(rig):
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        committer = rig.scheduler.outbox.committer
+        for answered, longest in ((None, 1.5), (0.5, 0.9)):
+            await anyio.sleep(10.0)
+            committer._evicting.add(("team", "victim"))
+            before, since = len(rig.cycles), anyio.current_time()
+            rig.memory.server.add(making.node("n", labels={"touched": str(longest)}))
+            await anyio.sleep(answered or 0.9)
+            assert len(rig.cycles) == before
+            if answered:
+                committer._evicting.clear()
+                rig.scheduler.outbox.commit(Tick())
+            await rig.until(lambda seen=before: len(rig.cycles) > seen)
+            assert anyio.current_time() - since < longest
+            committer._evicting.clear()
 
     lead(cluster_of("good"), play)
 
