@@ -189,8 +189,8 @@ class ControlPlane:
 
     # --- Users ---------------------------------------------------------------------------------------------------
 
-    def account(self, namespace: str, name: str, *, seconds: int = 3600) -> Api:
-        """Return the view of a service account that exists, with a token of its own."""
+    def account(self, namespace: str, name: str, *, seconds: int = 172_800) -> Api:
+        """Return the view of a service account that exists, with a token of its own, which outlives a night."""
         reference = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}}
         request = {
             "apiVersion": "authentication.k8s.io/v1",

@@ -23,7 +23,7 @@ import attrs
 
 from tests.integration import programs
 from tests.integration.chaos.load import Load
-from tests.integration.controlplane import ControlPlane
+from tests.integration.controlplane import ControlPlane, DiedError
 from tests.integration.installation import install
 from tests.integration.processes import Program, fetch
 from tests.integration.stage import Stage, an_object, node, queue, staged
@@ -118,15 +118,19 @@ def _soak(stage: Stage, plan: Plan) -> int:
     program = stage.start("kai", flags=("--leader-elect",))
     load, samples = Load(stage, random.Random(plan.seed), _FOUGHT_FOR * _GPUS), Samples()
     load.start()
+    bad = False
     try:
         end = time.monotonic() + plan.warm_up + plan.seconds
         while time.monotonic() < end:
             samples.take(program)
             time.sleep(plan.apart)
+        _say(f"{program.cycles():.0f} cycles")
+    except DiedError as error:  # what it held until then is told none the less
+        _say(f"kai died: {error}")
+        bad = True
     finally:
         load.stop()
-    _say(f"{len(samples.times)} samples, {program.cycles():.0f} cycles, {load.submitted} pods of jobs came")
-    bad = False
+    _say(f"{len(samples.times)} samples, {load.submitted} pods of jobs came")
     for each in samples.slopes(plan.warm_up):
         grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error
         bad |= grows
