@@ -127,6 +127,17 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def upgrades(session: nox.Session) -> None:
+    """Upgrade from an earlier revision and roll back, fifty times under load on a real API server; half an hour.
+
+    ``-- --upgrades 10 --from v0.1.0`` chooses how often, and from which revision.
+    """
+    python(session, "-m", "tests.integration.programs")
+    python(session, "-m", "kai", "warm")
+    python(session, "-m", "tests.integration.chaos", *(session.posargs or ["--upgrades", "50"]))
+
+
+@nox.session
 def soak(session: nox.Session) -> None:
     """Let kai work for two hours beside 100,000 pods on a real API server, and say how what it holds grows.
 

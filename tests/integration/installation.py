@@ -14,14 +14,18 @@ _FIRST = ("Namespace", "CustomResourceDefinition")
 _NOT_HERE = ("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def install(plane: ControlPlane, folder: Path, *, but: tuple[str, ...] = ()) -> list[Manifest]:
+def install(
+    plane: ControlPlane, folder: Path, *, but: tuple[str, ...] = (), lasting: Path | None = LASTING
+) -> list[Manifest]:
     """Apply what must last and the objects of a folder of ``deploy``, except of some kinds; return what was applied.
 
+    ``lasting``: None where it is there and stays as it is.
     Deployments are left out: no controller here would make pods of them, tests start the programs themselves. So are
     webhook configurations, which would have the API server ask a Service that leads nowhere.
     """
     left_out = {*_NOT_HERE, *but}
-    manifests = [each for each in (*render(LASTING), *render(folder)) if each["kind"] not in left_out]
+    found = (*(() if lasting is None else render(lasting)), *render(folder))
+    manifests = [each for each in found if each["kind"] not in left_out]
     for manifest in of_kind(manifests, "Namespace"):
         plane.admin.apply(manifest)
     plane.define_all(of_kind(manifests, "CustomResourceDefinition"))

@@ -2,6 +2,7 @@
 
 With ``--points``: faults at each kind of write instead, before it is sent, once it is done, and once it is answered.
 With ``--stale``: plans on old knowledge instead, with two API servers of one etcd.
+With ``--upgrades``: replicas of this revision and of an earlier one take over from each other instead.
 """
 
 import argparse
@@ -16,8 +17,10 @@ from tests.integration.chaos.points import POINTS, Fault, Points, trials
 from tests.integration.chaos.report import told
 from tests.integration.chaos.rig import Plan, Rig, rigged
 from tests.integration.chaos.stale import made_stale
+from tests.integration.chaos.upgrades import Upgrades, unpacked
 from tests.integration.controlplane import ControlPlane
 from tests.integration.proxy import proxied
+from tests.unit.deploy.rendering import LASTING
 
 _LONGER = 2.0
 """So much longer than a term lasts without a renewal a pause is."""
@@ -36,6 +39,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--points", action="store_true", help="faults at the writes themselves")
     parser.add_argument("--stale", type=int, default=0, metavar="ROUNDS", help="plans on old knowledge")
+    parser.add_argument("--upgrades", type=int, default=0, metavar="ROLLS", help="upgrades and rollbacks in turn")
+    parser.add_argument("--from", dest="revision", default="HEAD~50", help="with --upgrades: the earlier revision")
     given = parser.parse_args()
     duration, renew, retry = (float(each) for each in given.lease.split(","))
     plan = Plan(
@@ -52,7 +57,10 @@ def main() -> int:
         try:
             with rigged(plane, Path(folder), plan) as rig:
                 try:
-                    if given.stale:
+                    if given.upgrades:
+                        found = try_upgrades(rig, Path(folder), given.revision, given.upgrades)
+                        sys.stdout.writelines(f"VIOLATION {each}\n" for each in found)
+                    elif given.stale:
                         try_stale(rig, Path(folder), given.stale)
                     else:
                         try_points(rig) if given.points else rig.run()
@@ -78,6 +86,16 @@ def try_points(rig: Rig) -> None:
         f"{len(POINTS)} kinds of writes: {', '.join(f'{count} x {what}' for what, count in met.items())}\n"
     )
     sys.stdout.writelines(f"not met: {each}\n" for each in left)
+
+
+def try_upgrades(rig: Rig, folder: Path, revision: str, rolls: int) -> list[str]:
+    """Upgrade from a revision and roll back in turn; return what must not have been."""
+    upgrades = Upgrades(rig, LASTING.parents[1], unpacked(revision, folder / "older"))
+    try:
+        upgrades.run(rolls)
+    finally:
+        sys.stdout.write(f"{upgrades.rolls} rolls; first bind after {told(upgrades.hand_overs)}\n")
+    return upgrades.violations
 
 
 def try_stale(rig: Rig, folder: Path, rounds: int) -> None:

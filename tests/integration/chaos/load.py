@@ -44,6 +44,8 @@ class Load:
     gpus: int
     most: float = 1.25
     """What share of the cluster all jobs want together at most."""
+    kinds: tuple[str, ...] = _KINDS
+    """What comes by itself."""
     is_paused: bool = False
     jobs: dict[str, Running] = attrs.field(factory=dict)
     submitted: int = 0
@@ -144,7 +146,7 @@ class Load:
 
     def _turn_over(self) -> None:
         for _ in range(self.random.randint(0, 3)):
-            self.submit(self.random.choice(_KINDS))
+            self.submit(self.random.choice(self.kinds))
         self.shrink(self.most)
 
     def _replace(self, pods: list[Manifest]) -> None:

@@ -88,6 +88,8 @@ class Rig:
     report: Report
     random: random.Random
     replicas: list[Replica] = attrs.field(factory=list)
+    variables: dict[str, str] = attrs.field(factory=dict)
+    """What the environment of the next replicas says besides."""
     tend: Callable[[], None] = lambda: None
     """Called now and then while something is awaited."""
     _lives: int = 0
@@ -99,9 +101,10 @@ class Rig:
         """Start a replica, as a pod of its own or as another life of one."""
         self._lives += 1
         known = pod or {"POD_NAME": f"kai-{self._lives}", "POD_UID": str(uuid.UUID(int=self.random.getrandbits(128)))}
-        api = self.stage.plane.account(NAMESPACE, "kai", seconds=7200)
+        api = self.stage.plane.account(NAMESPACE, "kai")
         name = f"life-{self._lives}"
-        program = self.stage.begin(name, flags=self.plan.flags, api=api, environment=known)
+        environment = {**known, **self.variables}
+        program = self.stage.begin(name, flags=self.plan.flags, api=api, environment=environment)
         replica = Replica(program, life_of(api), known)
         self.replicas.append(replica)
         return replica
