@@ -71,6 +71,8 @@ from kai.scheduler.verifying import Reader, pod_of, verify
 from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
+_STALE: Final = 5.0
+"""An eviction that could not be sent for so many seconds is decided again: who was to gain by it may be gone."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 _PROMISES_KEPT: Final = 600
@@ -331,6 +333,8 @@ class Committer:
         if operation.attempts > _ATTEMPTS:
             return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
         pause = max(at_least, doubling_pause(operation.attempts, _FIRST_PAUSE, _LONGEST_PAUSE))
+        if isinstance(operation, EvictionOperation) and operation.is_unsent and now + pause > operation.since + _STALE:
+            return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
         self._tickets += 1
         heapq.heappush(self._waiting, (now + pause, self._tickets, operation))
         return []

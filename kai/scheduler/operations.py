@@ -264,6 +264,11 @@ class EvictionOperation:
         """The pod."""
         return Pod, key_of(self.pod)
 
+    @property
+    def is_unsent(self) -> bool:
+        """Whether the API server has not done it, for all that it answered."""
+        return self._stage == "send"
+
     def begin(self) -> Step:
         """Ask for the eviction."""
         return Ask(self.request)

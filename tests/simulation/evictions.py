@@ -98,7 +98,11 @@ class Evictions:
         names = self.world.refused_binds
         self.refused.update(each["metadata"]["uid"] for each in waiting if each["metadata"]["name"] in names)
         # A pod that went while the eviction was on its way was waiting when that was decided.
-        went = {uid for uid, time in self.gone.items() if self.world.time < time + _ECHO and uid not in self.placed}
+        went = {
+            uid
+            for uid, time in self.gone.items()
+            if self.world.time < time + self.world.blind and uid not in self.placed
+        }
         return frozenset(each["metadata"]["uid"] for each in waiting) | went
 
     def _take_reason(self, event: Manifest) -> None:

@@ -332,6 +332,23 @@ def test_the_event_on_the_group_of_a_victim_says_who_gains_and_how():
     }
 
 
+def test_an_eviction_that_cannot_be_sent_for_five_seconds_is_decided_again():
+    world = cluster()
+    world.decide(world.evict("old"))
+    since = world.time
+    while world.wires:
+        world.deliver(fault="unavailable")
+        assert world.committer.is_evicting == (world.get(Pod, "old", "default").metadata.deletion_timestamp is not None)
+        if world.wake is not None:
+            world.pass_time(max(0.0, world.wake - world.time) + 0.001)
+    assert 1.0 < world.time - since <= 5.1
+    assert not world.committer.is_evicting
+    assert type(world.signals[-1]).__name__ == "WriteGivenUp"
+    world.decide(world.evict("old"), cycle=2)
+    world.settle()
+    assert world.server.get("Pod", "old", "default") is None
+
+
 def test_a_namesake_of_a_victim_survives():
     world = cluster()
     world.decide(world.evict("old"), world.promise("p0", "n2"))
