@@ -221,6 +221,15 @@ def sbom(session: nox.Session) -> None:
 
 
 @nox.session
+def release(session: nox.Session) -> None:
+    """Build wheel and source distribution twice, state where they come from, sign and verify: ``build/release``.
+
+    ``KAI_SIGNING_KEY`` names the key (docs/security.md); ``-- --throw-away-key`` makes one to try the way.
+    """
+    python(session, "-m", "tests.release", *session.posargs)
+
+
+@nox.session
 def changelog(session: nox.Session) -> None:
     """Show the next release's changelog from its fragments, or write it: ``nox -s changelog -- --version 0.2.0``."""
     python(session, "-m", "towncrier", "build", *(session.posargs or ["--draft", "--version", "unreleased"]))
