@@ -26,6 +26,7 @@ _FIRST = (
     "test_faults",
     "test_scheduler",
     "test_chaos",
+    "test_upgrades",
     "test_takeover",
     "test_behaviours",
     "test_split",

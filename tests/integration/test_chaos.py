@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from tests.integration.behaviour import Job, Part
 from tests.integration.chaos.load import Load, Running
 from tests.integration.chaos.rig import Plan, rigged
-from tests.integration.chaos.upgrades import Upgrades
 from tests.integration.chaos.waiting import until_in_a_term
-from tests.unit.deploy.rendering import LASTING
 
 
 def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_control_plane, tmp_path):
@@ -24,22 +21,6 @@ def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_cont
     assert report.violations == [], report.text()
     assert report.kills >= 6
     assert report.bindings >= 50, "there was a load"
-
-
-def test_upgrades_and_rollbacks_under_load_evict_no_pod_and_hold_up_binds_for_seconds_only(
-    bare_control_plane, tmp_path
-):
-    # Where there is no history of the repository the other revision is a copy; `nox -s upgrades` goes back far.
-    other = tmp_path / "other"
-    for name in ("kai", "deploy"):
-        shutil.copytree(LASTING.parents[1] / name, other / name, ignore=shutil.ignore_patterns("__pycache__"))
-    with rigged(bare_control_plane, tmp_path, Plan(seed=11, is_patient=False)) as rig:
-        upgrades = Upgrades(rig, LASTING.parents[1], other)
-        upgrades.run(2)
-    assert upgrades.violations == [], rig.report.text()
-    assert upgrades.rolls == 2
-    assert upgrades.hand_overs, "a leader was replaced"
-    assert rig.report.bindings >= 30, "there was a load"
 
 
 def test_what_a_term_leaves_undone_is_awaited_in_the_next():
