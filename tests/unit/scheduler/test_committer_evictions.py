@@ -1,0 +1,146 @@
+"""Evictions by the committer: what they say, which of them are not sent, and what became of them."""
+
+import pytest
+
+from kai.api.pod import Pod
+from kai.cluster.requests import Evict as EvictRequest
+from kai.framework.decisions import Cause
+from kai.scheduler.effects import Send
+from kai.scheduler.settings import EvictBy, SchedulerSettings
+from tests.unit.intake import making
+from tests.unit.scheduler.test_committer import cluster
+
+
+def test_an_eviction_carries_the_uid_and_is_announced_once_it_is_so():
+    world = cluster()
+    effects = world.decide(world.evict("old"), world.promise("p0", "n2"))
+    uid = world.get(Pod, "old", "default").metadata.uid
+    assert EvictRequest(ref=world.wires[0].send.request.ref, uid=uid) in [e.request for e in effects if type(e) is Send]
+    assert world.get(Pod, "old", "default").metadata.deletion_timestamp is not None
+    assert world.said() == []
+    assert world.committer.is_evicting
+    world.settle()
+    assert not world.committer.is_evicting
+    assert world.server.get("Pod", "old", "default") is None
+    assert ("other", "Evict") in world.said()
+    assert ("p0", "Pipelined") in world.said()
+    assert world.assumed == {}
+
+
+def test_the_event_on_the_group_of_a_victim_says_who_gains_and_how():
+    world = cluster()
+    group = [each.name for each in world.snapshot.groups].index("gang")
+    world.decide(world.evict("old", Cause.PREEMPT, aggressor=group), world.promise("p0", "n2"))
+    world.settle()
+    (event,) = [event for event in world.server.events if event.reason == "Evict"]
+    assert event.message == "Pod default/old was preempted by higher priority workload default/gang"
+    assert dict(event.annotations) == {
+        "num-evicted-pods": "1",
+        "evictor-action-type": "preempt",
+        "evictor-pod-group-name": "gang",
+        "evictor-pod-group-namespace": "default",
+    }
+
+
+def test_an_eviction_that_cannot_be_sent_for_five_seconds_is_decided_again():
+    world = cluster()
+    world.decide(world.evict("old"))
+    since = world.time
+    while world.wires:
+        world.deliver(fault="unavailable")
+        assert world.committer.is_evicting == (world.get(Pod, "old", "default").metadata.deletion_timestamp is not None)
+        if world.wake is not None:
+            world.pass_time(max(0.0, world.wake - world.time) + 0.001)
+    assert 1.0 < world.time - since <= 5.1
+    assert not world.committer.is_evicting
+    assert type(world.signals[-1]).__name__ == "WriteGivenUp"
+    world.decide(world.evict("old"), cycle=2)
+    world.settle()
+    assert world.server.get("Pod", "old", "default") is None
+
+
+def test_a_namesake_of_a_victim_survives():
+    world = cluster()
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    world.server.change("Pod", "old", "default", {"metadata": {"uid": "another"}})
+    world.settle()
+    assert world.server.get("Pod", "old", "default")["metadata"]["uid"] == "another"
+    assert ("other", "Evict") not in world.said()
+
+
+def test_nobody_is_evicted_for_a_pod_that_is_gone():
+    world = cluster()
+    world.server.remove("Pod", "p0", "default")
+    world.sync()
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    assert world.wires == []
+
+
+def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
+    world = cluster()
+    world.silence = 76.0
+    world.decide(world.evict("old"))
+    assert "a watch is silent" in world.signals[-1].why
+    world.silence = 0.0
+    world.decide(world.bind("p0", "n1"))
+    world.decide(world.evict("p0"))
+    assert "is being written" in world.signals[-1].why
+    assert [type(wire.send.request).__name__ for wire in world.wires] == ["Create"]
+
+
+def budget(allowed):
+    selector = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    spec, status = {"selector": selector}, {"disruptionsAllowed": allowed}
+    return making.other("PodDisruptionBudget", "policy/v1", "pdb", namespace="default", spec=spec, status=status)
+
+
+def test_a_budget_that_allows_nothing_saves_the_whole_statement():
+    world = cluster(budget(0))
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    assert world.signals[-1].why == "poddisruptionbudget default/pdb allows 0 disruptions, 1 are needed"
+    assert world.wires == []
+
+
+def test_the_next_cycles_are_told_for_ten_seconds_which_victims_an_exhausted_budget_covers():
+    world = cluster(budget(0))
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    found = [world.committer.protected.current(world.time + seconds) for seconds in (9.0, 10.0)]
+    assert found == [("uid-old",), ()]
+
+
+def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
+    world = cluster(budget(1))
+    world.protected.add("old")
+    world.decide(world.evict("old"))
+    world.settle()
+    assert world.assumed == {}
+    assert world.committer.protected.current(world.time + 59.0) == ("uid-old",)
+    world.decide(world.evict("old"), cycle=2)
+    assert world.wires == []
+    world.pass_time(61.0)
+    world.decide(world.evict("old"), cycle=3)
+    assert len(world.wires) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "covered", "kind"),
+    [
+        (EvictBy.EVICTION, False, "Evict"),
+        (EvictBy.BUDGET, True, "Evict"),
+        (EvictBy.BUDGET, False, "Delete"),
+        (EvictBy.DELETE, True, "Delete"),
+    ],
+)
+def test_how_pods_are_evicted_can_be_chosen(by, covered, kind):
+    world = cluster(*([budget(1)] if covered else []), settings=SchedulerSettings(evict_by=by))
+    world.decide(world.evict("old"))
+    assert [type(wire.send.request).__name__ for wire in world.wires] == [kind]
+
+
+def test_a_victim_may_be_told_first():
+    world = cluster(settings=SchedulerSettings(mark_victims=True))
+    world.decide(world.evict("old"))
+    first, second = (wire.send.request for wire in world.wires)
+    (condition,) = first.patch["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
+    assert isinstance(second, EvictRequest)
