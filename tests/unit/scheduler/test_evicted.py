@@ -1,5 +1,6 @@
 from kai.scheduler.evicted import HOUR, EvictedLately
-from tests.unit.scheduler.test_committer import budget, cluster
+from tests.unit.scheduler.test_committer import cluster
+from tests.unit.scheduler.test_committer_evictions import budget
 
 
 def test_what_was_evicted_counts_for_an_hour_by_queue():
