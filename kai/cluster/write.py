@@ -199,7 +199,7 @@ class Requests:
         return None if is_done else self._refusal(answer, is_write=True)
 
     def _show_bound(self, request: Bind) -> None:
-        pod = self._known_pod(request.ref)
+        pod = self._written_pod(request)
         if pod is None or pod.spec.node_name:
             return
         annotations = {**pod.metadata.annotations, **request.annotations}
@@ -212,7 +212,7 @@ class Requests:
         self.store.assume(shown, lambda now: now is None or now.metadata.uid != uid or bool(now.spec.node_name))
 
     def _show_deleting(self, request: Evict) -> None:
-        pod = self._known_pod(request.ref)
+        pod = self._written_pod(request)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
         moment = math.floor(self.clock.now())
@@ -250,6 +250,14 @@ class Requests:
         if pod is None:
             return self.store.is_whole(Pod)
         return pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}
+
+    def _written_pod(self, request: Bind | Evict) -> Pod | None:
+        """Return the pod that was written; None once it is gone, also if another has its name since.
+
+        An answer may be late. What it says of a namesake would be shown for as long as that pod lives.
+        """
+        pod = self._known_pod(request.ref)
+        return pod if pod is not None and request.uid in {"", pod.metadata.uid} else None
 
     def _known_pod(self, ref: Ref[Pod]) -> Pod | None:
         return self.store.get(Pod, ref.name, ref.namespace) if self.store.watches(Pod) else None

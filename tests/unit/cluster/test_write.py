@@ -97,6 +97,33 @@ async def test_an_evicted_pod_shows_as_being_deleted():
         assert cluster.store.get(Pod, "p", "team").metadata.deletion_timestamp is not None
 
 
+@pytest.mark.parametrize(
+    "request_of", [lambda uid: Evict(ref=POD, uid=uid), lambda uid: Bind(ref=POD, node="n1", uid=uid)]
+)
+@in_virtual_time
+async def test_an_answer_about_a_pod_that_is_gone_says_nothing_of_its_namesake(request_of):
+    server = server_with_pod()
+    async with running(server) as cluster, anyio.create_task_group() as tasks:
+        server.faults.lateness = lambda call: 2.0 if call.method == "POST" else 0.0
+        first = cluster.store.get(Pod, "p", "team").metadata.uid
+        replies = []
+
+        async def write():
+            replies.append(await cluster.api.perform(request_of(first)))
+
+        tasks.start_soon(write)
+        await anyio.sleep(1)
+        if ("pods", "team", "p") in server.objects:
+            server.remove("pods", "p", "team")
+        server.put("pods", "p", "team")
+        await anyio.sleep(5)
+        shown = cluster.store.get(Pod, "p", "team")
+        assert replies == [None], "the write was done"
+        assert shown.metadata.uid not in {"", first}
+        assert (shown.metadata.deletion_timestamp, shown.spec.node_name) == (None, "")
+        assert not cluster.store.is_assumed(Pod, ("team", "p"))
+
+
 @in_virtual_time
 async def test_a_deleted_object_is_gone_and_a_late_event_does_not_bring_it_back():
     server = server_with_pod()
