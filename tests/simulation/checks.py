@@ -191,7 +191,10 @@ class Checks:
             self.world.violate(11, f"{key_of(pod)} is bound, and nothing is above queue {chain[-1]}")
         if any(self._is_excused(name) for name in chain) or not _gpus(pod):
             return
+        beside = [name for name in queues if self._is_excused(name)]
         for name in chain:
+            if any(name in _chain(queues, each) for each in beside):
+                continue  # of a queue that was gone until now nothing was counted here
             resources = queues[name]["spec"]["resources"]["gpu"]
             below = [
                 each
@@ -205,10 +208,15 @@ class Checks:
             used = sum(gpus_of(each) + self._granted_to(each) for each in below)
             if 0 <= resources["limit"] < used - _ROUNDING:
                 self.world.violate(9, f"{key_of(pod)} brings queue {name} to {used:g} GPUs of {resources['limit']}")
-            firm = sum(_gpus(each) for each in below if is_firm(each))
+            firm = sum(_gpus(each) for each in below if is_firm(each) and self._is_grouped(each))
             if is_firm(pod) and 0 <= resources["quota"] < firm - _ROUNDING:
                 text = f"{firm:g} GPUs that cannot be taken back, of {resources['quota']}"
                 self.world.violate(10, f"{key_of(pod)} brings queue {name} to {text}")
+
+    def _is_grouped(self, pod: Manifest) -> bool:
+        """Return whether the group of a pod is there; without it all that a pod holds can be taken back."""
+        name = (pod["metadata"].get("annotations") or {}).get("pod-group-name", "")
+        return not name or self.world.server.storage.get(GROUP, (pod["metadata"]["namespace"], name)) is not None
 
     def _check_victim(self, pod: Manifest) -> None:
         is_ours = pod["metadata"]["namespace"] in HOMES

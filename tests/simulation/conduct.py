@@ -178,6 +178,8 @@ class Conduct:
         body = msgspec.json.decode(call.body) if call.body else {}
         target = _target_of(call.path, body)
         self.under_way.pop((number, target), None)
+        if verb == "order" and isinstance(outcome, Answer) and not is_good:
+            self.world.orders_refused[target.replace("/bindrequests/", "/")] = self.world.time
         if verb in _UNTOLD:
             return
         if verb == "eviction" and isinstance(outcome, Answer):

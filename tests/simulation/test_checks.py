@@ -540,6 +540,33 @@ def test_a_history_that_breaks_an_invariant_is_caught(
     assert invariant in trial.broken
 
 
+def firm_without_a_group(trial: Trial) -> None:
+    for number, node in ((0, "node-0"), (1, "node-0"), (2, "node-1")):
+        pod = trial.pod(f"one-{number}", labels={"priorityClassName": "build"}, annotations={"pod-group-name": "gone"})
+        trial.bind(pod, node)
+
+
+def queue_beside_that_was_gone(trial: Trial) -> None:
+    trial.life.changed_at["a2"] = trial.world.time
+    for number in range(4):
+        trial.bind(trial.pod(f"one-{number}", queue=f"a{number % 2 + 1}"), f"node-{number // 2}")
+
+
+def failure_told_late(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.world.orders_refused[f"{HOME}/a"] = trial.world.time
+    trial.pass_time(1.0)
+    _order(trial, pod)
+    _tell(trial, pod, "FailedBinding", "Failed to bind pod")
+
+
+@pytest.mark.parametrize("history", [firm_without_a_group, queue_beside_that_was_gone, failure_told_late])
+def test_a_history_that_only_looks_wrong_is_good(trial: Trial, history: Callable[[Trial], None]) -> None:
+    trial.pass_time(20.0)
+    history(trial)
+    assert not trial.broken
+
+
 def test_an_eviction_of_what_shares_a_gpu_that_no_pod_holds_is_not_futile(trial: Trial) -> None:
     pod = trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5"}, labels={"runai-gpu-group": "device"})
     trial.bind(pod)

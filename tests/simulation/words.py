@@ -55,7 +55,8 @@ class Words:
         place = (regarding.get("namespace", ""), regarding.get("name", ""))
         pod = self.world.server.storage.get(POD, place)
         if event.get("reason") == _FAILED and pod is not None and pod["metadata"]["uid"] == regarding.get("uid"):
-            self._look_at_failure(pod, self.world.failures_said.get(event["metadata"]["name"], self.world.time))
+            said = self.world.failures_said.get(event["metadata"]["name"], self.world.time)
+            self._look_at_failure(pod, min(said, self.world.orders_refused.get(key_of(pod), said)))
         if event.get("reason") not in _DONE or regarding.get("kind") != "Pod":
             return
         if pod is None or pod["metadata"]["uid"] != regarding.get("uid") or node_of(pod):

@@ -82,6 +82,8 @@ class World:
     """Pods whose evictions kai has sent without an answer so far: it counts them as gone from their queues."""
     failures_said: dict[str, float] = attrs.field(factory=dict)
     """When each event that tells of a failed bind was sent, by its name."""
+    orders_refused: dict[str, float] = attrs.field(factory=dict)
+    """When kai heard last that an order was refused, by the pod: a failure is told later."""
     orders_hidden: float = -math.inf
     """Until when bind requests were not served; a kind that is not there is asked for once in 45 s at least."""
     undone: set[str] = attrs.field(factory=set)
