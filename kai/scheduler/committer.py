@@ -67,6 +67,7 @@ from kai.scheduler.protected import EXHAUSTED, REFUSED, Protected
 from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import StatementRejected, WriteDropped, WriteGivenUp
+from kai.scheduler.unanswered import Unanswered
 from kai.scheduler.verifying import Reader, pod_of, verify
 from kai.state.snapshot import Snapshot
 
@@ -104,8 +105,7 @@ class Committer:
     _waiting: list[tuple[float, int, Operation]] = attrs.field(factory=list)
     _busy: set[tuple[type[ApiObject], Key]] = attrs.field(factory=set)
     """Objects that are being written."""
-    _evicting: set[Key] = attrs.field(factory=set)
-    """Pods whose evictions have begun and not ended."""
+    _unanswered: Unanswered = attrs.field(factory=Unanswered)
     _devices: dict[str, str] = attrs.field(factory=dict)
     """Names of devices that were opened in this cycle."""
     _cycle: int = -1
@@ -154,7 +154,7 @@ class Committer:
     @property
     def is_evicting(self) -> bool:
         """Whether it is not known yet what became of an eviction."""
-        return bool(self._evicting)
+        return bool(self._unanswered)
 
     @property
     def under_way(self) -> int:
@@ -171,7 +171,7 @@ class Committer:
         self._operations.clear()
         self._waiting.clear()
         self._busy.clear()
-        self._evicting.clear()
+        self._unanswered.clear()
         self._devices.clear()
         self.announced.forget()
         return effects
@@ -184,7 +184,11 @@ class Committer:
             self._devices.clear()
             kept = self._promised.items()
             self._promised = {uid: told for uid, told in kept if told[1] > event.cycle - _PROMISES_KEPT}
-        pods = self._busy_with(event, now) or verify(self.reader, self.settings, event.snapshot, event.decisions)
+        pods = (
+            self._busy_with(event, now)
+            or self._unanswered.objection(event.snapshot, event.decisions, event.cycle)
+            or verify(self.reader, self.settings, event.snapshot, event.decisions)
+        )
         if isinstance(pods, str):
             self._note_spared(event, now)
             return [StatementRejected(why=pods, decisions=len(event.decisions))]
@@ -209,6 +213,7 @@ class Committer:
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
+            self._unanswered.end((facts.namespace, facts.name))
         self._operations = {
             ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy
         }
@@ -260,6 +265,7 @@ class Committer:
             return []
         queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""
         self.evicted.note(pod.metadata.uid, queue, decision.gpus, now)
+        self._unanswered.begin(key_of(pod), queue, self._cycle)
         budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
         told = self.settings.names_others
         said = (
@@ -302,8 +308,6 @@ class Committer:
 
     def _begin(self, operation: Operation, now: float) -> list[Effect]:
         self._busy.add(operation.target)
-        if isinstance(operation, EvictionOperation):
-            self._evicting.add(operation.target[1])
         return self._follow(operation, operation.begin(), now)
 
     def _answered(self, operation: Operation, reply: object, now: float) -> list[Effect]:
@@ -342,7 +346,7 @@ class Committer:
     def _end(self, operation: Operation, end: End, now: float) -> list[Effect]:
         self._busy.discard(operation.target)
         if isinstance(operation, EvictionOperation):
-            self._evicting.discard(operation.target[1])
+            self._unanswered.end(operation.target[1])
             if not end.stands:
                 self.evicted.forget(operation.pod.metadata.uid)
         if end.backs_off:

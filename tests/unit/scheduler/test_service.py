@@ -268,17 +268,17 @@ def test_a_cycle_waits_for_what_became_of_evictions_and_for_no_longer_than_a_sec
         committer = rig.scheduler.outbox.committer
         for answered, longest in ((None, 1.5), (0.5, 0.9)):
             await anyio.sleep(10.0)
-            committer._evicting.add(("team", "victim"))
+            committer._unanswered.begin(("team", "victim"), "team", 0)
             before, since = len(rig.cycles), anyio.current_time()
             rig.memory.server.add(making.node("n", labels={"touched": str(longest)}))
             await anyio.sleep(answered or 0.9)
             assert len(rig.cycles) == before
             if answered:
-                committer._evicting.clear()
+                committer._unanswered.clear()
                 rig.scheduler.outbox.commit(Tick())
             await rig.until(lambda seen=before: len(rig.cycles) > seen)
             assert anyio.current_time() - since < longest
-            committer._evicting.clear()
+            committer._unanswered.clear()
 
     lead(cluster_of("good"), play)
 
