@@ -221,11 +221,15 @@ def _make_if(gate: Gate, ref: Ref[Pod], manifest: Mapping[str, Any]) -> Plan[Pod
 
 def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:
     """Return the GPU that a reservation pod got, waiting for it to tell; None if it does not."""
+    known: Pod | None = reservation
     if not _has_settled(reservation):
         known = yield from wait_until(pod_ref(reservation), _has_settled, seconds=settings.timeout_seconds)
-    else:
-        known = reservation
-    return known.metadata.annotations.get(names.RESERVED_GPU) or None if known is not None else None
+        if known is not None and _holds_device(known):
+            # What was waited for came by the watch, which may be late: the pod may be gone by now.
+            known = yield from find(pod_ref(reservation), fresh=True)
+    if known is None or not _holds_device(known):
+        return None
+    return known.metadata.annotations.get(names.RESERVED_GPU) or None
 
 
 def _has_settled(reservation: Pod) -> bool:
