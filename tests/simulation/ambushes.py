@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.doubles.rest_server.storage import Backup, Manifest
 from tests.simulation.aimed import BEFORE, DONE, STALL, cordon, fill, set_trap
-from tests.simulation.episodes import Episode, Kinds, Undo, replicas_of
+from tests.simulation.episodes import Episode, Kinds, Undo, lasting, replicas_of
 from tests.simulation.replica import Replica
 from tests.simulation.users import Life
 from tests.simulation.world import (
@@ -139,7 +139,7 @@ def withdrawn(world: World, _: Life, __: Episode) -> Undo:
         for pod in kept:
             world.patch("stranger", POD, pod, {"metadata": {"finalizers": None}})
 
-    return undo
+    return lasting(world, undo)
 
 
 @AMBUSHES.add(12)
@@ -221,7 +221,7 @@ def _detain(world: World, _: Life) -> Undo:
         for pod in pods:
             world.patch("stranger", POD, pod, {"metadata": {"finalizers": None}})
 
-    return undo
+    return lasting(world, undo)
 
 
 def _finish(world: World, _: Life) -> Undo:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kai.cluster.calls import STRATEGIC_PATCH
 from tests.doubles.rest_server.pods import BUDGET
-from tests.simulation.episodes import Episode, Kinds, Undo, vain
+from tests.simulation.episodes import Episode, Kinds, Undo, lasting, vain
 from tests.simulation.users import Life
 from tests.simulation.world import (
     GPU,
@@ -379,7 +379,7 @@ def queue_loss(world: World, life: Life, episode: Episode) -> Undo | None:
             world.create("admin", QUEUE, {"metadata": {"name": name}, "spec": queue["spec"]})
             life.changed_at[name] = world.time
 
-    return end
+    return lasting(world, end)
 
 
 @KINDS.add(34)
@@ -395,4 +395,4 @@ def finalizers(world: World, _: Life, episode: Episode) -> Undo | None:
         for pod in kept:
             world.patch("stranger", POD, pod, {"metadata": {"finalizers": None}})
 
-    return end
+    return lasting(world, end)

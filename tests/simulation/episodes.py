@@ -36,6 +36,16 @@ class Episode:
 Kind: TypeAlias = Callable[[World, Life, Episode], Undo | None]
 
 
+def lasting(world: World, undo: Undo) -> Undo:
+    """Return an end that is done again whenever a backup is put back: that may have what the episode did."""
+
+    def end() -> None:
+        undo()
+        world.on_backup.append(undo)
+
+    return end
+
+
 def vain() -> None:
     """Stand for the end of an episode that found nothing to disturb, and so does not count."""
 
