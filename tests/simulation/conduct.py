@@ -170,7 +170,7 @@ class Conduct:
         self.decisions.note_outcome(number, call, outcome)
         is_good = isinstance(outcome, Answer) and outcome.is_good
         if call.method == "PATCH":
-            self.decisions.end(number, call, is_good=is_good)
+            self.decisions.end(number, call, outcome)
             self.patched[number, call.path.removesuffix("/status")] = self.world.time
         verb = _verb_of(call)
         if not verb:

@@ -70,6 +70,12 @@ class _Known:
         return None
 
 
+class _Written(msgspec.Struct):
+    """An object as it is answered, of which only the version counts."""
+
+    metadata: dict[str, Any]
+
+
 @attrs.define(eq=False)
 class Decisions:
     """Looks at each replica as its cycles begin and end, and at its patches."""
@@ -168,11 +174,12 @@ class Decisions:
         if now and now == written[1]:
             self.world.violate(21, f"{process} writes {call.path} again as it was told that it is")
 
-    def end(self, number: int, call: Call, *, is_good: bool) -> None:
-        """Take note of how a patch ended."""
+    def end(self, number: int, call: Call, outcome: Answer | NoAnswer | None) -> None:
+        """Take note of how a patch ended: others may have written since the server did it."""
         self.written.pop((number, call.path), None)
-        if is_good:
-            self.written[number, call.path] = (_content_of(call), self._version_at(call.path))
+        if isinstance(outcome, Answer) and outcome.is_good:
+            version = msgspec.json.decode(outcome.body, type=_Written).metadata["resourceVersion"]
+            self.written[number, call.path] = (_content_of(call), version)
 
     def _version_at(self, path: str) -> str:
         """Return the version of the object at a path, of those kinds that kai writes; "" where there is none."""

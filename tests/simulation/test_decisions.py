@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -83,21 +84,29 @@ def _any(value: Any) -> Any:
     return value
 
 
-def _patch(trial: Trial, path: str, body: object) -> None:
+def _patch(trial: Trial, path: str, body: object, meanwhile: Callable[[], object] = lambda: None) -> None:
     call = Call(method="PATCH", path=path, body=msgspec.json.encode(body))
     trial.world.wire.on_send("kai-0", call)
-    trial.world.wire.on_outcome("kai-0", call, Answer(status=200, body=b"{}"))
+    (pod,) = trial.world.all(POD, HOME)
+    answer = Answer(status=200, body=msgspec.json.encode({"metadata": pod["metadata"]}))
+    meanwhile()
+    trial.world.wire.on_outcome("kai-0", call, answer)
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_what_is_written_again_is_caught_unless_others_wrote_in_between(trial: Trial, *, is_changed: bool) -> None:
+@pytest.mark.parametrize("changed", ["", "before the answer is heard", "after it is heard"])
+def test_what_is_written_again_is_caught_unless_others_wrote_in_between(trial: Trial, changed: str) -> None:
     pod = trial.pod("a")
     path = path_of(POD, HOME, "a", "status")
-    _patch(trial, path, {"status": {"conditions": [{"type": "Seen", "lastTransitionTime": "1"}]}})
-    if is_changed:
+
+    def change() -> None:
         trial.world.patch("user", POD, pod, {"metadata": {"labels": {"mine": "yes"}}})
+
+    first = {"status": {"conditions": [{"type": "Seen", "lastTransitionTime": "1"}]}}
+    _patch(trial, path, first, change if changed.startswith("before") else lambda: None)
+    if changed.startswith("after"):
+        change()
     _patch(trial, path, {"status": {"conditions": [{"type": "Seen", "lastTransitionTime": "2"}]}})
-    assert trial.broken == (set() if is_changed else {21})
+    assert trial.broken == (set() if changed else {21})
 
 
 def test_a_failed_order_that_is_not_removed_while_all_is_calm_is_caught(trial: Trial) -> None:
