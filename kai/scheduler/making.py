@@ -19,6 +19,7 @@ from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher
+from kai.scheduler.rests import Rests
 from kai.scheduler.rhythm import Rhythm
 from kai.scheduler.service import Scheduler
 from kai.scheduler.settings import SchedulerSettings
@@ -58,6 +59,7 @@ def make_scheduler(
     committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
     publisher = Publisher(settings, cluster.store, cluster.clock.now)
     hourly = Hourly(cluster.clock)
+    independent_pods = IndependentPods(cluster.store, settings.configuration.parameters.scheduler_name)
     return Scheduler(
         cluster=cluster,
         settings=settings,
@@ -66,8 +68,7 @@ def make_scheduler(
         tracing=spans,
         outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
         kernels=Warming(profile),
-        independent_pods=IndependentPods(cluster.store, settings.configuration.parameters.scheduler_name),
-        haste=Rhythm.of_service(settings).haste(),
+        rests=Rests(independent_pods, Rhythm.of_service(settings).haste(), cluster.clock),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),

@@ -30,7 +30,6 @@ from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, archive
 from kai.scheduler.effects import Expired, Looked
 from kai.scheduler.hourly import Hourly
-from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
@@ -38,7 +37,7 @@ from kai.scheduler.outbox import Outbox
 from kai.scheduler.pausing import Seen, pause_after
 from kai.scheduler.prefetch import prefetch
 from kai.scheduler.publisher import CycleOver
-from kai.scheduler.rhythm import Haste
+from kai.scheduler.rests import Rests
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.shadowing import SHADOW_PATH, Shadowing
 from kai.scheduler.single_pod_groups import recalled_starts
@@ -73,8 +72,7 @@ class Scheduler:
     cycles: Cycles
     hourly: Hourly
     kernels: Warming
-    independent_pods: IndependentPods
-    haste: Haste
+    rests: Rests
     usage: PastUsage | None = None
     """Past usage of queues; None where it counts for nothing."""
     decisions: DecisionLog | None = None
@@ -154,7 +152,7 @@ class Scheduler:
         self.metrics.leads.set(self.shadowing is None)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.independent_pods.run)
+                tasks.start_soon(self.rests.run)
                 tasks.start_soon(self._decide_on, term)
                 tasks.start_soon(self.hourly.run)
                 if self.shadowing is not None:
@@ -178,7 +176,7 @@ class Scheduler:
             # What is decided without a server cannot be written, and is stale after.
             await self.cluster.connectivity.opened()
             await self._hear_of_evictions()
-            seen, known = Seen.of(store), self.independent_pods.count
+            seen, known = Seen.of(store), self.rests.pods.count
             since = clock.monotonic()
             outcome = await self._cycle(term)
             took = clock.monotonic() - since
@@ -213,27 +211,13 @@ class Scheduler:
         What changes is gathered, unless a pod came that starts without others; so many of these were ``known``.
         """
         clock, gathering, changed = self.cluster.clock, self.settings.coalescing_seconds, False
-        async with anyio.create_task_group() as tasks:
-
-            async def hurry() -> None:
-                nonlocal changed
-                await self.independent_pods.more(known)
-                now = clock.monotonic()
-                due = self.haste.due(now)
-                if due > now:
-                    await clock.sleep(due - now)
-                self.haste.take(due)
-                changed = True
-                tasks.cancel_scope.cancel()
-
-            await clock.sleep(rest)
-            tasks.start_soon(hurry)
+        await clock.sleep(rest)
+        with self.rests.begun(known) as scope:
             await clock.sleep(gathering - rest)
             changed = await self._wait(seen, pause())
             if changed:
                 await clock.sleep(gathering)
-            tasks.cancel_scope.cancel()
-        return changed
+        return changed or scope.cancel_called
 
     def _pause(self, outcome: Done, idle: int) -> float | None:
         """Return after how long to decide again if nothing changes; None if only a change can matter."""

@@ -118,7 +118,7 @@ def lead(memory, play, *plugins):
             async with anyio.create_task_group() as tasks:
                 scheduler.outbox.begin(TERM)
                 tasks.start_soon(scheduler.outbox.run)
-                tasks.start_soon(scheduler.independent_pods.run)
+                tasks.start_soon(scheduler.rests.run)
                 tasks.start_soon(scheduler._decide_on, TERM)
                 await play(rig)
                 tasks.cancel_scope.cancel()
