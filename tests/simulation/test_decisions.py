@@ -14,7 +14,7 @@ from kai.api.codec import structure_as
 from kai.api.pod import Pod
 from kai.cluster.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
-from tests.simulation.test_checks import Trial, trial
+from tests.simulation.trial import Trial, trial
 from tests.simulation.world import EPOCH, HOME, NODE, ORDER, POD, RESERVED, path_of
 
 __all__ = ["trial"]  # the fixture
