@@ -163,4 +163,4 @@ def _read(text: str) -> Grant | None:
         return None
 
 
-_remembered: Final = lru_cache(maxsize=1 << 14)(_read)
+_remembered: Final = lru_cache(maxsize=1 << 10)(_read)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kai.api.reading import Reader
 
-_MOST: Final = 1 << 11
-_MOST_BYTES: Final = 1 << 18
-_LONGEST: Final = 1 << 16
+_MOST: Final = 1 << 9
+_MOST_BYTES: Final = 1 << 16
+_LONGEST: Final = 1 << 14
 # Version 2 of the format has no back references, so the bytes depend on the value alone.
 _FORMAT: Final = 2
 
