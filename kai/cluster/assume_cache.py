@@ -45,6 +45,18 @@ class _Assumption(Generic[T]):
 
     until: Callable[[T | None], bool]
     beneath: T | None
+    is_answered: bool = False
+    """The server has done the write: a list that is asked for from now on shows it, or the server forgot it."""
+
+
+@attrs.frozen
+class Asked:
+    """What was known as a list was asked for."""
+
+    newest: int = _UNKNOWN_VERSION
+    """The newest version that anything was told with."""
+    answered: Mapping[Key, object] = attrs.field(factory=dict)
+    """Assumptions whose writes were done by then."""
 
 
 @attrs.frozen
@@ -107,6 +119,7 @@ class AssumeCache(Generic[T]):
         self._listing: set[Key] | None = None
         self._listed_at = _UNKNOWN_VERSION
         self._starts_over = False
+        self._asked = Asked()
         self._passed_over: list[tuple[Peek, object]] = []
         """What the list that is under way has although it is known to have ended."""
         self.newest = 0
@@ -257,16 +270,22 @@ class AssumeCache(Generic[T]):
 
     # --- Lists -----------------------------------------------------------------------------------------------------
 
-    def begin_list(self, version: int, known: int | None = None) -> None:
-        """Expect the pages of a list that was made at a version; ``known`` is `newest` as the list was asked for.
+    def ask(self) -> Asked:
+        """Return what is known now, for `begin_list`: a list is about to be asked for."""
+        answered = {key: assumption for key, assumption in self._assumed.items() if assumption.is_answered}
+        return Asked(self.newest, answered)
+
+    def begin_list(self, version: int, asked: Asked | None = None) -> None:
+        """Expect the pages of a list that was made at a version; ``asked`` is what was known as it was asked for.
 
         A version older than what was known by then means that the server's memory was put back to an earlier time; then
         the list alone is true, however old its objects are. What was told while the list was on its way may be newer.
         """
+        self._asked = self.ask() if asked is None else asked
         self._listing, self._listed_at = set(), version
         self._starts_over = False
         self._passed_over.clear()
-        if 0 <= version < (self.newest if known is None else known):
+        if 0 <= version < self._asked.newest:
             self._start_over()
 
     def _start_over(self) -> None:
@@ -277,7 +296,11 @@ class AssumeCache(Generic[T]):
                 self._put(seen, manifest)
 
     def end_list(self, version: int) -> None:
-        """Take it that what the pages did not bring is gone, except for what was made after the list."""
+        """Take it that what the pages did not bring is gone, except for what was made after the list.
+
+        A write that was done before the list was asked for, and that it does not show, is lost: the server's memory was
+        put back. No news would ever end what was assumed of it.
+        """
         listed, starts_over = self._listing, self._starts_over
         self._listing, self._starts_over = None, False
         self._passed_over.clear()
@@ -286,6 +309,10 @@ class AssumeCache(Generic[T]):
             uid, known = self._versions[key]
             if starts_over or known <= version:
                 self.remove_key(key, uid, version)
+        for key, assumption in self._asked.answered.items():
+            if self._assumed.get(key) is assumption:
+                self.forget(key)
+        self._asked = Asked()
 
     def clear(self) -> None:
         """Take it that the kind is not served any more, and its objects are gone with it."""
@@ -303,6 +330,12 @@ class AssumeCache(Generic[T]):
             return
         self._assumed[key] = _Assumption(until, actual)
         self._show(key, obj)
+
+    def confirm(self, key: Key) -> None:
+        """Take it that what is assumed at a key was written: the server has said so."""
+        assumption = self._assumed.get(key)
+        if assumption is not None:
+            assumption.is_answered = True
 
     def forget(self, key: Key) -> None:
         """Show what is really there."""

@@ -278,6 +278,10 @@ class WatchedStore:
         with self.taking():
             self.cache(type(obj)).assume(key, obj, until)
 
+    def confirm(self, cls: type[ApiObject], key: Key) -> None:
+        """Take it that what is assumed at a key was written; a list that is asked for later may refute it."""
+        self.cache(cls).confirm(key)
+
     def forget(self, cls: type[ApiObject], key: Key) -> None:
         """Show what is really there."""
         with self.taking():

@@ -12,7 +12,7 @@ import structlog
 from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
 from kai.cluster.answers import status_of, wait_of
-from kai.cluster.assume_cache import peek, version_of
+from kai.cluster.assume_cache import Asked, peek, version_of
 from kai.cluster.calls import (
     JSON,
     METADATA,
@@ -160,11 +160,11 @@ class Watcher:
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     async def _read_page(self, effect: ReadPage) -> Event:
-        known = self.store.cache(self.watched.cls).newest
+        asked = self.store.cache(self.watched.cls).ask()
         page = await self._page(effect.variant, effect.limit, effect.rest)
         if isinstance(page, Refused):
             return page
-        self._take_page(effect, page, known)
+        self._take_page(effect, page, asked)
         return PageCame(version=page.metadata.version, rest=page.metadata.token)
 
     async def _ask_version(self, effect: AskVersion) -> Event:
@@ -183,13 +183,13 @@ class Watcher:
         page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
         return self._refused(answer) if page is None else page
 
-    def _take_page(self, effect: ReadPage, page: Page, known: int) -> None:
+    def _take_page(self, effect: ReadPage, page: Page, asked: Asked) -> None:
         cls = self.watched.cls
         cache = self.store.cache(cls)
         version, is_last = version_of(page.metadata.version), not page.metadata.token
         with self.store.taking(), paused() if self.store.is_synced else growing():
             if effect.is_first:
-                cache.begin_list(version, known)
+                cache.begin_list(version, asked)
             for item in page.items or ():
                 take(cache, item, is_listed=True)
             if is_last:

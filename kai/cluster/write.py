@@ -200,29 +200,33 @@ class Requests:
 
     def _show_bound(self, request: Bind) -> None:
         pod = self._written_pod(request)
-        if pod is None or pod.spec.node_name:
+        if pod is None:
             return
-        annotations = {**pod.metadata.annotations, **request.annotations}
-        shown = attrs.evolve(
-            pod,
-            metadata=attrs.evolve(pod.metadata, annotations=annotations),
-            spec=attrs.evolve(pod.spec, node_name=request.node),
-        )
-        uid = pod.metadata.uid
-        self.store.assume(shown, lambda now: now is None or now.metadata.uid != uid or bool(now.spec.node_name))
+        if not pod.spec.node_name:
+            annotations = {**pod.metadata.annotations, **request.annotations}
+            shown = attrs.evolve(
+                pod,
+                metadata=attrs.evolve(pod.metadata, annotations=annotations),
+                spec=attrs.evolve(pod.spec, node_name=request.node),
+            )
+            uid = pod.metadata.uid
+            self.store.assume(shown, lambda now: now is None or now.metadata.uid != uid or bool(now.spec.node_name))
+        self.store.confirm(Pod, (request.ref.namespace, request.ref.name))
 
     def _show_deleting(self, request: Evict) -> None:
         pod = self._written_pod(request)
-        if pod is None or pod.metadata.deletion_timestamp is not None:
+        if pod is None:
             return
-        moment = math.floor(self.clock.now())
-        shown = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=float(moment)))
         uid = pod.metadata.uid
 
         def is_confirmed(now: Pod | None) -> bool:
             return now is None or now.metadata.uid != uid or now.metadata.deletion_timestamp is not None
 
-        self.store.assume(shown, is_confirmed)
+        if pod.metadata.deletion_timestamp is None:
+            moment = math.floor(self.clock.now())
+            shown = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=float(moment)))
+            self.store.assume(shown, is_confirmed)
+        self.store.confirm(Pod, (request.ref.namespace, request.ref.name))
 
     def _show_deleted(self, request: Delete, answer: Answer) -> None:
         """Take the object away, or show it as being deleted where finalizers or a grace period keep it."""

@@ -206,7 +206,7 @@ def test_what_a_write_was_answered_with_during_a_list_outlives_it():
 def test_what_was_told_while_a_list_was_on_its_way_is_newer_and_no_sign_of_an_earlier_state():
     cache, changes = cache_of()
     listed(cache, 10, config("a", version=5, colour="early"), config("b", version=6, uid="u2"))
-    asked = cache.newest
+    asked = cache.ask()
     cache.see(config("a", version=12, colour="late"))
     cache.begin_list(11, asked)
     for each in (config("a", version=5, colour="early"), config("b", version=6, uid="u2")):
@@ -262,6 +262,50 @@ def test_a_list_from_before_an_end_or_a_write_is_not_believed_about_it():
         cache.see_listed(each)
     cache.end_list(10)
     assert versions(cache) == {"a": "12"}
+
+
+def coloured(cache, colour):
+    """Assume a colour of the object that is there, until it has that colour."""
+    shown = attrs.evolve(cache.get(KEY), data={"colour": colour})
+    cache.assume(KEY, shown, lambda now: now is not None and now.data == shown.data)
+
+
+def test_a_write_that_was_done_and_that_a_later_list_does_not_show_is_lost():
+    """A backup was put back before any news of the write came; it may be as new as what was known."""
+    cache, _ = cache_of()
+    listed(cache, 10, config(version=5, colour="old"))
+    coloured(cache, "new")
+    cache.confirm(KEY)
+    listed(cache, 10, config(version=5, colour="old"))
+    assert cache.get(KEY).data == {"colour": "old"}
+    assert not cache.is_assumed(KEY)
+
+
+def test_a_list_says_nothing_of_a_write_that_was_done_after_it_was_asked_for_or_is_under_way():
+    cache, _ = cache_of()
+    listed(cache, 10, config(version=5, colour="old"))
+    coloured(cache, "new")
+    listed(cache, 10, config(version=5, colour="old"))
+    assert cache.get(KEY).data == {"colour": "new"}
+    asked = cache.ask()
+    cache.confirm(KEY)
+    cache.begin_list(10, asked)
+    cache.see_listed(config(version=5, colour="old"))
+    cache.end_list(10)
+    assert cache.get(KEY).data == {"colour": "new"}
+
+
+def test_a_list_refutes_nothing_that_was_assumed_anew_since_it_was_asked_for():
+    cache, _ = cache_of()
+    listed(cache, 10, config(version=5, colour="old"))
+    coloured(cache, "new")
+    cache.confirm(KEY)
+    asked = cache.ask()
+    coloured(cache, "newer")
+    cache.begin_list(10, asked)
+    cache.see_listed(config(version=5, colour="old"))
+    cache.end_list(10)
+    assert cache.get(KEY).data == {"colour": "newer"}
 
 
 def test_an_object_that_left_a_selection_and_came_back_is_no_sign_of_an_earlier_state():

@@ -9,9 +9,10 @@ from kai.api.core import ConfigMap
 from kai.api.declaring import declare
 from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
-from kai.api.plans import Get, Patch, Ref
+from kai.api.plans import Bind, Get, Patch, Ref
 from kai.api.pod import Pod
 from kai.cluster.calls import METADATA, METADATA_LIST, Answer, NoAnswer
+from kai.cluster.requests import Evict
 from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
 from tests.doubles.own_kinds import declared_for_a_while
@@ -179,6 +180,31 @@ async def test_a_memory_put_back_whose_versions_were_moved_on_replaces_the_store
         await anyio.sleep(5)
         assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
         assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "1"}
+
+
+@in_virtual_time
+async def test_a_write_that_was_done_and_that_a_backup_took_back_before_any_news_of_it_is_not_shown():
+    server = HttpServer()
+    server.put("pods", "p", "team", spec={"containers": []})
+    server.put("pods", "q", "team", spec={"containers": []})
+    async with running(server, watched=(Watched(cls=Pod),)) as cluster:
+        backup, at = dict(server.objects), server.version
+        p, q = (cluster.store.get(Pod, name, "team").metadata.uid for name in "pq")
+        server.faults = Faults(is_silent=lambda: True)  # the news is on its way
+        assert await cluster.api.perform(Bind(ref=Ref(Pod, "p", "team"), node="n", uid=p)) is None
+        assert await cluster.api.perform(Evict(ref=Ref(Pod, "q", "team"), uid=q)) is None
+        shown = (cluster.store.get(Pod, name, "team") for name in "pq")
+        assert [(each.spec.node_name, each.metadata.deletion_timestamp is None) for each in shown] == [
+            ("n", True),
+            ("", False),
+        ]
+        server.faults = Faults(piece=lambda _: None, is_silent=lambda: True)
+        server.restore(backup, at)
+        await anyio.sleep(1)
+        server.faults = Faults()
+        await anyio.sleep(90)
+        shown = (cluster.store.get(Pod, name, "team") for name in "pq")
+        assert [(each.spec.node_name, each.metadata.deletion_timestamp) for each in shown] == [("", None), ("", None)]
 
 
 @in_virtual_time
