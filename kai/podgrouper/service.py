@@ -258,16 +258,27 @@ class PodGrouper:
             self._said.pop(key, None)
             return self._rest(key)
         if patch is not None:
+            was_there = self._is_there(grouping.group)
             body = {**patch, "metadata": {**mapping_of(patch["metadata"]), "uid": pod.metadata.uid}}
             reply = await self.cluster.api.perform(Patch(ref=Ref(Pod, key[1], key[0]), patch=body))
             if isinstance(reply, Refusal):
                 self._settled.pop(key, None)
                 return await self._refused(pod, reply)
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
+            if was_there and not self._is_there(grouping.group):
+                # It went while no pod named it, so its end asked for no look at this one.
+                self._again(key)
         self._said.pop(key, None)
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
             self._settled.pop(key, None)
         return self._rest(key)
+
+    def _is_there(self, write: GroupWrite | None) -> bool:
+        """Return whether the store shows a group."""
+        if write is None:
+            return False
+        namespace, name = _path_of(write)
+        return self.cluster.store.get(PodGroup, name, namespace) is not None
 
     def _may_come_later(self, pod: Pod, grouping: Grouping, group: GroupWrite) -> bool:
         """Return whether a pod's group may be written after the pod is decided on: no other pod is in it."""

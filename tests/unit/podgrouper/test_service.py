@@ -224,6 +224,20 @@ async def test_a_deleted_group_is_made_again():
     assert len(requests(cluster, Patch)) == 1
 
 
+async def test_a_group_that_went_while_its_first_pod_was_linked_is_made_again():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    path = ("PodGroup", "pg-train-uid-job", "ns")
+    async with grouping_slowly(cluster, 1.0):
+        while cluster.server.get(*path) is None:
+            await cluster.pass_time(0.1)
+        await cluster.pass_time(0.5)
+        assert requests(cluster, Patch) == []  # it is on its way, so no pod names the group
+        cluster.server.remove(*path)
+        await cluster.pass_time(20.0)
+        assert group_of(cluster, "q") == "pg-train-uid-job"
+        assert cluster.server.get(*path) is not None
+
+
 async def test_a_changed_label_reaches_the_group_and_a_changed_link_is_put_back():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping(cluster):
