@@ -45,7 +45,8 @@ FENCE_DELAY: Final = 0.25
 """How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
-_BARRIER: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
+DECISIVE: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
+"""Kinds of which no decision may rest on old knowledge: they say what nodes hold."""
 
 
 def fresh_identity(base: str) -> str:
@@ -268,7 +269,7 @@ async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
         await store.synced()
         if leadership.has_rivals:
             await clock.sleep(fenced - clock.monotonic())
-            await store.refresh(*_BARRIER)
+            await store.refresh(*DECISIVE)
         if leadership.holds(term):
             return term
 

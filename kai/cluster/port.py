@@ -249,6 +249,10 @@ class Store(Protocol):
         """Wait until the store shows a list by quorum that began after this call: the barrier of a new leader."""
         ...
 
+    async def caught_up(self, *classes: type[ApiObject]) -> None:
+        """Wait until kinds were listed since the API server was last away: it may have forgotten what it said."""
+        ...
+
     # --- Assuming --------------------------------------------------------------------------------------------------
 
     def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:

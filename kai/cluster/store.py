@@ -55,6 +55,8 @@ class _Sync:
     watched: Watched
     completed: int = 0
     """The number of the list that was taken completely last; 0 before the first."""
+    due: int = 0
+    """The number of the list that tells what became of the kind since the server was last away."""
     heard: float = 0.0
     """When the server was heard of last, on the monotonic clock."""
     faded: float = 0.0
@@ -253,6 +255,12 @@ class WatchedStore:
         while any(self._syncs[cls].completed < number for cls, number in wanted.items()):
             await self._any_news()
 
+    async def caught_up(self, *classes: type[ApiObject]) -> None:
+        """Wait for the lists that kinds need since the server was last away."""
+        syncs = [self._syncs[cls] for cls in classes if cls in self._syncs]
+        while any(sync.completed < sync.due for sync in syncs):
+            await self._any_news()
+
     async def changed(self, cls: type[Any], key: Key) -> None:
         """Wait for the next change of what is shown at a key."""
         event = anyio.Event()
@@ -343,6 +351,10 @@ class WatchedStore:
         self._syncs[cls].completed = number
         self.heard(cls)
         self._wake()
+
+    def outlived(self, cls: type[ApiObject], number: int) -> None:
+        """Note that a kind is as it was before the server was away, until a list of this number is taken."""
+        self._syncs[cls].due = number
 
     def on_refresh(self, cls: type[ApiObject], ask: Callable[[], int]) -> None:
         """Say how to ask the watch of a kind for another list."""

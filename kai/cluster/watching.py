@@ -106,6 +106,7 @@ class Watcher:
         if was_away:
             self._is_outdated = self._is_streaming
             self._wants_list = True
+            self.store.outlived(self.watched.cls, self.machine.started + 1)
         if self._wake is not None and (self._is_outdated or self._is_pausing):
             self._wake.cancel()
 

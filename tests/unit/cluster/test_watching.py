@@ -183,6 +183,33 @@ async def test_a_memory_put_back_whose_versions_were_moved_on_replaces_the_store
 
 
 @in_virtual_time
+async def test_what_was_known_before_an_outage_is_caught_up_with_once_it_was_listed_again():
+    server = filled()
+    async with running(server, watched=(*CONFIG_MAPS, Watched(cls=Pod))) as cluster:
+        with anyio.fail_after(0.1):
+            await cluster.store.caught_up(ConfigMap, Pod, Node)  # nodes are not watched here
+        server.faults = Faults(before=lambda _: NoAnswer(was_sent=False), piece=lambda _: None)
+        server.put("configmaps", "c2", "team", data={"n": "cut off"})
+        await anyio.sleep(3)
+        server.remove("configmaps", "c0", "team")
+        server.faults = Faults(
+            before=lambda call: NoAnswer(was_sent=False) if "/configmaps" in call.path and not cluster_is_open else None
+        )
+        cluster_is_open = False
+        await anyio.sleep(10)
+        with anyio.move_on_after(1.0) as scope:
+            await cluster.store.caught_up(Pod)
+        assert not scope.cancelled_caught
+        with anyio.move_on_after(1.0) as scope:
+            await cluster.store.caught_up(ConfigMap)
+        assert scope.cancelled_caught
+        cluster_is_open = True
+        with anyio.fail_after(20.0):
+            await cluster.store.caught_up(ConfigMap)
+        assert cluster.store.get(ConfigMap, "c0", "team") is None
+
+
+@in_virtual_time
 async def test_a_write_that_was_done_and_that_a_backup_took_back_before_any_news_of_it_is_not_shown():
     server = HttpServer()
     server.put("pods", "p", "team", spec={"containers": []})

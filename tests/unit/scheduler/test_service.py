@@ -3,6 +3,7 @@
 import gc
 from collections import Counter
 from itertools import count, pairwise
+from math import inf
 from types import SimpleNamespace
 
 import anyio
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from kai.actions import allocate
 from kai.api.bindrequest import BindRequest
+from kai.api.pod import Pod
 from kai.cluster.port import Term
 from kai.engine import fast_path
 from kai.framework.hooks import NodeFilter, PluginUse
@@ -258,6 +260,31 @@ def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_b
         assert len(rig.cycles) - during <= 1  # one may have been about to begin
         rig.memory.connectivity.end()
         await rig.until(lambda: rig.bound() == ["good-0", "later-0"], seconds=1.0)
+
+    lead(cluster_of("good"), play)
+
+
+@pytest.mark.parametrize(("list_comes_after", "cycle_comes_after"), [(5.0, 5.0), (inf, 30.0)])
+def test_after_an_outage_no_cycle_is_run_before_what_nodes_hold_was_listed(list_comes_after, cycle_comes_after):
+    """The server may have been put back to a backup, in which pods that are known as gone hold their places again."""
+
+    async def play(rig):
+        store = rig.memory.store
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        rig.memory.connectivity.begin()
+        await anyio.sleep(10.0)
+        store.outlived(Pod, 2)
+        for manifest in job("later"):
+            rig.memory.server.add(manifest)
+        await anyio.sleep(10.0)
+        during, since = len(rig.cycles), anyio.current_time()
+        rig.memory.connectivity.end()
+        await anyio.sleep(min(cycle_comes_after, list_comes_after) - 0.1)
+        assert len(rig.cycles) == during
+        if list_comes_after < inf:
+            store.listed(Pod, 2)
+        await rig.until(lambda: rig.bound() == ["good-0", "later-0"], seconds=1.0)
+        assert rig.cycles[during][0] >= since + cycle_comes_after - 0.1
 
     lead(cluster_of("good"), play)
 
