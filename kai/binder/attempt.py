@@ -22,7 +22,15 @@ from kai.backoff import doubling_pause
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod
 from kai.binder.outcome import BindFailureError, Outcome, Verdict
-from kai.binder.reporting import failed, report_bound, report_failure, request_ref, succeeded, write_status
+from kai.binder.reporting import (
+    bound_event,
+    failed,
+    report_bound,
+    report_failure,
+    request_ref,
+    succeeded,
+    write_status,
+)
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import sweep_group
 from kai.errors import InputError
@@ -109,15 +117,16 @@ def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:
     """Say that a pod is bound. What cannot be said to the pod keeps the request from nothing."""
     if not request.metadata.uid:
         return Outcome(verdict=Verdict.BOUND)  # the scheduler that gave an unwritten order will say so
-    leftovers = []
+    node, leftovers = request.spec.selected_node, []
     try:
-        yield from report_bound(pod, request.spec.selected_node, on_pod=binder.settings.report_success_on_pod)
+        if binder.settings.report_success_on_pod:
+            yield from report_bound(pod, node)
     except RefusedError as error:
         if error.interrupts:
             raise
         leftovers.append(str(error))
     yield from write_status(request, succeeded())
-    return Outcome(verdict=Verdict.BOUND, leftovers=tuple(leftovers))
+    return Outcome(verdict=Verdict.BOUND, leftovers=tuple(leftovers), event=bound_event(pod, node))
 
 
 def _give_up(request: BindRequest, message: str) -> Plan[Outcome]:

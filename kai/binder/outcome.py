@@ -6,6 +6,7 @@ import enum
 
 import attrs
 
+from kai.api.plans import Emit
 from kai.errors import ApiError
 
 
@@ -40,3 +41,5 @@ class Outcome:
     """Seconds until the next attempt makes sense."""
     leftovers: tuple[str, ...] = ()
     """What could not be undone, in words. The next sweep of the node undoes it."""
+    event: Emit | None = None
+    """What is to be said as an event, for which no bind has to wait."""

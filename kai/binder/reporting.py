@@ -67,14 +67,22 @@ def failed(message: str, attempts: int) -> dict[str, Any]:
     return {"phase": "Failed", "reason": message[:_LONGEST_REASON], "failedAttempts": attempts}
 
 
-def report_bound(pod: Pod, node: str, *, on_pod: bool) -> Plan[None]:
-    """Tell a pod that it is bound.
+def bound_event(pod: Pod, node: str) -> Emit:
+    """Return the event that a pod is bound."""
+    return Emit(ref=pod_ref(pod), type="Normal", reason=BOUND, message=_bound_to(node), uid=pod.metadata.uid)
+
+
+def _bound_to(node: str) -> str:
+    return f"Pod bound successfully to node {node}"
+
+
+def report_bound(pod: Pod, node: str) -> Plan[None]:
+    """Say in the status of a pod that it is bound, unless it says so already.
 
     Raises: RefusedError.
     """
-    message = f"Pod bound successfully to node {node}"
-    yield Emit(ref=pod_ref(pod), type="Normal", reason=BOUND, message=message, uid=pod.metadata.uid)
-    if not on_pod or _current(pod, "True", BOUND, message) is not None:
+    message = _bound_to(node)
+    if _current(pod, "True", BOUND, message) is not None:
         return
     now: float = yield Now()
     body = _condition("True", BOUND, message, since=now, now=now)

@@ -27,7 +27,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
-from kai.api.plans import Plan, Ref, RefusedError
+from kai.api.plans import Emit, Plan, Ref, Refusal, RefusedError
 from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.wire import EMPTY
@@ -67,6 +67,8 @@ from kai.cluster.work import Alarm, place_of
 R = TypeVar("R")
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
+_MOST_UNTOLD: Final = 1 << 12
+"""So many events wait at most for room to be written; those of further binds are left out."""
 
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
 """Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
@@ -104,6 +106,7 @@ class BinderService:
     _api: IndexedApi = attrs.field(init=False)
     _lost: frozenset[str] = frozenset()
     """UIDs of the pods that had lost their grants at the last look."""
+    _untold: int = 0
     _keys: KeyRing = attrs.field(factory=KeyRing)
     _tasks: anyio.abc.TaskGroup | None = None
     _due: float | None = None
@@ -222,6 +225,18 @@ class BinderService:
         self._log(effect.ref, outcome)
         self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
+        if outcome.event is not None and self._tasks is not None and self._untold < _MOST_UNTOLD:
+            # Apart from the attempt: in a peak of load events stand back, and an attempt takes one of a few places.
+            self._tasks.start_soon(self._tell, outcome.event)
+
+    async def _tell(self, event: Emit) -> None:
+        self._untold += 1
+        try:
+            reply = await self.cluster.api.perform(event)
+        finally:
+            self._untold -= 1
+        if isinstance(reply, Refusal):
+            structlog.get_logger().debug("event not written", pod=str(event.ref), why=reply.message)
 
     async def _carry_out(self, request: BindRequest, done: Callable[[str], None]) -> None:
         """Bind until that succeeds or fails; an API server that does not answer is asked again."""

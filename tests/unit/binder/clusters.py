@@ -111,8 +111,11 @@ def cluster(*manifests, settle=device_plugin):
 
 
 def try_once(server, name="p", binder=BINDER, *, patient=True):
-    """Carry out one attempt at a bind request, and let go of what it held, as whoever runs plans must."""
+    """Carry out one attempt at a bind request and say how it went, and let go of what it held, as services must."""
     try:
-        return carry_out(attempt(binder, Ref(BindRequest, name, "ns"), patient=patient), server.perform)
+        outcome = carry_out(attempt(binder, Ref(BindRequest, name, "ns"), patient=patient), server.perform)
+        if outcome.event is not None:
+            server.perform(outcome.event)
+        return outcome
     finally:
         server.held.clear()

@@ -64,8 +64,8 @@ def test_a_reason_is_cut_to_a_length_that_fits_into_an_object():
 
 def test_success_is_told_once():
     server, _ = world()
-    carry_out(report_bound(this_pod(server), "n1", on_pod=True), server.perform)
-    carry_out(report_bound(this_pod(server), "n1", on_pod=True), server.perform)
+    carry_out(report_bound(this_pod(server), "n1"), server.perform)
+    carry_out(report_bound(this_pod(server), "n1"), server.perform)
     assert len(server.writes) == 1
 
 
@@ -73,14 +73,14 @@ def test_success_is_told_once():
 def test_a_pod_that_is_gone_need_not_be_told_of_its_success(reason):
     server, _ = world()
     once(server, reason)
-    carry_out(report_bound(this_pod(server), "n1", on_pod=True), server.perform)
+    carry_out(report_bound(this_pod(server), "n1"), server.perform)
 
 
 def test_a_condition_that_is_refused_is_an_error():
     server, _ = world()
     once(server, Reason.REJECTED)
     with pytest.raises(RefusedError):
-        carry_out(report_bound(this_pod(server), "n1", on_pod=True), server.perform)
+        carry_out(report_bound(this_pod(server), "n1"), server.perform)
     once(server, Reason.REJECTED)
     with pytest.raises(RefusedError):
         carry_out(report_failure(this_pod(server), "n1", "no"), server.perform)

@@ -12,7 +12,7 @@ from kai.binder.outcome import Verdict
 from kai.binder.service import WATCHED, BinderService
 from kai.cluster.signals import BindEnded
 from kai.telemetry.tracing import make_tracing
-from tests.doubles.cluster import MemoryCluster
+from tests.doubles.cluster import MemoryApi, MemoryCluster
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,
@@ -81,6 +81,29 @@ async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
         assert node_of(memory) == "n1"
         assert status(memory)["phase"] == "Succeeded"
     assert [fact.result for fact in facts if isinstance(fact, BindEnded)] == [Verdict.BOUND.value]
+
+
+async def test_an_event_that_waits_for_its_turn_holds_up_no_bind_and_of_many_some_are_left_out(monkeypatch):
+    """In a peak of load events stand back for seconds, and there are places for ten attempts at a time."""
+    monkeypatch.setattr("kai.binder.service._MOST_UNTOLD", 25)
+    pods = [f"p{number}" for number in range(30)]
+    memory = cluster(node(cpu="64"), *(pod(name) for name in pods))
+    perform = MemoryApi.perform
+
+    async def slowly(api, request):
+        if isinstance(request, Emit):
+            await memory.clock.sleep(60.0)
+        return await perform(api, request)
+
+    monkeypatch.setattr(MemoryApi, "perform", slowly)
+    async with binding(memory):
+        for name in pods:
+            memory.server.add(bind_request(name))
+        await memory.pass_time(1.0)
+        assert {node_of(memory, name) for name in pods} == {"n1"}
+        assert {status(memory, name)["phase"] for name in pods} == {"Succeeded"}
+        await memory.pass_time(61.0)
+        assert len(performed(memory, Emit)) == 25
 
 
 async def test_an_offered_order_is_carried_out_before_the_watch_brings_it_and_once():
