@@ -23,6 +23,7 @@ from tests.integration.processes import await_ready
 from tests.unit.deploy.rendering import DEPLOY
 
 NAMESPACE = "crowd"
+POOL_LABEL = "kai.scheduler/node-pool"
 _SHARE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _ACCOUNT = "kai"
 _NAMES_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -40,6 +41,8 @@ class Size:
     pods: int = 4000
     gang: int = 1
     """So many pods belong together and start together."""
+    pools: int = 1
+    """So many node pools share nodes, queues and pods; each of several has a label."""
 
 
 @attrs.frozen
@@ -76,33 +79,56 @@ def control_plane(folder: Path, size: Size) -> Iterator[ControlPlane]:
     with bare_control_plane(folder) as plane:
         admin = plane.admin
         admin.ensure(an_object("v1", "Namespace", NAMESPACE))
-        for name, parent in (("top", ""), ("team", "top")):
-            spec = {"parentQueue": parent, "resources": dict.fromkeys(("cpu", "memory", "gpu"), _SHARE)}
-            admin.ensure(an_object("scheduling.run.ai/v2", "Queue", name, spec=spec))
-        each((f"node-{number:04d}" for number in range(size.nodes)), lambda name: _make_node(admin, name, size.gpus))
+        for pool in range(size.pools):
+            top, team = queue_of("top", pool), queue_of("team", pool)
+            for name, parent in ((top, ""), (team, top)):
+                spec = {"parentQueue": parent, "resources": dict.fromkeys(("cpu", "memory", "gpu"), _SHARE)}
+                labels = in_pool(pool, size.pools)
+                admin.ensure(an_object("scheduling.run.ai/v2", "Queue", name, metadata={"labels": labels}, spec=spec))
+        each(range(size.nodes), lambda number: _make_node(admin, number, size))
         yield plane
 
 
-def _make_node(admin: Api, name: str, gpus: int) -> None:
+def queue_of(name: str, pool: int) -> str:
+    """Return the name of a queue of a node pool."""
+    return f"{name}-{pool}" if pool else name
+
+
+def in_pool(number: int, pools: int) -> dict[str, str]:
+    """Return the label that puts the object of a number into one of several node pools."""
+    return {POOL_LABEL: pool_name(number % pools)} if pools > 1 else {}
+
+
+def pool_name(pool: int) -> str:
+    """Return the name of a node pool."""
+    return f"pool-{pool}"
+
+
+def _make_node(admin: Api, number: int, size: Size) -> None:
+    name, gpus = f"node-{number:04d}", size.gpus
     there = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
     status = {"allocatable": there, "capacity": there, "conditions": [ready]}
-    admin.create(an_object("v1", "Node", name, metadata={"labels": {"kubernetes.io/hostname": name}}, status=status))
+    labels = {"kubernetes.io/hostname": name, **in_pool(number, size.pools)}
+    admin.create(an_object("v1", "Node", name, metadata={"labels": labels}, status=status))
 
 
 @contextmanager
-def kai(plane: ControlPlane, folder: Path, flags: tuple[str, ...] = ()) -> Iterator[Scheduler]:
-    """Run kai, all roles in one process, as ``deploy`` does."""
+def kai(
+    plane: ControlPlane, folder: Path, flags: tuple[str, ...] = (), *, roles: tuple[str, ...] = (), log: str = "kai"
+) -> Iterator[Scheduler]:
+    """Run kai: all roles in one process, as ``deploy`` does, or some of them."""
     metrics, probes, plugins = free_ports(3)
     config = plane.kubeconfig(plane.account("kai-scheduler", _ACCOUNT), _ACCOUNT)
+    decides = not roles or "scheduler" in roles
     command = (
-        *(sys.executable, "-m", "kai", "run", f"--kubeconfig={config}"),
-        f"--metrics-bind-address=127.0.0.1:{metrics}",
+        *(sys.executable, "-m", "kai", "run", *roles, f"--kubeconfig={config}"),
+        f"--{'listen-address' if decides else 'metrics-bind-address'}=127.0.0.1:{metrics}",
         f"--health-probe-bind-address=127.0.0.1:{probes}",
-        f"--plugin-server-port={plugins}",
+        *((f"--plugin-server-port={plugins}",) if decides else ()),
         *flags,
     )
-    with _running(Scheduler("kai-scheduler", Daemon(command, folder / "kai.log")), probes) as scheduler:
+    with _running(Scheduler("kai-scheduler", Daemon(command, folder / f"{log}.log")), probes) as scheduler:
         yield scheduler
 
 
@@ -141,7 +167,8 @@ def create_pods(admin: Api, size: Size, scheduler: str) -> None:
     owners = {} if size.gang == 1 else _make_jobs(admin, size)
 
     def create(number: int) -> None:
-        admin.create(_pod(number, scheduler, owners.get(number // size.gang)))
+        gang = number // size.gang
+        admin.create(_pod(number, scheduler, owners.get(gang), pool=gang % size.pools, pools=size.pools))
 
     each(range(size.pods), create)
 
@@ -157,14 +184,15 @@ def _make_jobs(admin: Api, size: Size) -> dict[int, Manifest]:
         template = {"spec": {"restartPolicy": "Never", "containers": [_container()]}}
         spec = {"parallelism": size.gang, "completions": size.gang, "suspend": False, "template": template}
         annotations = {"kai.scheduler/batch-min-member": str(size.gang)}
-        metadata = {"annotations": annotations, "labels": {"kai.scheduler/queue": "team"}}
+        labels = {"kai.scheduler/queue": queue_of("team", number % size.pools), **in_pool(number, size.pools)}
+        metadata = {"annotations": annotations, "labels": labels}
         job = an_object("batch/v1", "Job", f"job-{number:04d}", NAMESPACE, metadata=metadata, spec=spec)
         owners[number] = admin.create(job)
     return owners
 
 
-def _pod(number: int, scheduler: str, owner: Manifest | None) -> Manifest:
-    metadata: dict[str, Any] = {"labels": {"kai.scheduler/queue": "team"}}
+def _pod(number: int, scheduler: str, owner: Manifest | None, *, pool: int = 0, pools: int = 1) -> Manifest:
+    metadata: dict[str, Any] = {"labels": {"kai.scheduler/queue": queue_of("team", pool), **in_pool(pool, pools)}}
     if owner is not None:
         link = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
         metadata["ownerReferences"] = [{**link, **{key: owner["metadata"][key] for key in ("name", "uid")}}]

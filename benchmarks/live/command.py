@@ -1,7 +1,8 @@
 """Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work.
 
 ``lone`` measures how soon one pod is bound where nothing else happens, ``steady`` pods that come at a rate.
-``reality`` compares the times of a simulation with those of a real API server.
+``shards`` measures several schedulers beside each other. ``reality`` compares the times of a simulation with those of a
+real API server.
 """
 
 import json
@@ -34,6 +35,7 @@ from benchmarks.live.counting import Usage, last_write, requests, slope, when_qu
 from benchmarks.live.hour import HOUR, hour, write_hour
 from benchmarks.live.playing import Player, set_up
 from benchmarks.live.reality import Comparison, compare, reality_table
+from benchmarks.live.shards import fill_shards, schedulers
 from benchmarks.live.steady import Pace, run_steadily
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
@@ -147,6 +149,24 @@ def steady(
     pace = Pace(rate=rate, seconds=seconds, stay=stay)
     with _staged(Size(nodes=nodes, gpus=gpus, pods=pace.pods), keep, kube_scheduler, flags) as (plane, found):
         click.echo(json.dumps(run_steadily(plane, found, pace), indent=2))
+
+
+@main.command(help="Create pods while several schedulers run, each with nodes and queues of its own.")
+@click.option("--shards", default=2, show_default=True, type=click.IntRange(min=1), help="Schedulers, and node pools.")
+@_nodes
+@_gpus
+@_pods
+@_gang
+@_folder
+def shards(*, shards: int, nodes: int, gpus: int, pods: int, gang: int, keep: Path | None) -> None:
+    """Print one JSON object."""
+    size = Size(nodes=nodes, gpus=gpus, pods=pods, gang=gang, pools=shards)
+    with (
+        _foldered(keep) as folder,
+        control_plane(folder / "plane", size) as plane,
+        schedulers(plane, folder, shards) as found,
+    ):
+        click.echo(json.dumps(fill_shards(plane, found, size), indent=2))
 
 
 @main.command(help="Let pods run and nothing change: what kai does then.")
