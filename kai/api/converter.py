@@ -37,6 +37,7 @@ _FORMATS: Final[dict[str, Reader]] = {
     "amounts": reading.amounts,
     "share": reading.share,
     "number": reading.number,
+    "word": reading.word,
     "number or text": reading.number_or_text,
     "json": reading.json_value,
     "json object": reading.json_object,

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from kai.api.wire import EMPTY, Count64, Labels, Time, by_content, shared
+from kai.api.wire import EMPTY, Count64, Labels, Time, Word, by_content, shared
 
 SelectorOperator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
@@ -15,8 +15,8 @@ SelectorOperator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 class OwnerReference:
     """The object that an object belongs to, and with which it is garbage-collected."""
 
-    api_version: str = ""
-    kind: str = ""
+    api_version: Word = ""
+    kind: Word = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None
@@ -62,9 +62,9 @@ class LabelSelector:
 class Condition:
     """A condition in the status of a pod, node, queue or other object."""
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
+    type: Word = ""
+    status: Word = ""
+    reason: Word = ""
     message: str = ""
     last_probe_time: Time | None = None
     last_transition_time: Time | None = None

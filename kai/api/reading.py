@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 from kai.api import quantity, times
 from kai.api.bad_value import BadValue
 from kai.api.wire import Bounds, Json, Pattern
+from kai.api.words import recent, same
 
 Reader: TypeAlias = Callable[[Any, Any], Any]
 """What the converter calls: the value found, and the type wanted, which most readers know already."""
@@ -32,6 +33,11 @@ def text(value: object, _: object = None) -> str:
     if isinstance(value, dt.date):
         return times.instant_text(times.instant_of_date(value))
     raise BadValue(value, "a string")
+
+
+def word(value: object, _: object = None) -> str:
+    """Return a string of which there is one for many objects."""
+    return same(text(value))
 
 
 def flag(value: object, _: object = None) -> bool:
@@ -138,10 +144,11 @@ def labels(value: object, _: object = None) -> Mapping[str, str]:
     """Return strings by key."""
     if type(value) is not dict and not isinstance(value, Mapping):
         raise BadValue(value, "an object of strings")
-    result = dict(value)
-    for key, item in result.items():
+    result: dict[str, str] = {}
+    for key, item in value.items():
         if type(item) is not str or type(key) is not str:
-            return _mended_labels(result)
+            return _mended_labels(value)
+        result[key] = recent(item) or same(item)
     return result
 
 

@@ -55,6 +55,9 @@ else:  # a recursive alias cannot be resolved by typing.get_type_hints, and the 
     Json = Annotated[object, Format("json")]
     JsonObject = Annotated[object, Format("json object")]
 
+Word: TypeAlias = Annotated[str, Format("word")]
+"""A string that many objects have in common, such as the kind of an owner."""
+
 NumberOrText: TypeAlias = Annotated[int | str, Format("number or text")]
 """An amount or a percentage, as disruption budgets have them."""
 
