@@ -9,8 +9,7 @@ In a peak of load, when urgent requests come thick and fast or are answered slow
 bind would wait while the server works on a report. The longer deferrable requests have waited, the more of them go
 anyway.
 
-Holds: at most `widest` requests are on the way; deferrable ones leave half of the window to others, and two places
-where nothing urgent was sent lately; nothing is sent before the time
+Holds: at most `widest` requests are on the way, half of them at most deferrable ones; nothing is sent before the time
 until which the server asked to be left alone. Whatever was offered is sent at last, however long a peak of load lasts.
 """
 
@@ -37,12 +36,6 @@ _PEAK: Final = 16.0
 """So many urgent requests, each half as much after every half-life, are a peak of load: about 22 a second."""
 _BUSY: Final = 4
 """So many urgent requests on the way are a peak of load as well: the server does not keep up with them."""
-_CALM: Final = 1.0
-"""So many urgent requests, as they count, are none lately: a second after the last one of a few."""
-_LEFT: Final = 2
-"""Places that deferrable requests leave free even then, for what comes next."""
-_MOST_DEFERRABLE: Final = 12
-"""More of them at a time gain nothing, and what is urgent would meet a busy server."""
 _AGAIN: Final = 0.25
 _HELD_BACK: Final = 4.0
 """How long one deferrable request stands back, and how much longer each further one beside it."""
@@ -127,7 +120,7 @@ class Window:
         if self._tickets[number].urgent or not self._deferrable:
             return None
         width = max(1, int(self.width))
-        has_room = self.in_flight < width and self._deferrable_in_flight < self._share(now) and not self._is_busy
+        has_room = self.in_flight < width and self._deferrable_in_flight < max(1, width // 2) and not self._is_busy
         calm = self._loaded_at + _HALF_LIFE * math.log2(max(1.0, self._load / _PEAK))
         turn = self._deferrable[0].offered_at + _HELD_BACK * (self._deferrable_in_flight + 1)
         return max(now if has_room else now + _AGAIN, min(calm, turn))
@@ -185,16 +178,10 @@ class Window:
 
     def _deferrable_width(self, now: float) -> int:
         """Return how many deferrable requests may be on the way."""
-        share = self._share(now)
+        half = max(1, int(self.width) // 2)
         if self._load_at(now) <= _PEAK and not self._is_busy:
-            return share
-        return min(share, int((now - self._deferrable[0].offered_at) / _HELD_BACK))
-
-    def _share(self, now: float) -> int:
-        """Return how many deferrable requests may be on the way when there is no peak."""
-        width = int(self.width)
-        half = max(1, width // 2)
-        return half if self._load_at(now) > _CALM else max(half, min(width - _LEFT, _MOST_DEFERRABLE))
+            return half
+        return min(half, int((now - self._deferrable[0].offered_at) / _HELD_BACK))
 
     def _lane(self, ticket: _Ticket) -> deque[_Ticket]:
         return self._urgent if ticket.urgent else self._deferrable
