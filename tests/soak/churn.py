@@ -50,10 +50,12 @@ _WORK: Final = 60.0
 """For so long users work, before the last of them comes and all is deleted."""
 _LEAVING: Final = 30.0
 _RESTS: Final = 340.0  # what was refused is remembered for five minutes
+_ALONE: Final = 10.0
 _GPUS: Final = 4
 
 
 _BOUNDS: Final = {
+    "kai.api.words._MOST": 1,
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,
@@ -117,6 +119,7 @@ class Churn:
         await asyncio.sleep(_WORK / 2)
         await self._clear(space)
         await asyncio.sleep(_RESTS)
+        await self._end_alone(number)
         storage = self.world.server.storage
         storage.compact()
         for changes in storage.history.values():
@@ -201,6 +204,16 @@ class Churn:
         # The controller of namespaces, which is not played, would end it now that it is empty.
         self.world.server.storage.remove(_SPACE, ("", space))
 
+    async def _end_alone(self, number: int) -> None:
+        """Let one pod come and go: the last change of pods, which kai holds, is of one pod after each round."""
+        metadata = {"namespace": NAMESPACE, "name": f"last-{number}"}
+        spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "work"}]}
+        pod = self.world.create("user", POD, {"metadata": metadata, "spec": spec})
+        assert pod is not None
+        await asyncio.sleep(_ALONE)
+        self.world.delete("admin", POD, pod, grace=0)
+        await asyncio.sleep(_ALONE)
+
     def _delete(self, served: Served, space: str = "") -> None:
         for each in self.world.all(served, space):
             grace = 0 if served is POD and is_over(each) else None
@@ -243,8 +256,8 @@ def grown(moments: Sequence[Sample], warm: int) -> dict[str, tuple[int, int]]:
     """Return what there is more of after each of the last rounds than after each of the first ones, with both counts.
 
     The last rounds are a third of all, and two at least. Where the bound of a memory is reached, now more and now less
-    of it is left; and a store keeps the last change of each kind, which is of one object in this round and of several
-    in the next. What is never forgotten is there after all of them.
+    of it is left; and a store keeps the last change of each kind, which is of one node in this round and of several in
+    the next. What is never forgotten is there after all of them.
     """
     highest: Counter[str] = Counter()
     for each in moments[:warm]:
