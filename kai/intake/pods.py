@@ -75,6 +75,10 @@ class PodReader:
         """Numbers of kinds, in the order in which they came."""
         self._bare = Demand(((names.PODS, 1),), demand(ResourceKey(())).gpu)
 
+    def __len__(self) -> int:
+        """Return how much is interned: a volume claim that no other pod has makes traits of its own."""
+        return len(self._demands) + len(self._traits) + len(self.kinds)
+
     def read(self, source: api.Pod) -> PodRecord:
         """Return the record of a pod.
 

@@ -15,7 +15,7 @@ from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s
 from kai.state.table_version import TableVersion
 
-_MANY = 1 << 17
+_MANY = 1 << 13
 
 
 class ShapeTable:

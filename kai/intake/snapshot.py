@@ -52,7 +52,7 @@ from kai.state.kinds import PodKinds
 from kai.state.memory import Memory, SnapshotVersions
 from kai.state.snapshot import Snapshot
 
-_MANY = 1 << 13
+_MANY = 1 << 12
 _NO_USAGE: Mapping[str, Shares] = {}
 _FIELDS = tuple(field.name for field in attrs.fields(ClusterObjects))
 _MARGIN = 1e-3
@@ -224,7 +224,7 @@ class Intake:
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
         most = _MANY + 4 * (len(objects.nodes) + len(objects.pods) + len(objects.pod_groups))
-        interned = len(self._group_keys) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader.kinds)
+        interned = len(self._group_keys) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader)
         return self._shapes.overgrown or self._pod_table.is_overgrown or interned > most
 
     def _base_columns(self, nodes: NodeTable) -> BaseColumns:

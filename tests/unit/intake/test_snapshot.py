@@ -174,6 +174,33 @@ def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):
         assert picture(intake.take(made, NOW)) == picture(take_snapshot(made, NOW))
 
 
+def test_what_pods_of_the_past_had_for_themselves_is_forgotten(monkeypatch):
+    """A volume claim of its own gives a pod traits of its own."""
+    monkeypatch.setattr(snapshot_module, "_MANY", 0)
+    intake, most = Intake(), 0
+    for number in range(60):
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": f"data-{number}"}}
+        made = objects(pod(f"p{number}", group="g", spec={"volumes": [volume]}), group("g"), node("n"))
+        intake.take(made, NOW)
+        most = max(most, len(intake._pod_reader._traits))
+    assert 1 < most < 15
+
+
+def test_a_cluster_of_pods_that_have_nothing_in_common_is_read_once(monkeypatch):
+    monkeypatch.setattr(snapshot_module, "_MANY", 0)
+    intake, made = Intake(), []
+    for number in range(30):
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": f"data-{number}"}}
+        made += (
+            pod(f"p{number}", group="g", requests={"cpu": f"{number + 1}m"}, spec={"volumes": [volume]}),
+            node(f"n{number}"),
+        )
+    intake.take(objects(*made, group("g")), NOW)
+    reader = intake._pod_reader
+    intake.take(objects(*made[1:], group("g")), NOW)
+    assert intake._pod_reader is reader, "what was made of the pods is kept"
+
+
 def test_a_cluster_of_many_nodes_without_pods_is_read_once(monkeypatch):
     monkeypatch.setattr(snapshot_module, "_MANY", 0)
     intake = Intake()
