@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kai.api import names, sharing
 from kai.api.codec import unstructure
 from kai.api.meta import ObjectMeta
-from kai.api.plans import Plan, Ref, create, delete, every, find, locked, patch, wait_until
+from kai.api.plans import Plan, Ref, RefusedError, create, delete, every, find, locked, patch, wait_until
 from kai.api.pod import ENDED, Pod
 from kai.api.selection import Toleration
 from kai.binder.outcome import BindFailureError
@@ -215,8 +215,18 @@ def _make(
 
 
 def _make_if(gate: Gate, ref: Ref[Pod], manifest: Mapping[str, Any]) -> Plan[Pod | None]:
+    """Return the pod that was made, or None if one of its name exists; the node is held meanwhile.
+
+    Where the answer was lost the pod is read before the node is let go: the next bind counts it then, if it was made.
+    """
     yield from gate()
-    return (yield from create(ref, manifest))
+    try:
+        return (yield from create(ref, manifest))
+    except RefusedError as error:
+        found = (yield from find(ref, fresh=True)) if error.is_unknown else None
+        if found is None:
+            raise
+        return found
 
 
 def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:

@@ -59,6 +59,7 @@ from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group, sweep_requests
 from kai.binder.terms import Terms
 from kai.cluster.carrying import KeyRing, carry_out
+from kai.cluster.leading import catch_up
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import BindEnded, Observe, unobserved
 from kai.cluster.warning import warn
@@ -214,7 +215,7 @@ class BinderService:
     # --- Plans ---------------------------------------------------------------------------------------------------
 
     async def _attempt(self, effect: StartAttempt) -> None:
-        await self.cluster.connectivity.opened()
+        await self._ready()
         began = self.cluster.clock.monotonic()
         known = self.cluster.store.get(BindRequest, effect.ref.name, effect.ref.namespace)
         with self.traced("bind", _trace_of(known)) as ended:
@@ -228,6 +229,11 @@ class BinderService:
         if outcome.event is not None and self._tasks is not None and self._untold < _MOST_UNTOLD:
             # Apart from the attempt: in a peak of load events stand back, and an attempt takes one of a few places.
             self._tasks.start_soon(self._tell, outcome.event)
+
+    async def _ready(self) -> None:
+        """Wait until the API server answers, and has told what nodes hold since it was last away."""
+        await self.cluster.connectivity.opened()
+        await catch_up(self.cluster.store)
 
     async def _tell(self, event: Emit) -> None:
         self._untold += 1
@@ -243,7 +249,7 @@ class BinderService:
         began = self.cluster.clock.monotonic()
         count = 0
         while True:
-            await self.cluster.connectivity.opened()
+            await self._ready()
             patient = count < self.binder.settings.patience
             with self.traced("bind", _trace_of(request)) as ended:
                 found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
@@ -294,7 +300,7 @@ class BinderService:
             structlog.get_logger().warning("bind requests of pods without a node deleted", deleted=list(deleted))
 
     async def _sweep(self, effect: StartSweep) -> None:
-        await self.cluster.connectivity.opened()
+        await self._ready()
         if not effect.group:
             await self._restore()
             await self._sweep_requests()

@@ -45,6 +45,7 @@ FENCE_DELAY: Final = 0.25
 """How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
+_LONGEST_LIST: Final = 30.0
 DECISIVE: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
 """Kinds of which no decision may rest on old knowledge: they say what nodes hold."""
 
@@ -255,6 +256,15 @@ class SoleLeadership:
         """Wait for ever, unless it is another term."""
         if self.holds(term):
             await anyio.sleep_forever()
+
+
+async def catch_up(store: Store) -> None:
+    """Wait for the lists that follow an outage, for half a minute at most.
+
+    The server may have been put back to a backup: pods that are known as gone hold their places again.
+    """
+    with anyio.move_on_after(_LONGEST_LIST):
+        await store.caught_up(*DECISIVE)
 
 
 async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:

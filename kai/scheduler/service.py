@@ -19,7 +19,7 @@ import structlog
 
 from kai.api.objects import ClusterObjects
 from kai.backoff import doubling_pause
-from kai.cluster.leading import DECISIVE, take_over
+from kai.cluster.leading import catch_up, take_over
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
@@ -52,7 +52,6 @@ _LONGEST_REST: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
 _LONGEST_DOUBT: Final = 1.0
-_LONGEST_LIST: Final = 30.0
 _SHORTEST_PAUSE: Final = 5.0
 """How long a cycle waits at least, in whatever way the cluster changes, once several failed at no object."""
 _TAKEN_AT_ONCE: Final = 32
@@ -176,7 +175,7 @@ class Scheduler:
         while True:
             # What is decided without a server cannot be written, and is stale after.
             await self.cluster.connectivity.opened()
-            await self._catch_up()
+            await catch_up(store)
             await self._hear_of_evictions()
             seen, known = Seen.of(store), self.rests.pods.count
             since = clock.monotonic()
@@ -197,14 +196,6 @@ class Scheduler:
             rest = min(took, _LONGEST_REST)
             if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
                 idle = 0
-
-    async def _catch_up(self) -> None:
-        """Wait for the lists that follow an outage, for half a minute at most.
-
-        The server may have been put back to a backup: pods that are known as gone hold their places again.
-        """
-        with anyio.move_on_after(_LONGEST_LIST):
-            await self.cluster.store.caught_up(*DECISIVE)
 
     async def _hear_of_evictions(self) -> None:
         """Wait until the evictions of the last cycle were answered, for a second at most.

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.plans import Bind, Create, Delete, Emit, List, Reason, Ref, Refusal
+from kai.api.pod import Pod
 from kai.binder.outcome import Verdict
 from kai.binder.service import WATCHED, BinderService
 from kai.cluster.signals import BindEnded
@@ -130,6 +131,21 @@ def told(service, name="p", node_name="n1"):
     failures = []
     assert service.carry_out(structure_as(BindRequest, manifest), failures.append)
     return failures
+
+
+async def test_after_an_outage_no_bind_is_begun_before_what_nodes_hold_was_listed():
+    """The server may have been put back to a backup, in which pods that are known as gone hold their places again."""
+    memory = cluster(node(), pod(), pod("q"))
+    async with binding(memory) as service:
+        memory.store.outlived(Pod, 2)
+        memory.server.add(bind_request())
+        failures = told(service, "q")
+        await memory.pass_time(5.0)
+        assert memory.server.writes == []
+        memory.store.listed(Pod, 2)
+        await memory.pass_time(1.0)
+        assert failures == [""]
+        assert {node_of(memory, name) for name in ("p", "q")} == {"n1"}
 
 
 async def test_an_order_that_is_not_written_is_carried_out_by_one_write():
