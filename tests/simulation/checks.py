@@ -269,8 +269,11 @@ def _gpus(pod: Manifest) -> float:
 
 
 def _chain(queues: dict[str, Manifest], name: str) -> Iterable[str]:
-    while name in queues:
+    """Yield a queue and those above it, each once: some are their own parents."""
+    seen = set()
+    while name in queues and name not in seen:
         yield name
+        seen.add(name)
         name = queues[name]["spec"].get("parentQueue", "")
 
 

@@ -92,6 +92,8 @@ class Conduct:
     """When each patch of a process at a path ended: a write about the same object waits for that."""
     throttled: dict[int, float] = attrs.field(factory=dict)
     """When each process was asked for patience last."""
+    unanswered: dict[int, float] = attrs.field(factory=dict)
+    """When each process went without an answer last: for a moment it sends less, and what it has waits."""
 
     def __attrs_post_init__(self) -> None:
         self.decisions = Decisions(self.world)
@@ -167,6 +169,8 @@ class Conduct:
         if isinstance(outcome, Answer) and outcome.status == 429 and outcome.retry_after:
             self.resting[number, call.method, call.path] = self.world.time + float(outcome.retry_after)
             self.throttled[number] = self.world.time
+        if not isinstance(outcome, Answer):
+            self.unanswered[number] = self.world.time
         self.decisions.note_outcome(number, call, outcome)
         is_good = isinstance(outcome, Answer) and outcome.is_good
         if call.method == "PATCH":
@@ -228,13 +232,19 @@ class Conduct:
                 self.world.violate(24, f"{process} removes {target}, and {other.verb} of it is under way")
             self.under_way[number, target] = _Sent(verb, self.world.time)
             return
-        stood_still = self.world.loop.time() - self.world.loop.thawed.get(process, float("-inf")) < _WARMING
-        if stood_still or self.world.time - self.throttled.get(number, float("-inf")) < _MEMORY:
-            return  # it was judged when it was offered, and waited for its turn
+        if self._may_have_waited(process, number):
+            return  # it was judged when it was offered
         node = body["spec"]["nodeName"]
         why = self._against_node_for(connection, node, "", body)
         if why is not None and why[0] == _OVERFULL:  # a node that takes no pods gets its GPU back once the bind fails
             self.world.violate(_OVERFULL, f"{process} reserves a GPU of {node}, and knows that {why[1]}")
+
+    def _may_have_waited(self, process: str, number: int) -> bool:
+        """Return whether a write may have waited for its turn since it was judged: news may have come meanwhile."""
+        moment = self.world.loop.time() - self.world.loop.thawed.get(process, float("-inf"))
+        unanswered = self.world.time - self.unanswered.get(number, float("-inf"))
+        throttled = self.world.time - self.throttled.get(number, float("-inf"))
+        return min(moment, unanswered) < _WARMING or throttled < _MEMORY
 
     # --- Terms -------------------------------------------------------------------------------------------------------
 
@@ -309,8 +319,7 @@ class Conduct:
             if against:
                 self.world.violate(5, f"{process} binds {target} to {name}, and knows that {against}")
         patched = self.patched.get((key[0], f"/api/v1/namespaces/{target}"), float("-inf"))
-        stood_still = stood_still or self.world.time - patched < _WARMING
-        has_waited = stood_still or self.world.time - self.throttled.get(key[0], float("-inf")) < _MEMORY
+        has_waited = self._may_have_waited(process, key[0]) or self.world.time - patched < _WARMING
         if self.world.time - before < _MEMORY or has_waited:
             return  # it was judged when it was sent for the first time, or waited for its turn after the last look
         self.first_sent[key] = self.world.time
