@@ -229,6 +229,9 @@ class Outbox:
         finally:
             self._on_the_way.discard(send.topic)
             self._more_quiet.set()
+        again = self._quiet.get(send.topic)
+        if again is not None and again.request == send.request and not isinstance(reply, Refusal):
+            send = self._quiet.pop(send.topic)  # what is said now was unsaid while it waited, and said again
         self.publish(publications.Written(send.topic, send.request, reply))
 
     async def _write(self, send: Send) -> object:

@@ -1,6 +1,7 @@
 """What nobody waits for is written once, in its last form, and not where the store knows better."""
 
 import anyio
+import pytest
 from prometheus_client import CollectorRegistry
 
 from kai.api.plans import Patch, Ref
@@ -106,6 +107,27 @@ def test_what_the_store_knows_would_be_refused_is_not_sent():
     place.server.remove("PodGroup", "g", "default")
     place.sync()
     assert written(gone, world=place) == []
+
+
+@pytest.mark.parametrize(("said", "sent"), [("aba", "a"), ("ab", "ab"), ("abac", "ac")])
+def test_what_was_unsaid_while_it_was_being_written_and_said_again_is_sent_once(said, sent):
+    place = world()
+    outbox, server = outbox_of(place)
+    letters = outbox.publisher._letters
+
+    async def work():
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            tasks.start_soon(outbox.run)
+            for text in said:
+                outbox._carry_out(letters.send("g/condition", patch(place, text), text, "1"))
+                await anyio.sleep(0.1)
+            await anyio.sleep(30)
+            tasks.cancel_scope.cancel()
+        assert not letters._open, "nothing is without an answer"
+
+    run(work)
+    assert "".join(request.patch["status"]["phase"] for request in server.asked) == sent
 
 
 def test_the_publisher_is_told_how_a_write_ended():
