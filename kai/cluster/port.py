@@ -187,7 +187,14 @@ class Store(Protocol):
 
     @property
     def substance(self) -> int:
-        """Return a number that grows as the revision does, but not when a group or queue only tells people more."""
+        """Return a number that grows as the revision does, but not when a group or queue only tells people more.
+
+        Nor does it grow with what `pass_over` names.
+        """
+        ...
+
+    def pass_over(self, changes: Callable[[Change[Any]], bool]) -> None:
+        """Let changes of which this is true add no substance."""
         ...
 
     @property

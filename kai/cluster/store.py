@@ -108,6 +108,7 @@ class WatchedStore:
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
         self._revision = self._substance = 0
+        self._passed_over: Callable[[Change[Any]], bool] = _only_tells
         self._whole: tuple[int, ClusterObjects] | None = None
         self._foreign: tuple[list[Any], tuple[Foreign, ...]] = ([], ())
 
@@ -120,8 +121,12 @@ class WatchedStore:
 
     @property
     def substance(self) -> int:
-        """Return a number that grows as the revision does, but not when a group or queue only tells people more."""
+        """Return a number that grows as the revision does, but not with what is passed over."""
         return self._substance
+
+    def pass_over(self, changes: Callable[[Change[Any]], bool]) -> None:
+        """Let changes of which this is true add no substance, beside those that only tell people more."""
+        self._passed_over = lambda change: _only_tells(change) or changes(change)
 
     @property
     def is_synced(self) -> bool:
@@ -369,7 +374,7 @@ class WatchedStore:
 
     def _changed(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
         self._revision += 1
-        self._substance += not _only_tells(change)
+        self._substance += not self._passed_over(change)
         for subscription in self._subscriptions[cls]:
             subscription.add(cls, key, change)
         for event in self._waiting_for.get((cls, key), ()):

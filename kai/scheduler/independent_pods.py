@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import anyio
 import attrs
 
@@ -19,6 +21,8 @@ class IndependentPods:
     store: Store
     scheduler: str
     """The name of the scheduler that they ask for."""
+    owns: Callable[[Mapping[str, str]], bool] = lambda _: True
+    """Returns whether a group with these labels is decided on here."""
     count: int = 0
     _more: anyio.Event = attrs.field(factory=anyio.Event)
 
@@ -43,7 +47,7 @@ class IndependentPods:
             return False
         name = after.metadata.annotations[names.POD_GROUP]
         group = self.store.get(PodGroup, name, after.metadata.namespace)
-        return group is not None and starts_alone(group)
+        return group is not None and starts_alone(group) and self.owns(group.metadata.labels)
 
     def _waits(self, pod: Pod) -> bool:
         spec, metadata = pod.spec, pod.metadata

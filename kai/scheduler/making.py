@@ -17,6 +17,7 @@ from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.hourly import Hourly
 from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.other_pools import OtherPools
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher
 from kai.scheduler.rests import Rests
@@ -59,7 +60,10 @@ def make_scheduler(
     committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
     publisher = Publisher(settings, cluster.store, cluster.clock.now)
     hourly = Hourly(cluster.clock)
-    independent_pods = IndependentPods(cluster.store, settings.configuration.parameters.scheduler_name)
+    name = settings.configuration.parameters.scheduler_name
+    independent_pods = IndependentPods(cluster.store, name, settings.intake.owns)
+    if settings.intake.node_pool_label:
+        cluster.store.pass_over(OtherPools(cluster.store, settings.intake).hold)
     return Scheduler(
         cluster=cluster,
         settings=settings,

@@ -91,6 +91,19 @@ def test_what_a_group_only_tells_people_is_a_change_without_substance(after, is_
     assert (store.substance > substance) is is_substantial
 
 
+def test_what_is_passed_over_is_a_change_without_substance():
+    store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
+    store.pass_over(lambda change: change.after.spec.queue == "theirs")
+    for version, queue in enumerate(("theirs", "ours", "theirs"), start=1):
+        seen = store.revision, store.substance
+        store.take_answer(PodGroup, group(version, spec={"queue": queue}))
+        assert (store.revision, store.substance) == (seen[0] + 1, seen[1] + (queue == "ours"))
+    seen = store.substance
+    store.take_answer(PodGroup, group(4, spec={"queue": "ours"}, status=COUNTED))
+    store.take_answer(PodGroup, group(5, spec={"queue": "ours"}))
+    assert store.substance == seen + 1, "what only tells people more adds none either way"
+
+
 def test_a_group_that_was_shown_and_is_written_by_now_is_no_news():
     store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
     store.assume(structure_as(PodGroup, group("", uid="")), lambda found: found is not None)

@@ -13,13 +13,13 @@ from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making
 
 
-def counted(*steps):
+def counted(*steps, owns=lambda _: True):
     """Return how many such pods there were after each step, which is what is added or a pod that is gone."""
 
     async def count():
         memory, counts = MemoryCluster(), []
         store: Store = memory.port.store
-        pods = IndependentPods(store, "kai-scheduler")
+        pods = IndependentPods(store, "kai-scheduler", owns)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pods.run)
             for step in steps:
@@ -70,6 +70,12 @@ def test_pods_of_gangs_gated_pods_pods_of_others_and_pods_on_nodes_do_not_count(
         making.pod("early", group="not-there-yet"),
     ]
     assert counted(groups, others, [making.pod("gated", group="g")]) == [0, 0, 1]
+
+
+def test_pods_of_groups_that_others_decide_on_do_not_count():
+    groups = [making.group(name, minMember=1, metadata={"labels": {"of": name}}) for name in ("ours", "theirs")]
+    pods = [making.pod(name, group=name) for name in ("ours", "theirs")]
+    assert counted(groups, pods, owns=lambda labels: labels["of"] == "ours") == [0, 1]
 
 
 def test_a_few_cycles_follow_at_once_and_each_is_earned_again():

@@ -264,6 +264,28 @@ def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_b
     lead(cluster_of("good"), play)
 
 
+def test_what_changes_in_other_pools_brings_a_cycle_a_second_at_most():
+    """Each of several schedulers would decide as often as all of them together, and mostly about nothing."""
+    theirs = {"kai.scheduler/node-pool": "theirs"}
+
+    async def play(rig):
+        server = rig.memory.server
+        server.add(making.node("n-theirs", labels=theirs))
+        server.add(making.group("g-theirs", metadata={"labels": theirs}))
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        await anyio.sleep(30.0)
+        before = len(rig.cycles)
+        for number in range(200):
+            server.add(making.pod(f"p-{number}", group="g-theirs", node="n-theirs" if number % 2 else ""))
+            await anyio.sleep(0.05)
+        assert len(rig.cycles) - before <= 11
+        for manifest in job("later"):
+            server.add(manifest)
+        await rig.until(lambda: rig.bound() == ["good-0", "later-0"], seconds=0.5)
+
+    lead(cluster_of("good"), play)
+
+
 @pytest.mark.parametrize(("list_comes_after", "cycle_comes_after"), [(5.0, 5.0), (inf, 30.0)])
 def test_after_an_outage_no_cycle_is_run_before_what_nodes_hold_was_listed(list_comes_after, cycle_comes_after):
     """The server may have been put back to a backup, in which pods that are known as gone hold their places again."""
