@@ -4,7 +4,6 @@ A function is compiled for the CPU on its first call: without the GIL (the servi
 during a long cycle), without fast-math (a changed order of additions would change a decision) and cached on disk.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -26,8 +25,9 @@ _NJIT: Any = numba.njit
 IS_OFF: Final[bool] = bool(_CONFIG.DISABLE_JIT)
 _LEVEL: Final = 1
 """LLVM's optimization level: two and three make compiling dearer by 8 and 17 %, and kernels no quicker."""
+_NUMBAS_LEVEL: Final = 3
 _CACHED: Final = install()
-if "NUMBA_OPT" not in os.environ:  # before anything is compiled: the compiler looks at it once
+if _CONFIG.OPT == _NUMBAS_LEVEL:  # not where NUMBA_OPT names another; and before anything is compiled
     _CONFIG.OPT = type(_CONFIG.OPT)(_LEVEL)
 _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 _ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
