@@ -39,14 +39,17 @@ class Peek:
     version: int
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Assumption(Generic[T]):
     """Something shown over what is there."""
 
     until: Callable[[T | None], bool]
     beneath: T | None
+    shown: T
     is_answered: bool = False
     """The server has done the write: a list that is asked for from now on shows it, or the server forgot it."""
+    before: _Assumption[T] | None = None
+    """What was assumed of a write that is done, and is shown again should this assumption be forgotten."""
 
 
 @attrs.frozen
@@ -272,8 +275,8 @@ class AssumeCache(Generic[T]):
 
     def ask(self) -> Asked:
         """Return what is known now, for `begin_list`: a list is about to be asked for."""
-        answered = {key: assumption for key, assumption in self._assumed.items() if assumption.is_answered}
-        return Asked(self.newest, answered)
+        done = {key: each if each.is_answered else each.before for key, each in self._assumed.items()}
+        return Asked(self.newest, {key: each for key, each in done.items() if each is not None})
 
     def begin_list(self, version: int, asked: Asked | None = None) -> None:
         """Expect the pages of a list that was made at a version; ``asked`` is what was known as it was asked for.
@@ -310,7 +313,10 @@ class AssumeCache(Generic[T]):
             if starts_over or known <= version:
                 self.remove_key(key, uid, version)
         for key, assumption in self._asked.answered.items():
-            if self._assumed.get(key) is assumption:
+            present = self._assumed.get(key)
+            if present is not None and assumption in (present, present.before):
+                present.before = None
+            if present is assumption:
                 self.forget(key)
         self._asked = Asked()
 
@@ -328,7 +334,9 @@ class AssumeCache(Generic[T]):
         if until(actual):
             self.forget(key)
             return
-        self._assumed[key] = _Assumption(until, actual)
+        before = self._assumed.get(key)
+        done = before if before is None or before.is_answered else before.before
+        self._assumed[key] = _Assumption(until, actual, obj, before=done)
         self._show(key, obj)
 
     def confirm(self, key: Key) -> None:
@@ -338,16 +346,23 @@ class AssumeCache(Generic[T]):
             assumption.is_answered = True
 
     def forget(self, key: Key) -> None:
-        """Show what is really there."""
+        """Show what is really there, or what was assumed before of a write that is done."""
         assumption = self._assumed.pop(key, None)
         if assumption is not None:
-            if assumption.beneath is None:
+            before, there = assumption.before, assumption.beneath
+            if before is not None and not before.until(there):
+                before.beneath = there
+                self._assumed[key] = before
+                self._show(key, before.shown)
+                return
+            if there is None:
                 self._overlaid.pop(key, None)
-            self._show(key, assumption.beneath)
+            self._show(key, there)
 
     def forget_all(self) -> None:
         """Show what is really there, of everything."""
-        for key in list(self._assumed):
+        for key, assumption in list(self._assumed.items()):
+            assumption.before = None
             self.forget(key)
         for key, overlay in list(self._overlaid.items()):
             del self._overlaid[key]

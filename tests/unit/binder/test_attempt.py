@@ -4,13 +4,12 @@ import pytest
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.node import Node
-from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, Unlock, carry_out
+from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
 from kai.api.pod import Pod
 from kai.binder import Verdict
 from kai.binder.attempt import attempt
 from kai.binder.bind import bind
 from kai.binder.outcome import BindFailureError
-from kai.binder.reservation import node_key
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,
@@ -238,27 +237,6 @@ def test_no_gpu_is_reserved_on_a_node_that_has_none_left():
     assert try_once(server).verdict is Verdict.FAILED
     assert "has no GPU left to be shared" in status(server)["reason"]
     assert not any(isinstance(write, Create) for write in server.writes)
-
-
-@pytest.mark.parametrize("is_patient", [True, False])
-def test_a_gpu_that_was_reserved_although_the_answer_was_lost_is_known_before_the_node_is_let_go(is_patient):
-    """The store of the next bind would lack it until the watch brings it."""
-    server = cluster(node(gpus=1), sharing_pod(), sharing_request())
-    server.lost = lambda request: isinstance(request, Create) and request.ref.cls is Pod
-    assert try_once(server, patient=is_patient).verdict is Verdict.BOUND
-    (made,) = [place for place, each in enumerate(server.requests) if isinstance(each, Create) and each.ref.cls is Pod]
-    known, freed = server.requests[made + 1 : made + 3]
-    assert known == Get(ref=server.requests[made].ref, fresh=True)
-    assert freed == Unlock(key=node_key("n1"))
-
-
-def test_where_it_is_not_known_whether_a_gpu_was_reserved_the_bind_is_tried_again():
-    server = cluster(node(gpus=1), sharing_pod(), sharing_request())
-    server.fault = lambda r: Refusal(reason=Reason.UNKNOWN) if isinstance(r, Create) and r.ref.cls is Pod else None
-    assert try_once(server).verdict is Verdict.INTERRUPTED
-    assert status(server) == {}
-    server.fault = lambda _: None
-    assert try_once(server).verdict is Verdict.BOUND
 
 
 # --- When it fails -----------------------------------------------------------------------------------------------

@@ -1,19 +1,28 @@
 import pytest
 
 from kai.api.codec import structure_as
-from kai.api.plans import Await, Create, List, Lock, Reason, RefusedError, carry_out
+from kai.api.plans import Await, Create, Get, List, Lock, Reason, Refusal, RefusedError, Unlock, carry_out
 from kai.api.pod import Pod
-from kai.binder.outcome import BindFailureError
-from kai.binder.reservation import leave_groups, reservation_name, reservation_pod, reserve_device
+from kai.binder.outcome import BindFailureError, Verdict
+from kai.binder.reservation import leave_groups, node_key, reservation_name, reservation_pod, reserve_device
 from kai.binder.settings import PodResources, ReservationSettings
-from tests.unit.binder.clusters import RESERVED, cluster, pod, reservation, sharing_pod
+from tests.unit.binder.clusters import (
+    RESERVED,
+    cluster,
+    node,
+    pod,
+    reservation,
+    sharing_pod,
+    sharing_request,
+    try_once,
+)
 
 SETTINGS = ReservationSettings(image="reserve:1")
 
 
-def reserve(server, name="p", group="g1", gate=None, node="n1"):
+def reserve(server, name="p", group="g1", gate=None, node_name="n1"):
     found = structure_as(Pod, server.get("Pod", name, "ns"))
-    return carry_out(reserve_device(found, node, group, SETTINGS, gate), server.perform)
+    return carry_out(reserve_device(found, node_name, group, SETTINGS, gate), server.perform)
 
 
 def test_the_name_follows_from_node_and_group():
@@ -173,3 +182,24 @@ def test_leaving_takes_only_the_labels_of_groups():
     assert dict(left.metadata.labels) == {"app": "x"}
     assert carry_out(leave_groups(left), server.perform) is left
     assert len(server.writes) == 1
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_a_gpu_that_was_reserved_although_the_answer_was_lost_is_known_before_the_node_is_let_go(is_patient):
+    """The store of the next bind would lack it until the watch brings it."""
+    server = cluster(node(gpus=1), sharing_pod(), sharing_request())
+    server.lost = lambda request: isinstance(request, Create) and request.ref.cls is Pod
+    assert try_once(server, patient=is_patient).verdict is Verdict.BOUND
+    (made,) = [place for place, each in enumerate(server.requests) if isinstance(each, Create) and each.ref.cls is Pod]
+    known, freed = server.requests[made + 1 : made + 3]
+    assert known == Get(ref=server.requests[made].ref, fresh=True)
+    assert freed == Unlock(key=node_key("n1"))
+
+
+def test_where_it_is_not_known_whether_a_gpu_was_reserved_the_bind_is_tried_again():
+    server = cluster(node(gpus=1), sharing_pod(), sharing_request())
+    server.fault = lambda r: Refusal(reason=Reason.UNKNOWN) if isinstance(r, Create) and r.ref.cls is Pod else None
+    assert try_once(server).verdict is Verdict.INTERRUPTED
+    assert server.get("BindRequest", "p", "ns")["status"] == {}
+    server.fault = lambda _: None
+    assert try_once(server).verdict is Verdict.BOUND

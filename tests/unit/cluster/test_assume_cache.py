@@ -406,6 +406,55 @@ def test_to_forget_shows_what_is_there():
     assert [each.data for each in cache.all()] == [{"colour": "blue"}]
 
 
+def is_big(obj):
+    return obj is not None and obj.data.get("size") == "big"
+
+
+def painted_and_enlarged(*, is_painted):
+    """Assume a colour, which is written perhaps, and over that a size."""
+    cache, _ = cache_of()
+    cache.see(config(version=5, colour="blue"))
+    cache.assume(KEY, recoloured(cache.get(KEY), "red"), is_red)
+    if is_painted:
+        cache.confirm(KEY)
+    cache.assume(KEY, attrs.evolve(cache.get(KEY), data={"colour": "red", "size": "big"}), is_big)
+    return cache
+
+
+def test_to_forget_a_write_that_failed_shows_what_was_written_before_it():
+    """A pod that was bound and is to be evicted has its node still, should the eviction be refused."""
+    cache = painted_and_enlarged(is_painted=True)
+    cache.forget(KEY)
+    assert cache.get(KEY).data == {"colour": "red"}
+    cache.see(config(version=6, colour="green"))
+    assert cache.get(KEY).data == {"colour": "red"}
+    cache.see(config(version=7, colour="red"))
+    assert not cache.is_assumed(KEY)
+
+
+def test_to_forget_a_write_that_failed_shows_nothing_of_one_that_is_not_done_or_that_the_watch_has_told():
+    cache = painted_and_enlarged(is_painted=False)
+    cache.forget(KEY)
+    assert cache.get(KEY).data == {"colour": "blue"}
+    cache = painted_and_enlarged(is_painted=True)
+    cache.see(config(version=6, colour="red", age="1"))
+    cache.forget(KEY)
+    assert cache.get(KEY).data == {"colour": "red", "age": "1"}
+    assert not cache.is_assumed(KEY)
+    cache = painted_and_enlarged(is_painted=True)
+    cache.forget_all()
+    assert cache.get(KEY).data == {"colour": "blue"}
+    assert not cache.is_assumed(KEY)
+
+
+def test_a_list_refutes_a_write_beneath_another():
+    cache = painted_and_enlarged(is_painted=True)
+    listed(cache, 5, config(version=5, colour="blue"))
+    assert cache.get(KEY).data == {"colour": "red", "size": "big"}
+    cache.forget(KEY)
+    assert cache.get(KEY).data == {"colour": "blue"}
+
+
 def test_what_is_assumed_to_be_made_outlives_lists_that_lack_it():
     cache, _ = cache_of()
     cache.assume(KEY, ConfigMap(), lambda now: now is not None)
