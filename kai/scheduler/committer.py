@@ -72,8 +72,6 @@ from kai.scheduler.verifying import Reader, pod_of, verify
 from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
-_STALE: Final = 5.0
-"""An eviction that could not be sent for so many seconds is decided again: who was to gain by it may be gone."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 _PROMISES_KEPT: Final = 600
@@ -334,10 +332,12 @@ class Committer:
 
     def _pause(self, operation: Operation, now: float, at_least: float = 0.0) -> list[Effect]:
         operation.attempts += 1
-        if operation.attempts > _ATTEMPTS:
-            return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
         pause = max(at_least, doubling_pause(operation.attempts, _FIRST_PAUSE, _LONGEST_PAUSE))
-        if isinstance(operation, EvictionOperation) and operation.is_unsent and now + pause > operation.since + _STALE:
+        is_over = operation.attempts > _ATTEMPTS
+        if isinstance(operation, EvictionOperation):
+            # One of which it is not known whether it was done is asked about until the API server tells.
+            is_over = operation.is_unsent and (is_over or operation.is_stale(now + pause))
+        if is_over:
             return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
         self._tickets += 1
         heapq.heappush(self._waiting, (now + pause, self._tickets, operation))

@@ -37,9 +37,12 @@ from kai.scheduler.signals import (
     RequestKept,
     Signal,
     VictimGone,
+    WriteGivenUp,
 )
 from kai.scheduler.verifying import Reader
 
+_STALE: Final = 5.0
+"""An eviction that was not done for so many seconds is decided again: who was to gain by it may be gone."""
 _PATIENCE: Final = 3
 """How often a bind pauses for an old request to go before its pod is told."""
 
@@ -269,6 +272,10 @@ class EvictionOperation:
         """Whether the API server has not done it, for all that it answered."""
         return self._stage == "send"
 
+    def is_stale(self, now: float) -> bool:
+        """Return whether it is to be decided again by then."""
+        return now > self.since + _STALE
+
     def begin(self) -> Step:
         """Ask for the eviction."""
         return Ask(self.request)
@@ -303,6 +310,8 @@ class EvictionOperation:
         stays = isinstance(found, Pod) and found.metadata.uid == self.pod.metadata.uid
         if not stays or (isinstance(found, Pod) and found.metadata.deletion_timestamp is not None):
             return self._evicted(at)
+        if self.is_stale(at.now):
+            return End(signal=WriteGivenUp(what=self.name))
         self._stage = "send"
         return Ask(self.request)
 

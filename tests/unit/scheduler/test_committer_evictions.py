@@ -59,6 +59,24 @@ def test_an_eviction_that_cannot_be_sent_for_five_seconds_is_decided_again():
     assert world.server.get("Pod", "old", "default") is None
 
 
+def test_an_eviction_of_unknown_outcome_is_looked_at_until_the_server_tells_and_then_decided_again_if_it_is_old():
+    """To send it again would evict for who may be gone; to give up before the look leaves the next one unread."""
+    world = cluster()
+    world.decide(world.evict("old"))
+    world.deliver(fault="lost before")
+    for _ in range(20):
+        world.pass_time(max(0.0, world.wake - world.time) + 0.001)
+        (look,) = world.wires
+        assert type(look.send.request).__name__ == "Get"
+        world.deliver(fault="unavailable")
+        assert world.committer.is_evicting
+    world.pass_time(max(0.0, world.wake - world.time) + 0.001)
+    world.deliver()
+    assert world.wires == []
+    assert type(world.signals[-1]).__name__ == "WriteGivenUp"
+    assert world.get(Pod, "old", "default").metadata.deletion_timestamp is None
+
+
 def test_a_namesake_of_a_victim_survives():
     world = cluster()
     world.decide(world.evict("old"), world.promise("p0", "n2"))
