@@ -186,7 +186,7 @@ class Intake:
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
         requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
-        assigned = read_assigned(base, nodes.rows, requests, stuck_before=now - self._grace)
+        assigned = read_assigned(base, nodes.rows, requests, self._memory, stuck_before=now - self._grace)
         pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
