@@ -368,19 +368,21 @@ class AssumeCache(Generic[T]):
             del self._overlaid[key]
             obj = self._shown.get(key)
             if obj is not None:
-                mine = overlay.annotations.keys()
-                kept = {name: value for name, value in obj.metadata.annotations.items() if name not in mine}
-                self._set(key, _annotated(obj, kept))
+                self._set(key, _without(obj, overlay))
 
     # --- Overlaying --------------------------------------------------------------------------------------------------
 
     def overlay(self, key: Key, annotations: Mapping[str, str]) -> None:
-        """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever."""
+        """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever.
+
+        They take the place of those that were shown so before; none at all take them away.
+        """
         obj = self.actual(key)
         known = self._overlaid.get(key)
         if known is not None and known.annotations == annotations:
             return
         if obj is not None:
+            obj = obj if known is None else _without(obj, known)
             self._overlaid[key] = _Overlay(obj.metadata.uid, dict(annotations))
             self._set(key, obj)
         elif key in self._assumed:
@@ -435,6 +437,12 @@ class AssumeCache(Generic[T]):
             self._on_change(key, Change(None, obj))
         else:
             self._on_change(key, Change(before, obj))
+
+
+def _without(obj: T, overlay: _Overlay) -> T:
+    """Return an object as it is beneath an overlay."""
+    annotations = obj.metadata.annotations.items()
+    return _annotated(obj, {name: value for name, value in annotations if name not in overlay.annotations})
 
 
 def _annotated(obj: T, annotations: Mapping[str, str]) -> T:

@@ -11,14 +11,14 @@ wait. Nothing is written outside of a term.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
 from kai.api import names
 from kai.api.amounts import same
 from kai.api.codec import unstructure
-from kai.api.plans import Emit, Patch, Ref
+from kai.api.plans import Emit, Patch, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
@@ -39,6 +39,8 @@ from kai.scheduler.signals import NotExplained
 from kai.scheduler.single_pod_groups import is_of_one_pod
 from kai.scheduler.verifying import Reader
 
+V = TypeVar("V")
+_STAMPS: Final = "/stamps"
 _REMEMBERED: Final = 200_000
 _SWEPT: Final = 600.0
 """So often what was said of objects that are gone is forgotten: all that there are must be looked at."""
@@ -112,6 +114,9 @@ class Publisher:
                 return ()
             case Written(topic, request, reply):
                 self._letters.answered(topic, request, reply, now)
+                if isinstance(reply, Refusal) and isinstance(request, Patch) and topic.endswith(_STAMPS):
+                    # The next cycle tells it anew.
+                    effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
             case CycleOver(overall):
                 self._held.clear()
                 for account in overall.groups:
@@ -144,13 +149,7 @@ class Publisher:
         if group is None or not _is_about(account, group):
             return
         ref = Ref(PodGroup, account.name, account.namespace)
-        stamps = _changed(group.metadata.annotations, account.stamps)
-        if self.settings.direct_binds and stamps.get(names.LAST_START) and is_of_one_pod(group):
-            start = {names.LAST_START: str(stamps.pop(names.LAST_START))}
-            yield Overlay(PodGroup, (account.namespace, account.name), start)
-        if stamps and group.metadata.uid:
-            patch = {"metadata": {"uid": group.metadata.uid, "annotations": stamps}}
-            yield from self._write(f"{account.uid}/stamps", group, Patch(ref=ref, patch=patch), stamps, now)
+        yield from self._stamps(group, account, now)
         if group.metadata.uid != account.uid:
             return  # the cycle saw it before it was written; the next one says what there is to say
         yield from self._announce(account, ref, STALE, account.stale, now)
@@ -160,6 +159,28 @@ class Publisher:
         yield from self._condition(group, account, now)
         if account.condition is None and not account.waits_for_turn:
             yield from self._announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
+
+    def _stamps(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Effect]:
+        """Write timestamps on a group, and show at once when it started.
+
+        The next cycle goes by the start, and may begin before the patch is answered.
+        """
+        ref, key = Ref(PodGroup, account.name, account.namespace), (account.namespace, account.name)
+        needs_no_writing = self.settings.direct_binds and is_of_one_pod(group)
+        written = group.metadata.annotations
+        if not needs_no_writing and self.reader.is_overlaid(PodGroup, key):
+            written = _without(written, names.LAST_START)
+        stamps = _changed(written, account.stamps)
+        start = stamps.get(names.LAST_START)
+        shown = (Overlay(PodGroup, key, {names.LAST_START: start}),) if start else ()
+        if start and needs_no_writing:
+            stamps = _without(stamps, names.LAST_START)
+            yield from shown
+            shown = ()
+        if stamps and group.metadata.uid:
+            patch = Patch(ref=ref, patch={"metadata": {"uid": group.metadata.uid, "annotations": stamps}})
+            sent = tuple(self._write(f"{account.uid}{_STAMPS}", group, patch, stamps, now))
+            yield from (*shown, *sent) if sent else ()
 
     def _announce(
         self, account: GroupAccount, ref: Ref[Any], reason: str, message: str, now: float
@@ -320,6 +341,10 @@ def _is_about(account: GroupAccount, group: PodGroup) -> bool:
 
 def _changed(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
     return {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
+def _without(annotations: Mapping[str, V], name: str) -> dict[str, V]:
+    return {key: value for key, value in annotations.items() if key != name}
 
 
 def _explanation(pod: Pod) -> str | None:

@@ -39,6 +39,10 @@ class Reader(Protocol):
         """Return whether an object is shown as assumed."""
         ...
 
+    def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether an object is shown with annotations that it does not have."""
+        ...
+
     def age(self) -> float:
         """Return for how many seconds the kind that was heard of least recently has been silent."""
         ...

@@ -86,6 +86,17 @@ def test_what_is_overlaid_while_it_is_only_assumed_goes_with_the_assumption():
     assert cache.get(KEY).metadata.annotations == {}
 
 
+def test_an_overlay_takes_the_place_of_the_one_before_and_an_empty_one_takes_it_away():
+    cache, _ = cache_of()
+    cache.see(annotated(5))
+    cache.overlay(KEY, {"start": "now"})
+    cache.overlay(KEY, {"start": "later"})
+    assert cache.get(KEY).metadata.annotations == {"start": "later"}
+    cache.overlay(KEY, {})
+    assert cache.get(KEY).metadata.annotations == {}
+    assert not cache.is_overlaid(KEY)
+
+
 def test_overlaying_again_changes_nothing_and_forgetting_everything_shows_what_is_there():
     cache, changes = cache_of()
     cache.see(annotated(5, mine="1"))

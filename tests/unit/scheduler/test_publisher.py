@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from kai.api.plans import Patch, Reason, Refusal
-from kai.api.podgroup import UnschedulableReason
-from kai.scheduler.effects import Send, WakeAt
+from kai.api.podgroup import PodGroup, UnschedulableReason
+from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.publisher import CycleOver, Publisher, Silenced, TimePassed, Written
 from kai.scheduler.settings import SchedulerSettings
@@ -155,6 +155,33 @@ def test_timestamps_are_written_and_removed():
     stamps = {"kai.scheduler/last-start-timestamp": None, "kai.scheduler/last-eviction-timestamp": "y"}
     stage.tell(stage.account(stamps=stamps))
     assert stage.group["metadata"]["annotations"] == {"kai.scheduler/last-eviction-timestamp": "y"}
+
+
+START, EVICTION = "kai.scheduler/last-start-timestamp", "kai.scheduler/last-eviction-timestamp"
+
+
+def started(stage, **more):
+    return stage.account(pods=(), condition=None, unschedulable="", stamps={START: "x", **more})
+
+
+def test_the_start_of_a_group_is_shown_before_it_is_written():
+    """Else a cycle that follows at once evicts what a minimum runtime protects."""
+    stage = Stage()
+    shown, sent = stage.publisher.step(CycleOver(Overall(groups=(started(stage),))), 0.0)
+    assert shown == Overlay(PodGroup, ("default", "g"), {START: "x"})
+    assert sent.request.patch["metadata"]["annotations"] == {START: "x"}
+    assert stage.publisher.step(CycleOver(Overall(groups=(started(stage),))), 0.0) == (), "it is on its way"
+    reply = Refusal(reason=Reason.UNAVAILABLE)
+    (undone,) = stage.publisher.step(Written(sent.topic, sent.request, reply), 0.0)
+    assert undone == Overlay(PodGroup, ("default", "g"), {}), "the next cycle tells it anew"
+
+
+def test_a_start_that_is_only_shown_is_written_with_what_replaces_its_patch(monkeypatch):
+    stage = Stage(making.group("g", metadata={"annotations": {START: "x"}}))
+    told = CycleOver(Overall(groups=(started(stage, **{EVICTION: "y"}),)))
+    monkeypatch.setattr(stage.world, "is_overlaid", lambda cls, key: (cls, key) == (PodGroup, ("default", "g")))
+    _, sent = stage.publisher.step(told, 0.0)
+    assert sent.request.patch["metadata"]["annotations"] == {START: "x", EVICTION: "y"}
 
 
 def test_a_pod_that_found_a_node_or_was_made_anew_is_told_nothing():

@@ -58,7 +58,8 @@ def test_a_start_is_shown_and_not_written_where_binds_are_direct():
     (effect,) = direct.step(told, 0.0)
     assert effect == Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
     as_the_peer = Publisher(SchedulerSettings(), world, lambda: WALL)
-    (sent,) = as_the_peer.step(told, 0.0)
+    shown, sent = as_the_peer.step(told, 0.0)
+    assert shown == effect
     assert sent.request.patch["metadata"]["annotations"] == {LAST_START: "2026-01-01T00:00:00Z"}
 
 

@@ -94,6 +94,9 @@ class World:
     def is_assumed(self, cls: type, key: tuple[str, str]) -> bool:
         return (cls, key) in self.assumed
 
+    def is_overlaid(self, cls: type, key: tuple[str, str]) -> bool:
+        return False
+
     def age(self) -> float:
         return self.silence
 
