@@ -96,6 +96,10 @@ class Ref(Generic[T]):
 # --- Requests ------------------------------------------------------------------------------------------------------
 
 
+def _every_node(_: object) -> bool:
+    return True
+
+
 @attrs.frozen(kw_only=True)
 class Get:
     """Read one object.
@@ -151,13 +155,18 @@ class Delete:
 
 @attrs.frozen(kw_only=True)
 class Bind:
-    """Put a pod on a node, if it still has this UID and version; the annotations are copied to the pod."""
+    """Put a pod on a node, if it still has this UID and version; the annotations are copied to the pod.
+
+    `fits` is a pure predicate. It is asked of the node as a local store shows it (None: it does not) in the moment of
+    sending, which may be long after the request was made; where it is false the reply is a ``CONFLICT``.
+    """
 
     ref: Ref[Any]
     node: str
     uid: str = ""
     resource_version: str = ""
     annotations: Mapping[str, str] = EMPTY
+    fits: Callable[[Any], bool] = attrs.field(default=_every_node, eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -176,19 +176,51 @@ def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]
 
 
 def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
-    """Look once more and bind, while no other bind of this process does so on the same node."""
-    # Both are read again: preparing, and other binds on the node, may have taken minutes.
+    """Look once more and bind, while no other bind of this process does so on the same node.
+
+    Returns the pod as it was when it was bound.
+    """
+    for _ in range(_ATTEMPTS):
+        request = yield from _last_look(binder, context)
+        reply = yield request
+        if not isinstance(reply, Refusal):
+            return context.pod
+        error = RefusedError(reply, request)
+        if reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND, Reason.UNKNOWN}:
+            raise error
+        current = yield from find(pod_ref(context.pod), fresh=True)
+        if _is_done(current, context):
+            return context.pod
+        if reply.reason is Reason.UNKNOWN:
+            # It may be on its way still. Only the same binding may be tried again, and nothing may be undone.
+            raise error
+        context = attrs.evolve(context, pod=_still_the_same(current, context))
+    raise BindFailureError(f"{title(context.pod)}: keeps changing", retryable=True)
+
+
+def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
+    """Return the binding of a pod that may have it, as far as is known now: preparing may have taken minutes."""
     yield from _refuse_lost(context.pod)
-    node = yield from find_for_sure(Ref(Node, context.node.metadata.name))
+    ref = Ref(Node, context.node.metadata.name)
+    shown = yield from find(ref)
+    node = shown if shown is not None else (yield from find(ref, fresh=True))
     if node is None:
         raise BindFailureError(f"{title(context.node)}: does not exist any more", retryable=False)
     others = yield from every(Pod, node=node.metadata.name)
     context = attrs.evolve(context, node=node)
     sight = _sight(binder, context, tuple(pod for pod in others if pod.metadata.uid != context.pod.metadata.uid))
-    for check in binder.checks:
-        _refuse(check(sight))
+    _refuse(_objection(binder, sight))
     _refuse_unheld(binder, context, others)
-    return (yield from _write_binding(context))
+
+    def fits(now: Node | None) -> bool:
+        return now is shown or (now is not None and not _objection(binder, attrs.evolve(sight, node=now)))
+
+    return _binding(context, fits)
+
+
+def _objection(binder: Binder, sight: Sight) -> str:
+    """Return what the first check that refuses a bind has against it; empty if none does."""
+    return next((reason for check in binder.checks if (reason := check(sight))), "")
 
 
 def _refuse_unheld(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> None:
@@ -225,35 +257,20 @@ def _refuse(reason: str) -> None:
         raise BindFailureError(reason, retryable=False)
 
 
-def _write_binding(context: BindContext) -> Plan[Pod]:
-    """Bind the pod and return it as it was then."""
-    pod, node = context.pod, context.node.metadata.name
+def _binding(context: BindContext, fits: Callable[[Node | None], bool]) -> Bind:
+    pod = context.pod
     annotations = bind_annotations(context.request)
     group = pod.metadata.annotations.get(names.POD_GROUP)
     if group:
         annotations[names.POD_GROUP] = group  # it may only be shown yet, so that one write does for both
-    for _ in range(_ATTEMPTS):
-        request = Bind(
-            ref=pod_ref(pod),
-            node=node,
-            uid=pod.metadata.uid,
-            resource_version=pod.metadata.resource_version,
-            annotations=annotations,
-        )
-        reply = yield request
-        if not isinstance(reply, Refusal):
-            return pod
-        error = RefusedError(reply, request)
-        if reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND, Reason.UNKNOWN}:
-            raise error
-        current = yield from find(pod_ref(pod), fresh=True)
-        if _is_done(current, context):
-            return pod
-        if reply.reason is Reason.UNKNOWN:
-            # It may be on its way still. Only the same binding may be tried again, and nothing may be undone.
-            raise error
-        pod = _still_the_same(current, context)
-    raise BindFailureError(f"{title(pod)}: keeps changing", retryable=True)
+    return Bind(
+        ref=pod_ref(pod),
+        node=context.node.metadata.name,
+        uid=pod.metadata.uid,
+        resource_version=pod.metadata.resource_version,
+        annotations=annotations,
+        fits=fits,
+    )
 
 
 def _is_done(current: Pod | None, context: BindContext) -> bool:

@@ -19,6 +19,7 @@ from kai.api import names
 from kai.api.codec import structure_as
 from kai.api.documents import mapping_of
 from kai.api.kinds import BY_CLASS
+from kai.api.node import Node
 from kai.api.plans import (
     Await,
     Bind,
@@ -171,7 +172,7 @@ class Requests:
         is_due = may_send if not isinstance(request, Bind) else lambda: may_send() and not self._is_outdated(request)
         answer = await self.sender.send(call, _label(request), key, may_send=is_due, urgent=urgent)
         if isinstance(answer, Withheld) and may_send():
-            return Refusal(reason=Reason.CONFLICT, message=f"{ref}: went before its turn came")
+            return Refusal(reason=Reason.CONFLICT, message=f"{ref}: it or its node changed before its turn came")
         if not isinstance(answer, Answer) or not answer.is_good:
             refusal = self._refusal(answer, is_write=True)
             if refusal.reason is Reason.UNKNOWN:
@@ -249,11 +250,13 @@ class Requests:
             self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)
 
     def _is_outdated(self, request: Bind) -> bool:
-        """Return whether the pod of a binding went, or is going: the binding may have waited long for its turn."""
+        """Return whether the pod of a binding goes, or its node does not fit: it may have waited long for its turn."""
         pod = self._known_pod(request.ref)
         if pod is None:
             return self.store.is_whole(Pod)
-        return pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}
+        if pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}:
+            return True
+        return self.store.is_whole(Node) and not request.fits(self.store.get(Node, request.node))
 
     def _written_pod(self, request: Bind | Evict) -> Pod | None:
         """Return the pod that was written; None once it is gone, also if another has its name since.

@@ -11,6 +11,7 @@ from typing import Any
 
 from kai.api.codec import structure_as
 from kai.api.kinds import BY_CLASS
+from kai.api.node import Node
 from kai.api.patches import merged
 from kai.api.plans import (
     Await,
@@ -33,6 +34,8 @@ from kai.cluster.requests import Apply
 
 Key = tuple[str, str, str]
 Manifest = dict[str, Any]
+
+_OUTDATED = Refusal(reason=Reason.CONFLICT, message="the node changed before the binding was sent")
 
 
 class ApiServer:
@@ -114,7 +117,7 @@ class ApiServer:
             case Delete():
                 return self._delete(request)
             case Bind():
-                return self._bind(request)
+                return self._bind(request) if self._fits(request) else _OUTDATED
             case Await():
                 return self._await(request)
             case Emit():
@@ -191,6 +194,11 @@ class ApiServer:
         self._put(merged(manifest, {"metadata": {"deletionTimestamp": "2023-11-14T22:13:20Z"}}))
         self._collect(key)
         return None
+
+    def _fits(self, request: Bind) -> bool:
+        """Ask what a client asks before it sends a binding."""
+        node = self._read(Ref(Node, request.node))
+        return request.fits(None if isinstance(node, Refusal) else node)
 
     def _bind(self, request: Bind) -> object:
         key = _key(request.ref)

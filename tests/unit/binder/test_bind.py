@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kai.api.core import ConfigMap
-from kai.api.plans import Create
+from kai.api.plans import Bind, Create
 from kai.binder import Verdict
 from tests.unit.binder.clusters import (
     RESERVED,
@@ -128,3 +128,29 @@ def test_a_pod_whose_gpu_is_let_go_while_its_bind_is_prepared_is_not_bound_until
     assert not server.get("Pod", "p", "ns")["spec"].get("nodeName")
     assert try_once(server).verdict is Verdict.BOUND
     assert len(server.names("Pod")) == 2
+
+
+@pytest.mark.parametrize(
+    ("becomes", "message"),
+    [
+        ({"status": {"allocatable": {"nvidia.com/gpu": "0"}}}, "node n1 has 0 of nvidia.com/gpu left, the pod needs 1"),
+        ({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}}, "node n1 has taint broken:NoSchedule"),
+        ({"status": {"allocatable": {"nvidia.com/gpu": "1"}}}, ""),
+        (None, "node n1: does not exist any more"),
+    ],
+)
+def test_a_node_that_changes_before_its_binding_is_sent_is_looked_at_again(becomes, message):
+    server = cluster(node(), pod(requests={"nvidia.com/gpu": "1"}), bind_request())
+
+    def changing(request):
+        if isinstance(request, Bind) and ("Node", "", "n1") in server.objects:
+            if becomes is None:
+                server.remove("Node", "n1")
+            else:
+                server.change("Node", "n1", "", becomes)
+
+    server.fault = changing
+    outcome = try_once(server)
+    assert outcome.verdict is (Verdict.FAILED if message else Verdict.BOUND)
+    assert message in outcome.message
+    assert server.get("Pod", "p", "ns")["spec"].get("nodeName") == (None if message else "n1")

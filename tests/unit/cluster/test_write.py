@@ -431,6 +431,34 @@ async def test_a_binding_is_not_sent_when_its_pod_goes_while_it_waits_for_its_tu
         assert (isinstance(replies[0], Refusal) and replies[0].reason is Reason.CONFLICT) == (expected == 1)
 
 
+@pytest.mark.parametrize(("gpus", "expected"), [("8", 2), ("0", 1), (None, 1)])
+@in_virtual_time
+async def test_a_binding_is_not_sent_when_its_node_fits_no_more_while_it_waits_for_its_turn(gpus, expected):
+    server = server_with_pod()
+    server.put("nodes", "n1", status={"allocatable": {"gpu": "4"}})
+    async with running(server) as cluster:
+        server.faults.before = lambda call: Answer(status=429, retry_after="5") if call.method == "POST" else None
+        replies = []
+
+        def fits(node):
+            return node is not None and node.status.allocatable["gpu"] != "0"
+
+        async with anyio.create_task_group() as tasks:
+
+            async def write():
+                replies.append(await cluster.api.perform(Bind(ref=POD, node="n1", uid="uid-1", fits=fits)))
+
+            tasks.start_soon(write)
+            await anyio.sleep(1)
+            server.faults.before = lambda _: None
+            if gpus is None:
+                server.remove("nodes", "n1")
+            else:
+                server.put("nodes", "n1", status={"allocatable": {"gpu": gpus}})
+        assert server.count("POST", "pods/p/binding") == expected
+        assert (isinstance(replies[0], Refusal) and replies[0].reason is Reason.CONFLICT) == (expected == 1)
+
+
 @in_virtual_time
 async def test_a_binding_says_in_which_term_it_is_written():
     server = server_with_pod()
