@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 import numba
 import numpy as np
 from numba.core import caching, codegen, compiler, compiler_lock, config
+from numba.core.runtime import nrt
 
 NAME: Final = __name__.rpartition(".")[0]
 PACKAGE = Path(__file__).parent
@@ -28,6 +29,7 @@ WITHOUT_KERNELS = frozenset({"__init__.py", "_jit.py", "cache.py", "pace.py", "w
 """Files of the package that decide nothing about what a kernel compiles to."""
 _CONFIG: Any = config
 _RESULT: Any = compiler.CompileResult
+_RUNTIME: Any = nrt
 _LLVM: Any = codegen.ll  # type: ignore[attr-defined]  # numba's own door to llvmlite
 _BASE: Any = caching._CacheLocator
 COMPILING: Any = compiler_lock.global_compiler_lock
@@ -166,7 +168,7 @@ def spare(dispatcher: Any, *, called_by_python: bool) -> None:
     if isinstance(locator, KernelCache):
         kept.save_overload = partial(_save, kept.save_overload, locator.place)
     if called_by_python:
-        kept._load_overload = partial(_load, kept)
+        kept.load_overload = partial(_load, kept)
 
 
 def is_kept(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
@@ -200,8 +202,11 @@ def _load(kept: Any, signature: object, context: Any) -> Any:
     """Load a kernel that Python can call, but not the bitcode beside its machine code: None if it is not there.
 
     Bitcode is for compiling the kernel into others, so a process that compiles nothing never needs it. Parsed, that of
-    all kernels takes a second and 80 MB, which stay.
+    all kernels takes a second and 80 MB, which stay. Nor does it need what numba makes ready before it loads anything:
+    the implementations of all that it can compile, and functions of its runtime, which LLVM compiles (41 MB). The
+    compiler does the same as it begins.
     """
+    _runtime_known()
     key = kept._index_key(signature, context.codegen())
     data = kept._cache_file.load(key)
     if data is None:
@@ -217,6 +222,13 @@ def _load(kept: Any, signature: object, context: Any) -> Any:
         _linkable, loaded.library, described.llvm_func_name, partial(kept._cache_file.load, key)
     )
     return loaded
+
+
+@cache
+def _runtime_known() -> None:
+    """Tell LLVM where the functions of numba's runtime are that kernels call."""
+    for name, address in _RUNTIME._nrt.c_helpers.items():
+        _LLVM.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def _linkable(library: Any, symbol: str, read: Callable[[], Any]) -> Any:

@@ -17,6 +17,7 @@ import attrs
 import structlog
 from anyio import from_thread, to_thread
 
+from kai.api.mapped import COMPILER, give_back
 from kai.api.objects import ClusterObjects
 from kai.engine.profile import Profile
 from kai.kernels import is_plain, run_compiled, run_plainly
@@ -127,6 +128,7 @@ class Warming:
             warm(*modules, tell=self._tell)
         except _Ended:
             return
+        give_back(COMPILER)
 
     def _assess(self, missing: int) -> None:
         self.missing = missing

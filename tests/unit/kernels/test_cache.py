@@ -51,6 +51,14 @@ def twice(amount, three, shares):
 print(twice(4.0, three, np.zeros(1)), before < 2000 < max(parsed))
 """
 
+LOADED = f"""
+import sys
+{GIVE}
+from numba.core.runtime import rtsys
+
+print("numba.typed.typeddict" in sys.modules, rtsys._init)
+"""
+
 KERNEL = """
 from kai.kernels._jit import kernel
 from kai.kernels.fairshare import give_quota
@@ -159,6 +167,11 @@ def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(fi
     kept = filled / "cache" / f"kernels-{cache.fingerprint()}"
     out = run(TWICE, filled, NUMBA_CACHE_DIR=str(filled / "cache"))
     assert out == ["1.0", f"[3.0] True {kept}", "2.0 True"]
+
+
+def test_to_load_a_kernel_the_compiler_is_not_made_ready(compiled, filled):
+    out = run(LOADED, filled, NUMBA_CACHE_DIR=str(filled / "cache"))
+    assert out == ["1.0", f"[3.0] True {filled / 'cache' / compiled[1][-1].rpartition('/')[-1]}", "False False"]
 
 
 def test_what_is_compiled_with_a_kernel_whose_bitcode_is_gone_serves_this_process_and_is_not_kept(filled):
