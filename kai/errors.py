@@ -11,6 +11,13 @@ from collections.abc import Iterable
 from typing import Self
 
 
+def on_one_line(message: str) -> str:
+    """Return a message on one line, whatever it quotes; what a terminal would act on is escaped."""
+    if message.isprintable():
+        return message
+    return "".join(" " if each.isspace() else each if each.isprintable() else repr(each)[1:-1] for each in message)
+
+
 class KaiError(Exception):
     """Anything kai raises on purpose. Catching it catches the whole family and no bug of another library."""
 
@@ -22,8 +29,8 @@ class _RejectedError(KaiError):
     """
 
     def __init__(self, message: str, *more: str) -> None:
-        super().__init__(message, *more)
-        self.messages: tuple[str, ...] = (message, *more)
+        self.messages: tuple[str, ...] = tuple(map(on_one_line, (message, *more)))
+        super().__init__(*self.messages)
 
     def __str__(self) -> str:
         """Return the messages, one a line."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 import attrs
 
 from kai.api.bad_value import BadValue
-from kai.errors import InputError
+from kai.errors import InputError, on_one_line
 from kai.manifests.codes import CODES, ERROR
 from kai.manifests.positions import Path, Text
 
@@ -18,7 +18,7 @@ class Finding:
     """What is wrong, where, and what would be right. Lines and columns count from 1; 0 is unknown."""
 
     code: str
-    message: str
+    message: str = attrs.field(converter=on_one_line)
     file: str
     line: int = 0
     column: int = 0

@@ -27,6 +27,7 @@ import attrs
 
 from kai.api import quantity, times
 from kai.api.bad_value import BadValue
+from kai.errors import on_one_line
 
 FOLDER: Final = "formats"
 _MIB: Final = 1 << 20
@@ -38,6 +39,10 @@ Row = Mapping[str, str]
 
 class RowError(ValueError):
     """A row cannot be used: what was found in which column."""
+
+    def __init__(self, message: str) -> None:
+        """Keep the message on one line: a quoted field may hold several."""
+        super().__init__(on_one_line(message))
 
 
 @attrs.frozen(kw_only=True)

@@ -65,7 +65,7 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
         try:
             jobs.append(job_of(row, line, form))
         except RowError as error:
-            wrong.append((line, " ".join(str(error).split())))  # a quoted field may hold lines
+            wrong.append((line, str(error)))
     if wrong and not skips_bad_rows:
         raise RefusedError([_refused(path, wrong, count)])
     if wrong:

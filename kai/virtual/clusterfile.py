@@ -94,7 +94,8 @@ class _Reading:
     def __init__(self, document: Document) -> None:
         self._document, self._manifest = document, document.manifest
         _refuse_others(self._manifest, KEYS, ())
-        self._shapes = _mapping(self._manifest, "shapes", ())
+        shapes = _mapping(self._manifest, "shapes", ())
+        self._shapes = {name: _mapping(shapes, name, ("shapes",)) for name in shapes}
         self._made: dict[str, list[str]] = {}
         """The names of the nodes of each shape."""
 
@@ -126,7 +127,7 @@ class _Reading:
 
     def _nodes_of(self, shape: str) -> list[dict[str, Any]]:
         path: Path = ("shapes", shape)
-        values = _mapping(self._shapes, shape, ("shapes",))
+        values = self._shapes[shape]
         _refuse_others(values, SHAPE_KEYS, path)
         if "names" in values:
             called = [each for part in str(values["names"]).split(",") for each in _spread(part.strip(), path)]

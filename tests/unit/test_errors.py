@@ -39,6 +39,11 @@ def test_a_message_stays_on_one_short_line_whatever_was_found(found: object) -> 
     assert len(text) < 800
 
 
+def test_what_a_message_quotes_neither_breaks_the_line_nor_acts_on_a_terminal() -> None:
+    assert str(InputError("queue a\nb: \x1b[2J", "c\r")) == "queue a b: \\x1b[2J\nc "
+    assert InputError("a\nb").args == ("a b",)
+
+
 def test_errors_are_joined_in_order_one_a_line() -> None:
     joined = ConfigError.joined([ConfigError("a", "b"), ConfigError("c")])
     assert joined.messages == ("a", "b", "c")
