@@ -5,7 +5,6 @@ What records is imported by `make_tracing` when there is an endpoint.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from opentelemetry.trace import NoOpTracer, Span, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kai.errors import ConfigError
+from kai.extras import load_extra
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -78,12 +78,7 @@ def _otlp(endpoint: str) -> SpanExporter:
         raise ConfigError(
             f"--otlp-endpoint: found {endpoint!r}, expected an address that begins with http:// or https://"
         )
-    try:
-        module = importlib.import_module(_EXPORTER)
-    except ImportError:
-        raise ConfigError(
-            "--otlp-endpoint: found no exporter, expected the package opentelemetry-exporter-otlp-proto-http"
-        ) from None
+    module = load_extra(_EXPORTER, "tracing", "--otlp-endpoint: traces are sent by OpenTelemetry's OTLP exporter")
     exporter: Any = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
     made: SpanExporter = exporter
     return made
