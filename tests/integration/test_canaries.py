@@ -6,7 +6,10 @@ import http.client
 import io
 import json
 import sys
+import threading
 import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,38 @@ def ask(port: int, path: str, headers: dict[str, str]) -> str:
         connection.close()
 
 
+class Collector(ThreadingHTTPServer):
+    """Takes traces as a collector does, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        """Listen on this machine."""
+        super().__init__((HOST, 0), _Export)
+        self.sent: list[str] = []
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[str]:
+        """Answer in a thread of its own; yield the address."""
+        thread = threading.Thread(target=self.serve_forever, name="collector", daemon=True)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{self.server_address[1]}"
+        finally:
+            self.shutdown()
+            self.server_close()
+            thread.join()
+
+
+class _Export(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.sent.append(f"{self.path} {self.headers} {body.decode('latin-1')}")
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing to standard error."""
+
+
 def command(*words: str) -> str:
     """Return what a command of kai prints on both streams."""
     out, err = io.StringIO(), io.StringIO()
@@ -119,6 +154,45 @@ def kept(plane: ControlPlane) -> dict[str, str]:
     }
 
 
+def asked(program: processes.Program, dashboard: int, canary: Canaries) -> dict[str, str]:
+    """Return what the listeners of a program answer to requests that carry words."""
+    told = {}
+    ports = {
+        "metrics": program.metrics_port,
+        "probes": program.probes_port,
+        "plugins": program.plugins_port,
+        "dashboard": dashboard,
+    }
+    for name, port in ports.items():
+        headers = {each: f"Bearer {canary(f'request to {name}: {each}')}" for each in HEADERS}
+        query = canary(f"request to {name}: query")
+        for path in PATHS:
+            if path != "/get-snapshot" or name != "plugins":
+                told[f"{name} {path}"] = ask(port, f"{path}?token={query}", headers)
+        told[f"{name} /"] = ask(port, "/", headers)
+    return told
+
+
+def commanded(kubeconfig: str, folder: Path) -> tuple[dict[str, str], str]:
+    """Return what commands print and snapshots hold, and the snapshot that leaves nothing out."""
+    told, plain = {}, ""
+    for words in COMMANDS:
+        more = () if words[0] in {"version", "plugins"} else (f"--kubeconfig={kubeconfig}",)
+        if more and words[0] != "doctor":
+            more = (*more, "-n", SPACE)
+        told[f"kai {' '.join(words)}"] = command(*words, *more)
+    for redact in ("annotations", "names", "none"):
+        file = folder / f"{redact}.zip"
+        said = command("snapshot", str(file), f"--kubeconfig={kubeconfig}", f"--redact={redact}")
+        assert file.exists(), said
+        snapshot = stripped(file.read_bytes())
+        if redact == "none":
+            plain = snapshot
+        else:
+            told[f"snapshot, {redact}"] = snapshot
+    return told, plain
+
+
 def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Path) -> None:
     canary, admin, decisions = Canaries(), plane.admin, tmp_path / "decisions.jsonl"
     account = plane.account(processes.NAMESPACE, "kai")
@@ -126,10 +200,18 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
     canary.words["signature of kai's token"] = account.token.rpartition(".")[2]
     variables = {name: canary(f"environment of kai: {name}") for name in ENVIRONMENT}
     (dashboard,) = free_ports(1)
-    flags = (f"--decision-log={decisions}", f"--dashboard={HOST}:{dashboard}", "--v=10")
-    program = processes.start(plane, account, tmp_path, "canaries", flags=flags, environment=variables)
     told: dict[str, str] = {}
-    with processes.shown(program.daemon):
+    with contextlib.ExitStack() as open_now:
+        traces = Collector()
+        endpoint = open_now.enter_context(traces.listening())
+        flags = (
+            f"--decision-log={decisions}",
+            f"--dashboard={HOST}:{dashboard}",
+            f"--otlp-endpoint={endpoint}",
+            "--v=10",
+        )
+        program = processes.start(plane, account, tmp_path, "canaries", flags=flags, environment=variables)
+        open_now.enter_context(processes.shown(program.daemon))
         processes.wait(program)
         fill(plane, canary)
         for name in ("binds-a", "binds-b"):
@@ -139,45 +221,23 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
             )
         until(lambda: decisions.exists() and "waits" in decisions.read_text(), "a refusal in the decision log")
         until(lambda: admin.list("v1", "Event", SPACE), "events")
-        ports = {
-            "metrics": program.metrics_port,
-            "probes": program.probes_port,
-            "plugins": program.plugins_port,
-            "dashboard": dashboard,
-        }
-        for name, port in ports.items():
-            headers = {each: f"Bearer {canary(f'request to {name}: {each}')}" for each in HEADERS}
-            query = canary(f"request to {name}: query")
-            for path in PATHS:
-                if path != "/get-snapshot" or name != "plugins":
-                    told[f"{name} {path}"] = ask(port, f"{path}?token={query}", headers)
-            told[f"{name} /"] = ask(port, "/", headers)
+        told |= asked(program, dashboard, canary)
         plain = stripped(processes.fetch(program.plugins_port, "/get-snapshot"))
-        kubeconfig = str(plane.kubeconfig(admin, "person"))
         canary.words["token of a person"] = admin.token
-        for words in COMMANDS:
-            more = () if words[0] in {"version", "plugins"} else (f"--kubeconfig={kubeconfig}",)
-            if more and words[0] != "doctor":
-                more = (*more, "-n", SPACE)
-            told[f"kai {' '.join(words)}"] = command(*words, *more)
-        for redact in ("annotations", "names", "none"):
-            file = tmp_path / f"{redact}.zip"
-            said = command("snapshot", str(file), f"--kubeconfig={kubeconfig}", f"--redact={redact}")
-            assert file.exists(), said
-            snapshot = stripped(file.read_bytes())
-            if redact == "none":
-                plain += snapshot
-            else:
-                told[f"snapshot, {redact}"] = snapshot
+        said, snapshot = commanded(str(plane.kubeconfig(admin, "person")), tmp_path)
+        told |= said
+        plain += snapshot
         told["log"] = program.daemon.log.read_text()
         program.daemon.stop()
         told["log of the end"] = program.daemon.log.read_text()
+        told["traces"] = "\n".join(traces.sent)
     told |= {"decision log": decisions.read_text(), **kept(plane)}
     told |= refused(plane, tmp_path, canary)
 
     assert len(canary.words) >= 200
     assert len(told["log"].splitlines()) > 20
     assert "waits" in told["kai why --all -v"]
+    assert "allocate" in told["traces"], "cycles were traced"
     assert "please log in" in told["kai jobs, program with environment, here"]
     assert canary.found(told) == []
     assert canary.found({"plain snapshots": plain}, but=["annotation"]) == []

@@ -6,7 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kai.telemetry.decisions import BIND, EVICT, Decision, Gainer, Subject
 from tests.integration.behaviour import Job, Part
+from tests.integration.chaos.beneficiaries import BOUND, FUTILE, GONE, SHORT, UNTOLD, Beneficiaries
+from tests.integration.chaos.history import Write
 from tests.integration.chaos.load import Load, Running
 from tests.integration.chaos.rig import Plan, rigged
 from tests.integration.chaos.waiting import until_in_a_term
@@ -21,6 +24,8 @@ def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_cont
     assert report.violations == [], report.text()
     assert report.kills >= 6
     assert report.bindings >= 50, "there was a load"
+    assert report.outcomes.total() == report.evictions
+    assert report.outcomes[BOUND] > 0
 
 
 def test_what_a_term_leaves_undone_is_awaited_in_the_next():
@@ -65,3 +70,33 @@ def test_a_job_that_is_chosen_to_go_cannot_be_taken_away_by_another_thread_meanw
     load.shrink(0.5)
     assert len(load.jobs) == 1
     assert free == [False]
+
+
+def decided(kind, pod, job, *, gainer="", action="reclaim"):
+    of = Gainer(namespace="a", name=gainer, queue="q") if gainer else None
+    subject = Subject(kind="Pod", namespace="a", name=pod, uid=pod)
+    return Decision(cycle=1, time="", kind=kind, subject=subject, job=f"a/{job}", action=action, gainer=of)
+
+
+def written(what, pod, at):
+    return Write(life="", received=at, done=at, what=what, key=("a", pod), verb="create")
+
+
+@pytest.mark.parametrize(
+    ("decisions", "bound_at", "waiting", "outcome"),
+    [
+        ([decided(EVICT, "v", "old", gainer="new"), decided(BIND, "n", "new")], "5", (), BOUND),
+        ([decided(EVICT, "v", "old", gainer="new"), decided(BIND, "n", "new")], "1", (), GONE),
+        ([decided(EVICT, "v", "old", gainer="new"), decided(BIND, "n", "new")], "", ("n",), FUTILE),
+        ([decided(EVICT, "v", "old", gainer="new"), decided(BIND, "n", "other")], "5", (), GONE),
+        ([decided(EVICT, "v", "old", action="stalegangeviction")], "", (), SHORT),
+        ([decided(EVICT, "v", "old")], "", (), FUTILE),
+        ([decided(BIND, "v", "old")], "", (), UNTOLD),
+    ],
+    ids=["bound since", "bound before only", "waits still", "another was bound", "gang", "for no group", "no record"],
+)
+def test_an_eviction_is_judged_by_what_became_of_the_group_that_it_was_for(decisions, bound_at, waiting, outcome):
+    writes = [written("pods/eviction", "v", "3"), *([written("pods/binding", "n", bound_at)] if bound_at else [])]
+    found = Beneficiaries.of(writes, decisions, waiting)
+    assert found.became() == {outcome: 1}
+    assert len(found.futile()) == (outcome == FUTILE)

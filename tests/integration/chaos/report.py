@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from tests.integration.chaos.beneficiaries import Beneficiaries
 from tests.integration.chaos.history import History
 from tests.integration.chaos.load import Load
 from tests.integration.chaos.observer import Observer
@@ -35,6 +36,9 @@ class Report:
     """What such lives wrote that decides nothing: it was on its way when another led."""
     bindings: int = 0
     evictions: int = 0
+    outcomes: Counter[str] = attrs.field(factory=Counter)
+    """How many evictions had which outcome, once everything came to rest in the end."""
+    futile: list[str] = attrs.field(factory=list)
     pods: int = 0
     terms: int = 0
     calls: Counter[int] = attrs.field(factory=Counter)
@@ -55,6 +59,11 @@ class Report:
         self.pods = load.submitted
         self.rig = load.problems
 
+    def judge(self, beneficiaries: Beneficiaries) -> None:
+        """Take what became of evictions."""
+        self.outcomes = beneficiaries.became()
+        self.futile = beneficiaries.futile()
+
     @property
     def violations(self) -> list[str]:
         """Return what must not have been, in words."""
@@ -63,6 +72,7 @@ class Report:
             *self.overfilled,
             *(f"left over: {each}" for each in self.orphans),
             *(f"decided by a replica that did not lead: {each}" for each in self.late),
+            *(f"evicted in vain: {each}" for each in self.futile),
         ]
 
     def document(self) -> dict[str, Any]:
@@ -83,10 +93,12 @@ class Report:
             "left over": self.orphans,
             "decided by a replica that did not lead": self.late,
             "other writes of such a replica": self.arrived_late,
+            "evicted in vain": self.futile,
         }
         lines = [
             f"seed {self.seed}: {events}; {work}; came to rest {self.settled} times",
             ", ".join(f"{what} {len(found)}" for what, found in wrong.items()),
+            f"evictions: {', '.join(f'{what} {count}' for what, count in self.outcomes.items()) or 'none judged'}",
             *(f"first bind after {name}: {told(getattr(self, name))}" for name in ("restarts", "standbys", "freezes")),
             *(f"VIOLATION {each}" for each in self.violations),
         ]

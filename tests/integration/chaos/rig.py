@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import attrs
 
+from kai.telemetry.decisions import read_decisions
+from tests.integration.chaos.beneficiaries import Beneficiaries
 from tests.integration.chaos.history import History, life_of
 from tests.integration.chaos.load import Load
 from tests.integration.chaos.observer import GPU, GROUP, Observer, held_by
@@ -33,6 +35,8 @@ from tests.unit.deploy.rendering import DEPLOY, load
 NODES = 12
 GPUS = 8
 _BEFORE_READY = 0.3
+_DECISIONS: Final = ".decisions"
+"""How the files end in which the lives of kai write their decisions."""
 _AWAKE = 3.0
 """How long a woken replica is watched before the next event."""
 _CALM = 0.6
@@ -104,7 +108,8 @@ class Rig:
         api = self.stage.plane.account(NAMESPACE, "kai")
         name = f"life-{self._lives}"
         environment = {**known, **self.variables}
-        program = self.stage.begin(name, flags=self.plan.flags, api=api, environment=environment)
+        flags = (*self.plan.flags, f"--decision-log={self.stage.folder / name}{_DECISIONS}")
+        program = self.stage.begin(name, flags=flags, api=api, environment=environment)
         replica = Replica(program, life_of(api), known)
         self.replicas.append(replica)
         return replica
@@ -272,9 +277,18 @@ class Rig:
                 found.append(f"bind request {each['metadata']['name']} is {phase or 'not begun'}")
         return found
 
+    def beneficiaries(self) -> Beneficiaries:
+        """Return what the lives of kai have written of evictions, beside what the server did."""
+        self.history.read()
+        logs = sorted(self.stage.folder.glob(f"life-*{_DECISIONS}"))
+        decisions = (each for log in logs for each in read_decisions(str(log)))
+        waiting = [pod["metadata"]["name"] for pod in self.stage.pods() if not pod["spec"].get("nodeName")]
+        return Beneficiaries.of(self.history.writes, decisions, waiting)
+
     def finish(self) -> None:
         """Take all work away; nothing may be left of it."""
         self.load.stop()
+        self.report.judge(self.beneficiaries())
         self.load.shrink(0.0)
         try:
             self.wait(lambda: not self.stage.reservations(), "the last reservation to go", every=0.5)
