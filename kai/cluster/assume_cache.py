@@ -28,6 +28,8 @@ T = TypeVar("T", bound=ApiObject)
 
 _FEW: Final = 64
 _UNKNOWN_VERSION: Final = -1
+_NOTHING: Final = ("", _UNKNOWN_VERSION)
+"""UID and version of what is not there."""
 
 
 @attrs.frozen
@@ -107,8 +109,8 @@ class AssumeCache(Generic[T]):
         self.cls = cls
         self._on_change = on_change
         self._shown: dict[Key, T] = {}
-        self._versions: dict[Key, tuple[str, int]] = {}
-        """UID and version of what is really there, whether it could be read or not."""
+        self._unread: dict[Key, tuple[str, int]] = {}
+        """UID and version of what is really there and could not be read; other objects say theirs themselves."""
         self._assumed: dict[Key, _Assumption[T]] = {}
         self._overlaid: dict[Key, _Overlay] = {}
         self._rejected: dict[Key, Rejected] = {}
@@ -142,6 +144,21 @@ class AssumeCache(Generic[T]):
         """Return what is really there, as far as is known."""
         assumption = self._assumed.get(key)
         return self._shown.get(key) if assumption is None else assumption.beneath
+
+    def version(self, key: Key) -> tuple[str, int] | None:
+        """Return UID and version of what is really there, whether it could be read or not; None if nothing is."""
+        found = self._unread.get(key)
+        if found is None:
+            obj = self.actual(key)
+            if obj is not None:
+                metadata = obj.metadata
+                return metadata.uid, version_of(metadata.resource_version)
+        return found
+
+    def versions(self) -> dict[Key, tuple[str, int]]:
+        """Return UID and version of all that is really there."""
+        found = {key: self.version(key) for key in self._besides(set())}
+        return {key: version for key, version in found.items() if version is not None}
 
     def all(self) -> tuple[T, ...]:
         """Return what is shown; the same tuple until something changes."""
@@ -203,7 +220,7 @@ class AssumeCache(Generic[T]):
         """
         seen = peek(manifest)
         if seen is not None and not self._starts_over:
-            known = self._versions.get(seen.key, ("", _UNKNOWN_VERSION))[1]
+            known = (self.version(seen.key) or _NOTHING)[1]
             has_ended = self._tombstones.covers(seen.uid, seen.version)
             is_refuted = has_ended and self._tombstones.ended_by(seen.uid, self._listed_at)
             if is_refuted or 0 <= seen.version < known <= self._listed_at:
@@ -232,15 +249,15 @@ class AssumeCache(Generic[T]):
         """Take the end of the object that has this UID; another of the same name, made later, stays."""
         self._tombstones.leave(uid, version)
         self.newest = max(self.newest, version)
-        known_uid, known_version = self._versions.get(key, ("", _UNKNOWN_VERSION))
+        known_uid, known_version = self.version(key) or _NOTHING
         if uid and known_uid and uid != known_uid and not 0 <= known_version < version:
             return
         self._rejected.pop(key, None)
-        self._versions.pop(key, None)
+        self._unread.pop(key, None)
         self._set(key, None)
 
     def _is_news(self, seen: Peek) -> bool:
-        known = self._versions.get(seen.key)
+        known = self.version(seen.key)
         if self._starts_over:
             return known != (seen.uid, seen.version) or seen.version < 0
         self.newest = max(self.newest, seen.version)
@@ -249,17 +266,18 @@ class AssumeCache(Generic[T]):
         return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
 
     def _put(self, seen: Peek, manifest: Any) -> None:  # noqa: ANN401 - JSON from outside; the codec says what it is
-        known_uid = self._versions.get(seen.key, ("", 0))[0]
-        self._versions[seen.key] = (seen.uid, seen.version)
+        known_uid = (self.version(seen.key) or _NOTHING)[0]
         if known_uid and known_uid != seen.uid:
             self._tombstones.leave(known_uid, seen.version)
         try:
             obj = structure_as(self.cls, keep(self.cls, manifest))
         except InputError as error:
+            self._unread[seen.key] = (seen.uid, seen.version)
             self._reject(seen.key, str(error))
             if known_uid != seen.uid:
                 self._set(seen.key, None)
             return
+        self._unread.pop(seen.key, None)
         self._rejected.pop(seen.key, None)
         self._set(seen.key, obj)
 
@@ -308,8 +326,8 @@ class AssumeCache(Generic[T]):
         self._listing, self._starts_over = None, False
         self._passed_over.clear()
         self.newest = version if starts_over else max(self.newest, version)
-        for key in [] if listed is None else [key for key in self._versions if key not in listed]:
-            uid, known = self._versions[key]
+        for key in () if listed is None else self._besides(listed):
+            uid, known = self.version(key) or _NOTHING
             if starts_over or known <= version:
                 self.remove_key(key, uid, version)
         for key, assumption in self._asked.answered.items():
@@ -319,6 +337,13 @@ class AssumeCache(Generic[T]):
             if present is assumption:
                 self.forget(key)
         self._asked = Asked()
+
+    def _besides(self, listed: set[Key]) -> list[Key]:
+        """Return the keys of what is really there and no part of a list."""
+        shown, more = self._shown, self._assumed.keys() | self._unread.keys()
+        keys = [key for key in shown if key not in listed]
+        keys += sorted(key for key in more if key not in shown and key not in listed)
+        return [key for key in keys if self.version(key) is not None]
 
     def clear(self) -> None:
         """Take it that the kind is not served any more, and its objects are gone with it."""

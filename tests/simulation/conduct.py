@@ -271,7 +271,7 @@ class Conduct:
         for served, cls in ((POD, Pod), (NODE, Node), (ORDER, BindRequest)):
             if served.plural == self.world.wire.unserved:
                 continue  # no list can show it
-            known: dict[Any, tuple[str, int]] = connection.store.cache(cls)._versions
+            known: dict[Any, tuple[str, int]] = connection.store.cache(cls).versions()
             for obj in self.world.all(served):
                 metadata = obj["metadata"]
                 version = int(metadata["resourceVersion"])

@@ -50,7 +50,7 @@ class Stores:
                 continue
             number = id(replica.connection)
             for _, cls in _KINDS:
-                versions: dict[Any, tuple[str, int]] = replica.connection.store.cache(cls)._versions
+                versions: dict[Any, tuple[str, int]] = replica.connection.store.cache(cls).versions()
                 for key, (uid, version) in versions.items():
                     before = self.known.get((number, cls, key))
                     if before is not None and before[0] == uid and 0 <= version < before[1]:
@@ -74,8 +74,9 @@ def _of_one(world: World, replica: Replica) -> Iterator[tuple[int, str]]:
             (each["metadata"].get("namespace", ""), each["metadata"]["name"]): int(each["metadata"]["resourceVersion"])
             for each in world.all(served)
         }
-        for key in sorted(there.keys() | cache._versions.keys()):
-            known = cache._versions.get(key, ("", 0))[1]
+        versions = cache.versions()
+        for key in sorted(there.keys() | versions.keys()):
+            known = versions.get(key, ("", 0))[1]
             if known != there.get(key, 0):
                 text = f"{served.plural} {'/'.join(key)} is at {there.get(key, 'no version')}, and shown at {known}"
                 yield 19, f"{text} by {replica.name}"

@@ -256,8 +256,8 @@ def store_that_goes_back(trial: Trial) -> None:
     trial.show()
     trial.watchers.stores.look()
     cache = trial.replica.connection.store.cache(Pod)
-    uid, version = cache._versions[HOME, "a"]
-    cache._versions[HOME, "a"] = (uid, version - 1)
+    uid, version = cache.versions()[HOME, "a"]
+    cache._unread[HOME, "a"] = (uid, version - 1)
     trial.watchers.stores.look()
 
 
