@@ -17,7 +17,7 @@ class OwnerReference:
 
     api_version: Word = ""
     kind: Word = ""
-    name: str = ""
+    name: Word = ""
     uid: str = ""
     controller: bool | None = None
     block_owner_deletion: bool | None = None

@@ -25,6 +25,7 @@ _TOKEN: Final = "kube-api-access-"  # noqa: S105 - a volume's name, no secret
 # The characters that Kubernetes makes random names of, which has no vowels and nothing that looks like one.
 _GENERATED: Final = re.compile(_TOKEN + "[bcdfghjklmnpqrstvwxz2456789]{5}")
 _ANY: Final = _TOKEN + "00000"
+_MOST_PLACED: Final = 1 << 12
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
@@ -32,6 +33,7 @@ def templated(cls: type[Any], read: Reader) -> Reader:
     """Make the reader of `cls`, the spec of a pod, return specs that share all but the name of their node."""
     read_template = shared(read)
     at_node = _at_node(cls)
+    placed = _Placed()
 
     def read_spec(value: Any, hint: object = None) -> object:  # noqa: ANN401 - JSON from outside
         if type(value) is not dict:
@@ -44,9 +46,38 @@ def templated(cls: type[Any], read: Reader) -> Reader:
         if name is not None:
             spec = _renamed(spec, name)
         template = read_template(spec, hint)
-        return at_node(template, sys.intern(node)) if node else template
+        if not node:
+            return template
+        found = placed.get(template, node)
+        return found or placed.put(at_node(template, sys.intern(node)))
 
     return read_spec
+
+
+class _Placed:
+    """Specs of the template that came last, by their nodes: pods that one node has of it are listed close together.
+
+    Holds: there are as many as `_MOST_PLACED`, and of one template, whatever comes.
+    """
+
+    __slots__ = ("_specs", "_template")
+
+    def __init__(self) -> None:
+        self._template: object = None
+        self._specs: dict[str, object] = {}
+
+    def get(self, template: object, node: str) -> object | None:
+        """Return the spec of a template for a node, if it is known."""
+        if template is not self._template:
+            self._template, self._specs = template, {}
+        return self._specs.get(node)
+
+    def put(self, spec: Any) -> object:  # noqa: ANN401 - a class that only the caller knows
+        """Keep the spec of the template that was asked for last, and return it."""
+        if len(self._specs) >= _MOST_PLACED:
+            self._specs = {}
+        self._specs[spec.node_name] = spec
+        return spec
 
 
 def _at_node(cls: type[Any]) -> Callable[[Any, str], Any]:

@@ -115,7 +115,7 @@ class Shape:
         return max(0, dict(self.request).get("gpu", 0) - self.gpu.claimed * GPU_UNIT)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Pod:
     """One pod: identity, order and belonging. What it asks for is in its shape; where it stands is in the columns."""
 

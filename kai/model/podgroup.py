@@ -24,7 +24,7 @@ class SubGroup:
     constraint: TopologyConstraint | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodGroup:
     """One pod group. Times are seconds since the epoch, durations seconds, None where not set."""
 

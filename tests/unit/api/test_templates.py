@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.api import templates
 from kai.api.codec import structure_as
 from kai.api.outline import decode_as
 from kai.api.pod import Pod, PodSpec
@@ -100,3 +101,18 @@ def test_a_name_that_the_api_server_does_not_give_stays(suffix):
 def test_names_stay_where_there_is_a_second_that_looks_alike(other):
     spec = token_spec("bcdfg", others=[{"name": other}])
     assert structure_as(Pod, {"spec": spec}).spec == read(PodSpec, spec)
+
+
+def test_pods_of_one_template_on_one_node_have_one_spec():
+    specs = [structure_as(Pod, {"spec": {"hostNetwork": True, "nodeName": node}}).spec for node in ("n1", "n2", "n1")]
+    assert specs[0] is specs[2]
+    assert specs[0] is not specs[1]
+    other = structure_as(Pod, {"spec": {"hostNetwork": False, "nodeName": "n1"}}).spec
+    assert (other.host_network, other.node_name) == (False, "n1")
+
+
+def test_specs_of_many_nodes_are_not_all_remembered(monkeypatch):
+    monkeypatch.setattr(templates, "_MOST_PLACED", 2)
+    specs = [structure_as(Pod, {"spec": {"hostNetwork": True, "nodeName": node}}).spec for node in "abcdabcd"]
+    assert all(spec.node_name == node for spec, node in zip(specs, "abcdabcd", strict=True))
+    assert specs[0] is not specs[4]
