@@ -13,7 +13,7 @@ from kai.api.caps import REFUSED
 from kai.api.core import PriorityClass
 from kai.framework.verdict import Code
 from kai.intake.accounts import Accounts
-from kai.intake.membership import GroupKeys, Leaves
+from kai.intake.membership import GroupKey, GroupKeys, Leaves
 from kai.intake.packing import Packing
 from kai.intake.permissions import Permissions, Refusal
 from kai.intake.settings import IntakeSettings
@@ -64,7 +64,7 @@ PACKING: Final = Packing(5)
 """In the order of ``kai.intake.table.GroupColumns``."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, weakref_slot=False)
 class GroupRecord:
     """What intake made of one pod group object."""
 
@@ -99,21 +99,21 @@ class GroupReader:
         """Return the record of a group."""
         order = (source.metadata.name, source.metadata.namespace)
         if not is_wanted(source, self._settings):
-            return GroupRecord(source=source, order=order, group=None, row=self._row(source, NONE))
+            return GroupRecord(source=source, order=order, group=None, row=self._row(source, order, NONE))
         key = _tree_key(source.spec)
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec)
         group = self._group(source, tree)
-        row = self._row(source, self._leaves.tree(tree.leaves), held=bool(group.held))
+        row = self._row(source, order, self._leaves.tree(tree.leaves), held=bool(group.held))
         return GroupRecord(source=source, order=order, group=group, row=row)
 
     def read_missing(self, source: api.PodGroup, order: tuple[str, str], held: str) -> GroupRecord:
         """Return the record of a group that is gone, whose pods still hold something; ``held`` says why it waits."""
-        group = self.read(source).group
+        group, key = self.read(source).group, (source.metadata.name, source.metadata.namespace)
         if group is None:
-            return GroupRecord(source=source, order=order, group=None, row=self._row(source, NONE, stands_in=True))
-        row = self._row(source, self._leaves.tree(_ONE_LEAF), held=True, stands_in=True)
+            return GroupRecord(source=source, order=order, group=None, row=self._row(source, key, NONE, stands_in=True))
+        row = self._row(source, key, self._leaves.tree(_ONE_LEAF), held=True, stands_in=True)
         group = attrs.evolve(group, held=held, held_code=Code.HELD)
         return GroupRecord(source=source, order=order, group=group, row=row)
 
@@ -126,12 +126,15 @@ class GroupReader:
         metadata, spec = attrs.evolve(source.metadata, labels=labels), attrs.evolve(source.spec, queue=queue)
         return self.read(attrs.evolve(source, metadata=metadata, spec=spec))
 
-    def _row(self, source: api.PodGroup, leaves: int, *, held: bool = False, stands_in: bool = False) -> bytes:
-        """Return the numbers of a group; one without ``leaves`` is no part of the snapshot."""
-        metadata = source.metadata
-        group_key = self._group_keys.of((metadata.name, metadata.namespace))
-        account = self._accounts.of(source.spec.queue, self._settings.pool(metadata.labels))
-        return PACKING.pack(group_key, account, leaves, held, stands_in)
+    def _row(
+        self, source: api.PodGroup, key: GroupKey, leaves: int, *, held: bool = False, stands_in: bool = False
+    ) -> bytes:
+        """Return the numbers of a group; one without ``leaves`` is no part of the snapshot.
+
+        Where a record is ordered by its key, that is one tuple for both.
+        """
+        account = self._accounts.of(source.spec.queue, self._settings.pool(source.metadata.labels))
+        return PACKING.pack(self._group_keys.of(key), account, leaves, held, stands_in)
 
     def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
         metadata, spec, around = source.metadata, source.spec, self.around

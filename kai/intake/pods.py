@@ -26,7 +26,7 @@ PACKING: Final = Packing(8)
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
 
 
-@attrs.define(kw_only=True, eq=False)
+@attrs.define(kw_only=True, eq=False, weakref_slot=False)
 class PodRecord:
     """What intake made of one pod object. Everything here follows from the object alone."""
 

@@ -44,7 +44,8 @@ Record = TypeVar("Record", bound=HasSource)
 class RecordCache(Generic[Source, Record]):
     """The records of all objects of one kind, in row order."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Callable[[Source], tuple[str, str]] | None = None) -> None:
+        """Make the cache of a kind whose records are mostly in this order: by namespace and name if it is not said."""
         self.records: list[Record] = []
         """In row order; always the same list."""
         self.version = TableVersion()
@@ -54,7 +55,9 @@ class RecordCache(Generic[Source, Record]):
         self._sources: Sequence[Source] = ()
         self._mark: object = None
         """Of the sources, if they are a listing."""
-        self._known: dict[int, Record] = {}
+        self._order = _by_namespace if order is None else order
+        self._elsewhere: dict[int, Record] = {}
+        """Records that are not where the names of their objects would put them, by the identity of these."""
         self._ahead: dict[int, Record] = {}
         """Records of objects that were not put yet, by identity; a record holds its object, so none is used twice."""
         self._latest: dict[tuple[str, str], int] = {}
@@ -67,7 +70,7 @@ class RecordCache(Generic[Source, Record]):
             same name replaces before.
         """
         at = id(source)
-        if at not in self._known and len(self._ahead) < _MOST_AHEAD:
+        if len(self._ahead) < _MOST_AHEAD and not self._is_known(source):
             record = self._ahead[at] = read(source)
             before = self._latest.get(record.order)
             if before is not None and before != at:
@@ -102,9 +105,11 @@ class RecordCache(Generic[Source, Record]):
                 self._sort(gone, fresh)
         else:
             self._merge(gone, fresh)
-        for source in gone:
-            del self._known[id(source)]
-        self._known.update(zip(map(id, come), fresh, strict=True))
+        for source in gone if self._elsewhere else ():
+            self._elsewhere.pop(id(source), None)
+        for source, record in zip(come, fresh, strict=True):
+            if record.order != self._order(source):
+                self._elsewhere[id(source)] = record
         self._sources, self._mark = sources, mark
         return True
 
@@ -122,7 +127,7 @@ class RecordCache(Generic[Source, Record]):
     def _merge(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
         """Take records out and put others in, one by one."""
         records = self.records
-        leaving = set(self._rows_of(sorted(self._known[id(source)].order for source in gone)))
+        leaving = set(self._rows_of(sorted(map(self._order_of, gone))))
         arriving = sorted(fresh, key=_order)
         _refuse_doubles(arriving)
         rows = self._rows_of(map(_order, arriving))
@@ -177,8 +182,8 @@ class RecordCache(Generic[Source, Record]):
 
     def _sort(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
         """Sort all records anew: sorting is fast where much is in order already."""
-        leaving = {id(self._known[id(source)]) for source in gone}
-        staying = [row for row, record in enumerate(self.records) if id(record) not in leaving] if leaving else None
+        leaving = set(map(self._order_of, gone))
+        staying = [row for row, record in enumerate(self.records) if record.order not in leaving] if leaving else None
         kept = self.records if staying is None else [self.records[row] for row in staying]
         records = [*kept, *fresh]
         orders = list(map(_order, records))
@@ -197,6 +202,15 @@ class RecordCache(Generic[Source, Record]):
         version = TableVersion(before=self.version.mark, source=source, fresh=rows.astype(np.int64))
         version.carry(self.records, fresh)
         self.version = version
+
+    def _is_known(self, source: Source) -> bool:
+        """Say whether there is a record of this very object. Cost: two microseconds among 100,000."""
+        row = bisect_left(self.records, self._order_of(source), key=_order)
+        return row < len(self.records) and self.records[row].source is source
+
+    def _order_of(self, source: Source) -> tuple[str, str]:
+        elsewhere = self._elsewhere.get(id(source))
+        return self._order(source) if elsewhere is None else elsewhere.order
 
     def _rows_of(self, orders: Iterable[tuple[str, str]]) -> list[int]:
         """Return the row of each, or the row before which it belongs. Cost: little for one that follows the last."""
@@ -233,6 +247,15 @@ def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list
 
 
 _order = attrgetter("order")
+
+
+def _by_namespace(source: ApiObject) -> tuple[str, str]:
+    return source.metadata.namespace, source.metadata.name
+
+
+def by_name(source: ApiObject) -> tuple[str, str]:
+    """Return the order of objects that go by name first."""
+    return source.metadata.name, source.metadata.namespace
 
 
 def _refuse_doubles(records: Sequence[HasSource]) -> None:

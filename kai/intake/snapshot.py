@@ -33,7 +33,7 @@ from kai.intake.orphans import Orphans
 from kai.intake.permissions import Permissions, read_permissions
 from kai.intake.pods import PodReader, PodRecord
 from kai.intake.queues import read_queues
-from kai.intake.record_cache import RecordCache, in_order
+from kai.intake.record_cache import RecordCache, by_name, in_order
 from kai.intake.refusals import with_refusals
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
@@ -121,7 +121,7 @@ class Intake:
         self._shapes = ShapeTable()
         self._node_reader = NodeReader(self._settings)
         self._nodes: RecordCache[api_node.Node, NodeRecord] = RecordCache()
-        self._groups: RecordCache[api_podgroup.PodGroup, GroupRecord] = RecordCache()
+        self._groups: RecordCache[api_podgroup.PodGroup, GroupRecord] = RecordCache(by_name)
         self._leaves = Leaves()
         self._group_reader = self._reader(GroupSurroundings({}, {}, 0))
         self._held_groups = HeldGroups(self._accounts)
@@ -309,7 +309,7 @@ class Intake:
         around = GroupSurroundings(queue_rows, classes, default_priority, permissions)
         if around != self._group_reader.around:
             self._group_reader = self._reader(around)
-            self._groups = RecordCache()
+            self._groups = RecordCache(by_name)
         self._put_sources(objects)
 
     def _permissions_of(self, objects: ClusterObjects) -> Permissions:
