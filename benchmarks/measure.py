@@ -55,7 +55,7 @@ def measure(
 ) -> Sample:
     """Measure the first cycle of a scheduler on ``workload``, and ``rounds`` later ones."""
     warm()
-    _rehearse(begin())
+    rehearse(begin())
     calibration_ms = calibrate()
     meter = _Meter(workload, begin())
     arrivals = [_timed(meter.scheduler, listed(workload))]
@@ -121,7 +121,7 @@ class _Meter:
         self._now += 1.0
 
 
-def _rehearse(scheduler: Scheduler[Outcome]) -> None:
+def rehearse(scheduler: Scheduler[Outcome]) -> None:
     """Take every step once on a small cluster, so that nothing is imported or compiled while a clock runs."""
     for batch in (*listed(_WARM_UP), *leaving(_WARM_UP, 0), *arriving(_WARM_UP, 1)):
         scheduler.take(batch)
