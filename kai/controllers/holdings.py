@@ -2,8 +2,8 @@
 
 A user who may write a namespace may name another queue in a pod group while its pods run, or delete it. What these pods
 hold was granted on the account of one queue and stays there until they are gone, in the books of the scheduler
-(`kai.intake.held`, `kai.intake.orphans`) as in the statuses of queues. Only what is at odds is kept here: the groups
-that exist and say what was granted are found by what they say.
+(`kai.intake.held`, `kai.intake.orphans`) as in the statuses of queues. Which group is at odds is kept here, and the sum
+of each queue (`kai.controllers.sums`).
 
 Source: the peer adds a group to the queue that it names, and forgets pods whose group is gone.
 """
@@ -22,13 +22,11 @@ from kai.api.grants import account_of, grant_of, group_of, held_under
 from kai.api.meta import ObjectMeta
 from kai.api.node import Node
 from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup, PodGroupResources, PodGroupSpec, PodGroupStatus
+from kai.api.podgroup import PodGroup, PodGroupResources, PodGroupSpec
 from kai.cluster.port import Change, Index, Store
 from kai.controllers.podgroup import Surroundings, pod_group_resources
+from kai.controllers.sums import Key, Sum, Sums
 from kai.errors import InputError
-
-Key = tuple[str, str]
-"""Namespace and name of a pod group, which need not exist."""
 
 
 def _group(pod: Pod) -> Iterable[str]:
@@ -44,13 +42,16 @@ MEMBERS: Final = Index(Pod, "controllers: group", _group)
 """Pods by ``namespace/name`` of their group."""
 GROUPS: Final = Index(PodGroup, "controllers: queue", _queue)
 """Pod groups by the queue that they name."""
+_NOTHING: Final = PodGroupResources()
 
 
 @attrs.define
 class Holdings:
-    """The groups that are counted on another queue than the one that they name."""
+    """What is counted on each queue, and which groups are on another queue than the one that they name."""
 
     store: Store
+    _sums: Sums = attrs.field(factory=Sums)
+    """Of the groups that exist."""
     _queues: dict[Key, str] = attrs.field(factory=dict)
     """On which queue each is held; only those at odds."""
     _keys: dict[str, set[Key]] = attrs.field(factory=dict)
@@ -65,6 +66,7 @@ class Holdings:
         said = group.spec.queue if group is not None else ""
         account = account_of(self.store.find(MEMBERS, "/".join(key)))
         held = account.queue if account is not None else said
+        self._sums.put(key, held if group is not None else "", group.status.resources_status if group else _NOTHING)
         before = self._queues.pop(key, said)
         if before in self._keys:
             self._keys[before].discard(key)
@@ -75,19 +77,17 @@ class Holdings:
             self._keys.setdefault(held, set()).add(key)
         return {said, before, held} - {""}
 
-    def groups(self, queue: str) -> list[PodGroup]:
-        """Return the pod groups that count on a queue, each as if it named it; for those that are gone, others."""
-        found = [group for group in self.store.find(GROUPS, queue) if _key(group) not in self._queues]
-        for key in sorted(self._keys.get(queue, ())):
-            group = self.store.get(PodGroup, key[1], key[0])
-            if group is None:
-                found.append(self._stand_in(key, queue))
-            else:
-                found.append(attrs.evolve(group, spec=attrs.evolve(group.spec, queue=queue)))
-        return found
+    def total(self, queue: str) -> Sum:
+        """Return what counts on a queue; of groups that are gone, what their pods hold.
 
-    def _stand_in(self, key: Key, queue: str) -> PodGroup:
-        """Return a group that holds what its pods hold.
+        Cost: a look at each group that is at odds.
+        Raises: BadValue if an amount that a group says is not a quantity.
+        """
+        gone = [key for key in sorted(self._keys.get(queue, ())) if self.store.get(PodGroup, key[1], key[0]) is None]
+        return self._sums.of(queue) + Sum.of(*(self._stand_in(key, queue) for key in gone))
+
+    def _stand_in(self, key: Key, queue: str) -> PodGroupResources:
+        """Return what the pods of a group that is gone hold.
 
         A pod that cannot be counted, because a claim or a node is gone, holds what it requests; it must not hide
         others.
@@ -106,11 +106,10 @@ class Holdings:
                 except InputError:
                     amounts = texts(effective_requests(pod))
                     parts.append(PodGroupResources(allocated=amounts, requested=amounts))
-        held = PodGroupResources(
+        return PodGroupResources(
             allocated=texts(add_up(part.allocated for part in parts)),
             requested=texts(add_up(part.requested for part in parts)),
         )
-        return attrs.evolve(group, status=PodGroupStatus(resources_status=held))
 
 
 def held_by(change: Change[Pod]) -> set[Key]:
@@ -127,7 +126,3 @@ def held_by(change: Change[Pod]) -> set[Key]:
 
 def _what_counts(pod: Pod) -> object:
     return grant_of(pod), group_of(pod), pod.status.phase, pod.status.conditions, pod.spec
-
-
-def _key(group: PodGroup) -> Key:
-    return group.metadata.namespace, group.metadata.name

@@ -106,8 +106,8 @@ def adjust(
 ) -> Adjustment:
     """Return which scaling pods to delete and to create.
 
-    `pods` and `orders` are those of all namespaces, `scaling_pods` those of the namespace of scaling pods. Malformed
-    pods ask for nothing.
+    `pods` are at least those that share GPUs and wait, and those that scaling pods stand for; `orders` are those of all
+    namespaces, `scaling_pods` those of the namespace of scaling pods. Malformed pods ask for nothing.
 
     Holds: after a deletion nothing is created for the cool-down, so that a node that was just added can fill.
     """

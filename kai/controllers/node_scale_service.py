@@ -1,4 +1,4 @@
-"""The node-scale adjuster at work: one pass over all pods whenever one, or its order, changed; one at a time."""
+"""The node-scale adjuster at work: one pass over what waits whenever a pod, or its order, changed; one at a time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
 from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
-from kai.cluster.port import Change, Cluster
+from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.warning import warn
 from kai.cluster.work import Ended, Look, QueueOptions, Workers, WorkQueue
@@ -31,6 +32,16 @@ OPTIONS: Final = QueueOptions(concurrency=1, gather=1.0)
 _EVERYTHING: Final = "everything"
 
 
+def _waits(pod: Pod) -> Iterable[str]:
+    annotations = pod.metadata.annotations
+    shares = annotations.get(names.GPU_FRACTION) or annotations.get(names.GPU_MEMORY)
+    return (_EVERYTHING,) if shares and not pod.spec.node_name else ()
+
+
+WAITING: Final = Index(Pod, "node-scale-adjuster: waiting", _waits)
+"""The pods without a node that share GPUs: few, where a look at all pods would be one at tens of thousands."""
+
+
 @attrs.define
 class NodeScaleAdjuster:
     """Keeps scaling pods for the pods that share GPUs and find no place."""
@@ -40,10 +51,15 @@ class NodeScaleAdjuster:
     options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _state: ScaleState = attrs.field(factory=ScaleState)
+    _scaling_pods: Index[Pod] = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make the loop around `_look`."""
+        """Make the loop around `_look`, and the index of the namespace of scaling pods."""
+        here = self.settings.namespace
+        self._scaling_pods = Index(
+            Pod, f"node-scale-adjuster: {here}", lambda pod: (_EVERYTHING,) if pod.metadata.namespace == here else ()
+        )
         queue: WorkQueue[str] = WorkQueue(self.options, self.cluster.draw)
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
         self._workers = Workers("node-scale-adjuster", queue, self._look, clock, self.observe, connectivity)
@@ -64,10 +80,12 @@ class NodeScaleAdjuster:
         )
 
     async def _look(self, _: Look[str]) -> Ended:
-        pods = self.cluster.store.all(Pod)
-        scaling_pods = [pod for pod in pods if pod.metadata.namespace == self.settings.namespace]
+        store = self.cluster.store
+        scaling_pods = store.find(self._scaling_pods, _EVERYTHING)
+        stood_for = [store.get(Pod, name, namespace) for namespace, name in map(stands_for, scaling_pods)]
+        pods = [*store.find(WAITING, _EVERYTHING), *(pod for pod in stood_for if pod is not None)]
         now = self.cluster.clock.monotonic()
-        orders = self.cluster.store.all(BindRequest)
+        orders = store.all(BindRequest)
         adjustment = adjust(pods, scaling_pods, orders, self._state, self.settings, now=now)
         failures: list[str] = []
         deleted = 0

@@ -14,9 +14,10 @@ from typing import Any
 
 import attrs
 
-from kai.api.amounts import add_up, same, texts
-from kai.api.podgroup import PodGroup, PodGroupResources
-from kai.api.queue import Queue, QueueStatus
+from kai.api.amounts import add_up, plus, same, texts
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.controllers.sums import Sum
 
 
 @attrs.frozen(kw_only=True)
@@ -36,16 +37,25 @@ def queue_totals(queue: Queue, queues: Iterable[Queue], groups: Iterable[PodGrou
 
     Raises: BadValue if an amount in a status is not a quantity.
     """
+    own = [group.status.resources_status for group in groups if group.spec.queue == queue.metadata.name]
+    return totals_with(queue, queues, Sum.of(*own))
+
+
+def totals_with(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueTotals:
+    """Return the same, given the sum of the groups that count on the queue itself.
+
+    Raises: BadValue if an amount in a status is not a quantity.
+    """
     known = {other.metadata.name: other for other in queues}
     children = [known[name] for name in sorted(known) if known[name].spec.parent_queue == queue.metadata.name]
-    below = [child for child in children if not _is_above(child, queue, known)]
-    own = [group.status.resources_status for group in groups if group.spec.queue == queue.metadata.name]
-    parts: list[QueueStatus | PodGroupResources] = [*(child.status for child in below), *own]
+    below = [child.status for child in children if not _is_above(child, queue, known)]
     return QueueTotals(
         children=tuple(child.metadata.name for child in children),
-        allocated=texts(add_up(part.allocated for part in parts)),
-        allocated_non_preemptible=texts(add_up(part.allocated_non_preemptible for part in parts)),
-        requested=texts(add_up(part.requested for part in parts)),
+        allocated=texts(plus(add_up(part.allocated for part in below), own.allocated)),
+        allocated_non_preemptible=texts(
+            plus(add_up(part.allocated_non_preemptible for part in below), own.allocated_non_preemptible)
+        ),
+        requested=texts(plus(add_up(part.requested for part in below), own.requested)),
     )
 
 

@@ -1,7 +1,7 @@
 """The queue controller at work: the status of each queue, what is wrong with the tree, and the first two queues.
 
-One look at one queue adds up its children and the pod groups that are held on its account, and says what is wrong with
-it; what it writes is a change of the queue, which leads to a look at its parent, so totals travel up the tree.
+One look at one queue adds its children to the sum of the pod groups that are held on its account, and says what is
+wrong with it; what it writes is a change of the queue, which leads to a look at its parent, so totals go up the tree.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
 from kai.cluster.warning import warn
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
-from kai.controllers.holdings import GROUPS, Holdings, Key, held_by
-from kai.controllers.queue import QueueTotals, queue_totals, status_patch
+from kai.controllers.holdings import GROUPS, Holdings, held_by
+from kai.controllers.queue import QueueTotals, status_patch, totals_with
 from kai.controllers.queue_tree import conditions_after, tree_findings
+from kai.controllers.sums import Key
 from kai.errors import InputError
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
@@ -121,15 +122,16 @@ class QueueController:
         queue = self.cluster.store.get(Queue, look.key)
         if queue is None:
             return DONE
-        around = (*self._ancestors(queue), *self.cluster.store.find(CHILDREN, look.key))
+        children = self.cluster.store.find(CHILDREN, look.key)
+        around = (*self._ancestors(queue), *children)
         try:
-            totals = queue_totals(queue, (queue, *around), self._holdings.groups(look.key))
+            totals = totals_with(queue, (queue, *around), self._holdings.total(look.key))
         except InputError as error:
             structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
             return Ended(failure=str(error))
         counted = _counted(queue, totals)
-        # What is wrong with one queue shows in it, the queues above, its children and its groups.
-        naming = self.cluster.store.find(GROUPS, look.key)
+        # What is wrong with one queue shows in it, the queues above, its children and the groups of one with children.
+        naming = self.cluster.store.find(GROUPS, look.key) if children else ()
         findings = tree_findings((counted, *around), naming).get(look.key, ())
         conditions = conditions_after(queue.status.conditions, findings, now=self.cluster.clock.now())
         patch = status_patch(queue, totals) or {"status": {}}

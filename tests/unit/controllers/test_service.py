@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.api.plans import Create, Delete, Patch, Reason, Refusal
+from kai.api.podgroup import PodGroup
 from kai.cluster.signals import QueueCounted, QueueGone
 from kai.controllers.node_scale import ScaleSettings
 from kai.controllers.service import adjust_nodes, keep_pod_groups, keep_queues
@@ -206,6 +207,29 @@ async def test_totals_travel_up_the_tree():
         assert len(cluster.writes()) == writes
 
 
+async def test_a_look_at_a_queue_reads_the_groups_that_changed_and_no_others(monkeypatch):
+    groups = [group(f"g{number}", "q", holding({"cpu": "1"})) for number in range(20)]
+    cluster = MemoryCluster(queue("q"), *groups)
+    async with running(cluster, keep_queues):
+        read, get, find = [], cluster.store.get, cluster.store.find
+
+        def recorded(cls, name, namespace=""):
+            read.append((cls, name))
+            return get(cls, name, namespace)
+
+        def found(index, key):
+            objects = find(index, key)
+            read.extend((type(each), each.metadata.name) for each in objects)
+            return objects
+
+        monkeypatch.setattr(cluster.store, "get", recorded)
+        monkeypatch.setattr(cluster.store, "find", found)
+        cluster.server.change("PodGroup", "g7", "ns", {"status": holding({"cpu": "3"})})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "q")["allocated"] == {"cpu": "22"}
+        assert {name for cls, name in read if cls is PodGroup} == {"g7"}
+
+
 async def test_a_group_that_moves_leaves_one_queue_and_enters_the_other():
     cluster = MemoryCluster(queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})))
     async with running(cluster, keep_queues):
@@ -374,6 +398,24 @@ async def test_pods_that_find_no_place_get_a_scaling_pod_that_is_marked():
         made = cluster.server.get("Pod", name, "kai-scale-adjust")
         assert made["status"]["conditions"][0]["reason"] == "Unschedulable"
         assert made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+async def test_a_look_for_scaling_pods_reads_the_pods_that_share_gpus_and_no_others(monkeypatch):
+    cluster = MemoryCluster(*(pod(f"plain{number}") for number in range(20)))
+    read, look_for_all, find = [], cluster.store.all, cluster.store.find
+    monkeypatch.setattr(cluster.store, "all", lambda cls: [*_noted(read, look_for_all(cls))])
+    monkeypatch.setattr(cluster.store, "find", lambda index, key: tuple(_noted(read, find(index, key))))
+    async with running(cluster, adjust_nodes, SCALE):
+        cluster.server.add(wanting("p"))
+        await cluster.pass_time(5.0)
+        assert len(scaling_pods(cluster)) == 1
+        assert not [name for name in read if name.startswith("plain")]
+
+
+def _noted(names, objects):
+    for each in objects:
+        names.append(each.metadata.name)
+        yield each
 
 
 async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_fill():

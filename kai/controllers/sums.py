@@ -1,0 +1,144 @@
+"""What the pod groups of each queue ask for and hold, added up as they change.
+
+A queue of thousands of groups is looked at once a second while pods start. So a look takes sums that are there already:
+a group that changes is taken out of them as it was and put in as it is, which is exact, since amounts are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from kai.api.amounts import Amount, add_up, exact, plus
+from kai.api.bad_value import BadValue
+from kai.api.podgroup import PodGroupResources
+
+Key = tuple[str, str]
+"""Namespace and name of a pod group, which need not exist."""
+
+_NOTHING: Final = PodGroupResources()
+
+
+@attrs.frozen(kw_only=True)
+class Sum:
+    """What several groups ask for and hold, by resource."""
+
+    allocated: Mapping[str, Amount] = attrs.field(factory=dict)
+    allocated_non_preemptible: Mapping[str, Amount] = attrs.field(factory=dict)
+    requested: Mapping[str, Amount] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, *parts: PodGroupResources) -> Sum:
+        """Return the sum of what groups say.
+
+        Raises: BadValue if an amount is not a quantity.
+        """
+        return cls(
+            allocated=add_up(part.allocated for part in parts),
+            allocated_non_preemptible=add_up(part.allocated_non_preemptible for part in parts),
+            requested=add_up(part.requested for part in parts),
+        )
+
+    def __add__(self, other: Sum) -> Sum:
+        """Return the sum of both."""
+        return Sum(
+            allocated=plus(self.allocated, other.allocated),
+            allocated_non_preemptible=plus(self.allocated_non_preemptible, other.allocated_non_preemptible),
+            requested=plus(self.requested, other.requested),
+        )
+
+
+@attrs.define
+class _Total:
+    """One amount of one resource, of many groups."""
+
+    billionths: int = 0
+    named: int = 0
+    """How many groups name the resource; with the last of them it goes."""
+    binary: int = 0
+    """How many of them write some of it with Ki, Mi, Gi."""
+
+
+@attrs.define
+class _Account:
+    """The totals of one queue, by list and resource."""
+
+    totals: dict[tuple[int, str], _Total] = attrs.field(factory=dict)
+    unreadable: dict[Key, PodGroupResources] = attrs.field(factory=dict)
+    """What groups say that cannot be added up."""
+
+    def add(self, amounts: tuple[tuple[int, str, Amount], ...], sign: int) -> None:
+        """Put amounts in, or take them out."""
+        for which, name, amount in amounts:
+            total = self.totals.setdefault((which, name), _Total())
+            total.billionths += sign * amount.billionths
+            total.named += sign
+            total.binary += sign * (amount.binary and amount.billionths != 0)
+            if not total.named:
+                del self.totals[which, name]
+
+    def total(self) -> Sum:
+        """Return all of it."""
+        lists: tuple[dict[str, Amount], ...] = ({}, {}, {})
+        for (which, name), total in self.totals.items():
+            lists[which][name] = Amount(total.billionths, total.binary > 0)
+        return Sum(allocated=lists[0], allocated_non_preemptible=lists[1], requested=lists[2])
+
+
+@attrs.define
+class Sums:
+    """The sum of each queue."""
+
+    _parts: dict[Key, tuple[str, PodGroupResources]] = attrs.field(factory=dict)
+    """On which queue each group counts, and what it says."""
+    _accounts: dict[str, _Account] = attrs.field(factory=dict)
+
+    def put(self, key: Key, queue: str, resources: PodGroupResources) -> None:
+        """Count a group on a queue with what it says now; on none, if the queue is ""."""
+        before, said = self._parts.get(key, ("", _NOTHING))
+        if (before, said) == (queue, resources):
+            return
+        self._take_out(key, before, said)
+        self._parts.pop(key, None)
+        if queue and resources != _NOTHING:
+            self._parts[key] = (queue, resources)
+            self._put_in(key, queue, resources)
+
+    def of(self, queue: str) -> Sum:
+        """Return the sum of a queue.
+
+        Cost: a look at each resource, however many groups there are.
+        Raises: BadValue if an amount that a group says is not a quantity.
+        """
+        account = self._accounts.get(queue)
+        if account is None:
+            return Sum()
+        for key in sorted(account.unreadable):
+            Sum.of(account.unreadable[key])
+        return account.total()
+
+    def _put_in(self, key: Key, queue: str, resources: PodGroupResources) -> None:
+        account = self._accounts.setdefault(queue, _Account())
+        try:
+            account.add(tuple(_amounts(resources)), 1)
+        except BadValue:
+            account.unreadable[key] = resources
+
+    def _take_out(self, key: Key, queue: str, resources: PodGroupResources) -> None:
+        account = self._accounts.get(queue)
+        if account is None or resources == _NOTHING:
+            return
+        if account.unreadable.pop(key, None) is None:
+            account.add(tuple(_amounts(resources)), -1)
+        if not (account.totals or account.unreadable):
+            del self._accounts[queue]
+
+
+def _amounts(resources: PodGroupResources) -> Iterator[tuple[int, str, Amount]]:
+    """Yield which list, which resource and how much. Raises: BadValue if an amount is not a quantity."""
+    lists = (resources.allocated, resources.allocated_non_preemptible, resources.requested)
+    for which, amounts in enumerate(lists):
+        for name, text in amounts.items():
+            yield which, name, exact(text)
