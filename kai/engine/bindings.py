@@ -46,7 +46,7 @@ class Bindings:
                 for pod, node, grant in zip(rows, nodes, map(granted.__getitem__, shapes.tolist()), strict=True)
             ]
         full = self._details.any_of(placements)
-        devices = self._devices(placements)
+        devices = self.names_at(placements)
         out: list[Bind] = []
         for pod, node, shape, names, special in zip(rows, nodes, shapes.tolist(), devices, full.tolist(), strict=True):
             received, count, portion = granted[shape]
@@ -69,9 +69,10 @@ class Bindings:
 
     def devices_of(self, pods: Int64s) -> list[tuple[str, ...]]:
         """Return the names of the shared devices of each pod; ``+node/n`` is one that is opened in this cycle."""
-        return self._devices(self._world.columns.placement[pods])
+        return self.names_at(self._world.columns.placement[pods])
 
-    def _devices(self, placements: Int64s) -> list[tuple[str, ...]]:
+    def names_at(self, placements: Int64s) -> list[tuple[str, ...]]:
+        """Return the names of the shared devices of each of ``placements``."""
         slots = self._world.columns.placement_slots[placements]
         width = int((slots >= 0).sum(axis=1).max(initial=0))
         if not width:

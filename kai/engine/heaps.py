@@ -4,7 +4,7 @@ A heap keeps one entry for each group, which is the whole group or a part of it.
 brought up to date before every operation for those groups whose pods changed status since.
 """
 
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -14,6 +14,14 @@ from kai.engine.session import Session
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain
 from kai.kernels.order import Heap, fill, pop, pop_among, pop_open, push
 from kai.model.rows import Bools, GroupRows, Int64s
+
+
+class Order(NamedTuple):
+    """What of a heap changes when groups are popped that want something."""
+
+    items: Int64s
+    length: Int64s
+    dirty: Int64s
 
 
 class GroupHeap:
@@ -41,6 +49,26 @@ class GroupHeap:
         """Return what the entry of ``group``, which a kernel popped, stood for."""
         self._member[group] = False
         return self._parts.pop(group, None) or self._session.portion(group)
+
+    def refresh(self) -> None:
+        """Describe the groups that changed, before a kernel pops."""
+        self._refresh()
+
+    def drop(self, groups: GroupRows) -> None:
+        """Let go of ``groups``, which a kernel popped."""
+        self._member[groups] = False
+
+    def order(self) -> Order:
+        """Return in which order groups come, to be restored after a kernel popped some."""
+        heap = self._heap
+        return Order(heap.items.copy(), heap.length.copy(), heap.dirty.copy())
+
+    def restore(self, order: Order) -> None:
+        """Have groups come in ``order``, those included that a kernel popped and that were not dropped."""
+        heap = self._heap
+        heap.items[:] = order.items
+        heap.length[:] = order.length
+        heap.dirty[:] = order.dirty
 
     def copy(self) -> Self:
         """Return an equal heap that can be emptied without touching this one."""

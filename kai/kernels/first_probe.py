@@ -6,13 +6,13 @@ looking at what came out need no Python then. Whatever is less simple is left to
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu, requested_gpu
-from kai.kernels.columns import KIND_NONE, PENDING, RELEASING, Columns, Facts
+from kai.kernels.columns import KIND_NONE, PENDING, PIPELINED, RELEASING, Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.group_state import GroupState
 from kai.kernels.prefix import EXHAUSTED, NOT_PLAIN, PODS, Prefix, begin, extend
 from kai.kernels.struct import Bools, Int64s, Struct
 from kai.kernels.trying import Aggressor
-from kai.kernels.victims import free_gpus, losing_on
+from kai.kernels.victims import losing_on, refresh_free_gpus
 
 UNSUITED, NONE_PASSES, PROPOSED = 0, 1, 2
 VICTIMS, PARTS, CHANGES = 0, 1, 2
@@ -28,6 +28,7 @@ class FirstProbe(Struct):
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
     idle: Int64s  # [N] thousandths of GPUs that are free
     releasing: Int64s  # [N] the same of those that are being released
+    seen: Int64s  # [1] the change of nodes up to which these are up to date, -1: never
     victims: Int64s  # [P] pods that would go
     start: Int64s  # [P + 1] where each batch of them begins
     state: Int64s  # [3] victims, batches, changes that trying them can make at most
@@ -67,7 +68,7 @@ def _describe(
     aggressor.pods[0] = pod
     aggressor.elastic[0] = groups.states[group]
     aggressor.amounts[:] = groups.wanting[group]
-    free_gpus(facts, columns, probe.idle, probe.releasing)
+    refresh_free_gpus(facts, columns, probe.seen, probe.idle, probe.releasing)
     anywhere = _needs_no_gpu(facts, group)
     shape = facts.pods.shape[pod]
     mask = vectors.masks[facts.shapes.mask[shape]]
@@ -123,7 +124,7 @@ def propose_first(
     PROPOSED: ``probe`` has the victims: all batches of groups that would lose a pod on the first node of the group
     that was added last. NONE_PASSES: no scenario passes the filters. UNSUITED: something in this is not for a kernel.
     """
-    if not probe.exact[group]:
+    if not probe.plain[group]:
         return UNSUITED
     pod = only_pod(facts, columns, group)
     if pod < 0 or not probe.prepared[facts.pods.shape[pod]]:
@@ -146,6 +147,27 @@ def propose_first(
             node = _next_node(facts, columns, last, node)
 
 
+@inner
+def _is_any_left(columns: Columns, probe: FirstProbe) -> bool:
+    """Say whether some victim has a place."""
+    for pod in probe.victims[: probe.state[VICTIMS]]:
+        if columns.status[pod] != RELEASING:
+            return True
+    return False
+
+
+@inner
+def is_kept(columns: Columns, probe: FirstProbe) -> bool:
+    """Say whether every victim has the place again that it had.
+
+    Then none is known to the last probe, which tries the very same again.
+    """
+    for pod in probe.victims[: probe.state[VICTIMS]]:
+        if columns.status[pod] == RELEASING or columns.status[pod] == PIPELINED:
+            return False
+    return True
+
+
 @kernel
 def is_final(facts: Facts, columns: Columns, vectors: Vectors, probe: FirstProbe) -> bool:
     """Say whether every victim goes, and the filters would let just these victims pass.
@@ -153,6 +175,9 @@ def is_final(facts: Facts, columns: Columns, vectors: Vectors, probe: FirstProbe
     To be asked when the aggressor has been given its place. Then trying them again would lead to the same.
     """
     prefix = probe.prefix
+    if probe.state[VICTIMS] == prefix.state[PODS]:
+        # They are all that was taken when the filters accepted.
+        return not _is_any_left(columns, probe)
     reached = False
     mask = vectors.masks[prefix.masks[0]]
     everywhere = True

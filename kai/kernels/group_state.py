@@ -9,7 +9,7 @@ from kai.kernels.filling import Listing, clear, list_again, list_last
 from kai.kernels.fit import Rules
 from kai.kernels.groups import has_pending, has_place, hold, is_plain, want
 from kai.kernels.order import Heap
-from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Struct
+from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.kernels.victims import select
 
 WAITING, UNKNOWN, CHANGED = 0, 1, 2
@@ -73,12 +73,37 @@ def look_again(facts: Facts, columns: Columns, rules: Rules, groups: GroupState,
     begun = False
     for group in range(groups.seen.shape[0]):
         if groups.seen[group] != columns.epoch[group]:
-            groups.seen[group] = columns.epoch[group]
-            groups.changed[groups.state[CHANGED]] = group
-            groups.state[CHANGED] += 1
-            waited = groups.waits[group]
-            _look(facts, columns, rules, groups, group)
-            begun = begun or (groups.waits[group] and not waited)
+            begun = _look_at(facts, columns, rules, groups, group) or begun
+    _list_changed(facts, groups, begun, few)
+
+
+@inner
+def look_again_at(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, few: int, pods: Int64Table) -> None:
+    """Do what ``look_again`` does where only groups of ``pods`` changed; each pod is the second of its row."""
+    groups.state[UNKNOWN] = 0
+    groups.state[CHANGED] = 0
+    begun = False
+    for at in range(pods.shape[0]):
+        group = facts.pods.group[pods[at, 1]]
+        if group >= 0 and groups.seen[group] != columns.epoch[group]:
+            begun = _look_at(facts, columns, rules, groups, group) or begun
+    _list_changed(facts, groups, begun, few)
+
+
+@inner
+def _look_at(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, group: int) -> bool:
+    """Describe a group that changed; say whether it began to wait."""
+    groups.seen[group] = columns.epoch[group]
+    groups.changed[groups.state[CHANGED]] = group
+    groups.state[CHANGED] += 1
+    waited = groups.waits[group]
+    _look(facts, columns, rules, groups, group)
+    return groups.waits[group] and not waited
+
+
+@inner
+def _list_changed(facts: Facts, groups: GroupState, begun: bool, few: int) -> None:
+    """List the groups that changed where they belong, unless they are more than ``few``; ``begun``: one waits now."""
     # Those that stopped waiting are taken out; one that began is found at its age.
     if begun:
         groups.state[WAITING] = select(groups.by_age, groups.waits, groups.waiting)

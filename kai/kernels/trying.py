@@ -144,7 +144,7 @@ def _reach(columns: Columns, trial: Trial, aggressor: Aggressor, victims: Int64s
 
 
 @inner
-def _may_take(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: int, chunk: Int64s) -> bool:
+def may_take(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: int, chunk: Int64s) -> bool:
     """Say whether the queues above ``group`` may take ``chunk``."""
     if not rules.limits or facts.groups.queue[group] < 0:
         return True
@@ -211,7 +211,7 @@ def _settle(
                 return UNPREPARED
         begun = columns.cursor[0]
         placed = 0
-        if chunk.shape[0] > 0 and _may_take(facts, columns, rules, trial, group, chunk):
+        if chunk.shape[0] > 0 and may_take(facts, columns, rules, trial, group, chunk):
             placed = place_pods(facts, columns, offsets, rules, vectors, chunk, nodes, trial.extra, True)
         fits = 0 < placed == chunk.shape[0]
         if fits:

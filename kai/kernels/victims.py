@@ -2,12 +2,32 @@
 
 import numpy as np
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import GPU_UNIT, PIPELINED, RELEASING, Columns, Facts
 from kai.kernels.struct import Bools, Int64s
 
 HUNDREDTH = GPU_UNIT // 100
+
+
+@inner
+def free_gpus_of(facts: Facts, columns: Columns, node: int, idle: Int64s, releasing: Int64s) -> None:
+    """Fill the cells of one node, see ``free_gpus``."""
+    idle[node] = 0
+    releasing[node] = 0
+    for resource in range(columns.idle.shape[1]):
+        weight = facts.nodes.gpu_weight[resource]
+        if weight > 0:
+            idle[node] += weight * columns.idle[node, resource]
+            releasing[node] += weight * columns.releasing[node, resource]
+    memory = facts.nodes.gpu_memory[node]
+    for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+        allocated = columns.slot_allocated[slot]
+        if allocated > 0:
+            idle[node] += GPU_UNIT - (100 * allocated + memory - 1) // memory * HUNDREDTH
+        leaving = columns.slot_releasing[slot]
+        if leaving > 0 and not (columns.slot_used[slot] != 0 and columns.slot_used[slot] == leaving):
+            releasing[node] += (100 * leaving + memory - 1) // memory * HUNDREDTH
 
 
 @kernel
@@ -18,21 +38,19 @@ def free_gpus(facts: Facts, columns: Columns, idle: Int64s, releasing: Int64s) -
     released counts negative.
     """
     for node in range(idle.shape[0]):
-        idle[node] = 0
-        releasing[node] = 0
-        for resource in range(columns.idle.shape[1]):
-            weight = facts.nodes.gpu_weight[resource]
-            if weight > 0:
-                idle[node] += weight * columns.idle[node, resource]
-                releasing[node] += weight * columns.releasing[node, resource]
-        memory = facts.nodes.gpu_memory[node]
-        for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
-            allocated = columns.slot_allocated[slot]
-            if allocated > 0:
-                idle[node] += GPU_UNIT - (100 * allocated + memory - 1) // memory * HUNDREDTH
-            leaving = columns.slot_releasing[slot]
-            if leaving > 0 and not (columns.slot_used[slot] != 0 and columns.slot_used[slot] == leaving):
-                releasing[node] += (100 * leaving + memory - 1) // memory * HUNDREDTH
+        free_gpus_of(facts, columns, node, idle, releasing)
+
+
+@inner
+def refresh_free_gpus(facts: Facts, columns: Columns, seen: Int64s, idle: Int64s, releasing: Int64s) -> None:
+    """Do what ``free_gpus`` does, but for nodes without changes since change ``seen[0]`` (-1: it was never done)."""
+    size, last = columns.touched.shape[0], columns.touches[0]
+    if seen[0] < 0 or last - seen[0] > size:
+        free_gpus(facts, columns, idle, releasing)
+    else:
+        for change in range(seen[0], last):
+            free_gpus_of(facts, columns, columns.touched[change % size], idle, releasing)
+    seen[0] = last
 
 
 @kernel

@@ -5,7 +5,7 @@ import ast
 from tests.architecture.source import ROOT, AnyFunction, Module, modules
 
 TWINS = ROOT / "tests" / "kernels"
-COMPOSITES = {"allocate_groups", "propose_first", "is_final", "reclaim_first"}
+COMPOSITES = {"allocate_groups", "propose_first", "is_final", "reclaim_groups"}
 """Whole phases of a cycle: they are compared with the plain engine, decision by decision (tests/properties)."""
 
 

@@ -1,13 +1,18 @@
 """What an eviction tells: the numbers of the victim's queue and of the aggressor's, where their paths part."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from kai.engine.session import Session
 from kai.framework.verdict import Fact
 from kai.model.rows import Float64s, Int64s, PodRows
 
 Explain = Callable[[Session, int, Float64s | Int64s], Mapping[str, Fact]]
-"""The numbers of a queue, given what it held before anything was evicted."""
+"""The numbers of a queue, given what it held before anything was evicted.
+
+Only the number called ``USED`` is made of what it held, the others stay the same for a whole cycle.
+"""
+USED: Final = "used"
 
 
 def facts_of(

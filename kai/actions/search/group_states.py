@@ -170,6 +170,7 @@ class GroupStates:
             prepared=self._session.policy.prepared,
             idle=np.zeros(nodes, np.int64),
             releasing=np.zeros(nodes, np.int64),
+            seen=np.full(1, -1, np.int64),
             victims=np.zeros(pods, np.int64),
             start=np.zeros(pods + 1, np.int64),
             state=np.zeros(3, np.int64),

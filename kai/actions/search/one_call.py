@@ -1,29 +1,44 @@
-"""Searches of reclaim that one call of a kernel makes: for a group of one pod, by the rules of fair shares alone.
+"""Searches of reclaim that a kernel makes, many in one call: for groups of one pod, by the rules of fair shares alone.
 
-A search that does not succeed with its first scenario is left to the long way, which says why.
+A search that does not succeed with its first scenario is left to the long way, which says why. The budget is asked
+about each search afterwards, in the order of the searches; if it refuses one, those from there on are undone.
 """
 
-from collections.abc import Sequence
-
+import attrs
 import numpy as np
 
 from kai.actions.search.eviction_facts import Explain, facts_of
 from kai.actions.search.group_states import FEW, GroupStates
 from kai.actions.search.replacing import finalize
-from kai.actions.search.solver import Outcome
+from kai.actions.search.served import Served
 from kai.engine.budget import BudgetAnswer, Repeating
+from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE, ONE_CALL, TRIAL
 from kai.framework.decisions import Cause
 from kai.framework.fairness import Fairness, used_before
 from kai.framework.hooks import Victims
+from kai.kernels import reclaiming
 from kai.kernels.first_probe import CHANGES, VICTIMS
-from kai.kernels.reclaiming import LOOK, NO_ROOM, SERVED, Reclaiming, reclaim_first
+from kai.kernels.reclaiming import Reclaiming
 from kai.kernels.trying import FAILED
+from kai.model.rows import Bools
 
 _ASKED = ("queues", "groups", "may_reclaim", "before_search", "accept")
 """What searches ask of plugins."""
+MOST = 64
+"""Searches in a row about which the budget is asked together: some milliseconds."""
+
+
+@attrs.frozen
+class Run:
+    """How a run of searches ended."""
+
+    left: Portion | None
+    """The group that is for the long way; None: there is no group any more, or no time."""
+    is_served: bool
+    """Whether some group was served."""
 
 
 class OneCall:
@@ -37,28 +52,42 @@ class OneCall:
         generator: str,
         rule: str,
         explain: Explain | None,
+        failed: Bools,
     ) -> None:
-        """Prepare; ``generator`` is the name of the first one, ``rule`` and ``explain`` are for messages."""
+        """Prepare; ``generator`` is the name of the first one, ``rule`` and ``explain`` are for messages.
+
+        ``failed`` [Q] are the queues, as they become known, that have groups whose searches failed.
+        """
         self._session = session
         self._states = states
         self._generator = generator
         self._rule = rule
         self._explain = explain
+        self._served = Served(session, rule, explain)
         self._work = Reclaiming(
             groups=states.arrays,
             trial=states.trial,
             probe=states.probe,
             fairness=fairness,
             greedy=np.zeros(len(session.snapshot.queues), np.bool_),
+            failed=failed,
+            nodes=session.all_nodes,
+            node=np.zeros(1, np.int64),
             few=FEW,
             per_change=session.ledger.room_for(0),
+            served=np.zeros((MOST, 2), np.int64),
+            decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
+            used=np.zeros((16 * MOST, 2 * reclaiming.COUNT), np.float64),
+            state=np.zeros(3, np.int64),
         )
 
     @classmethod
-    def of(cls, session: Session, states: GroupStates, rule: str, explain: Explain | None) -> "OneCall | None":
+    def of(
+        cls, session: Session, states: GroupStates, rule: str, explain: Explain | None, failed: Bools
+    ) -> "OneCall | None":
         """Return what makes searches; None: nothing that is asked for them is left out, so all go the long way."""
         needed = (TRIAL, FIRST_PROBE, LAST_PROBE, ONE_CALL)
-        fairness = _fairness_of(session.policy.victims)
+        fairness = _fairness_of(session)
         generator = next((each for each in session.policy.plugins if each.proposals is not None), None)
         if (
             fairness is None
@@ -71,66 +100,125 @@ class OneCall:
             or session.caps.are_set
         ):
             return None
-        return cls(session, states, fairness, generator.proposals.name or generator.name, rule, explain)
+        return cls(session, states, fairness, generator.proposals.name or generator.name, rule, explain, failed)
 
-    def serve(self, portion: Portion) -> Outcome | None:
-        """Search for the group; None: it is left as it was, for the long way."""
-        session, group = self._session, portion.group
-        statement = session.statement(Cause.RECLAIM.value, Cause.RECLAIM, group, self._rule)
+    def run(self, heap: GroupHeap, portion: Portion | None) -> Run:
+        """Search for ``portion``, if it is one, and for the groups that come off ``heap`` then, while that goes."""
+        session, is_served = self._session, False
         if isinstance(session.budget, Repeating):
             session.budget = session.budget.budget
-        if self._search(group) != SERVED:
-            return None
-        outcome = self._granted()
-        if outcome is not Outcome.PLACED:
+        group = -1 if portion is None else portion.group
+        while True:
+            heap.refresh()
+            before, order = session.ledger.mark, heap.order()
+            ended = self._search(heap, group, MOST)
+            granted, answer = self._ask()
+            if answer is not BudgetAnswer.GO:
+                session.ledger.undo_to(before)
+                heap.restore(order)
+                self._work.state[:] = 0
+                if granted:
+                    self._search(heap, group, granted)
+            is_served = is_served or granted > 0
+            self._hand_out(heap)
+            if answer is BudgetAnswer.STOP:
+                return Run(None, is_served)
+            if answer is BudgetAnswer.NEXT_GENERATOR:
+                return Run(heap.pop() if granted or portion is None else portion, is_served)
+            if ended == reclaiming.FINISHED:
+                return Run(None, is_served)
+            group = -1
+            if ended == reclaiming.SERVED:
+                continue
+            portion = heap.taken(int(self._work.state[reclaiming.GROUP]))
+            if ended == reclaiming.LEFT:
+                return Run(portion, is_served)
+            answer = self._serve_alone(heap, portion.group)
+            if answer is not BudgetAnswer.GO:
+                return Run(None if answer is BudgetAnswer.STOP else portion, is_served)
+            is_served, portion = True, None
+
+    def _search(self, heap: GroupHeap, group: int, most: int) -> int:
+        """Let the kernel search until Python is needed for more than room."""
+        session, work = self._session, self._work
+        work.state[:] = 0
+        while True:
+            ended = reclaiming.reclaim_groups(
+                session.facts,
+                session.columns,
+                session.ledger.offsets,
+                session.policy.rules,
+                session.policy.waiting_rules,
+                session.policy.vectors,
+                heap.records,
+                work,
+                group,
+                most,
+            )
+            if ended == reclaiming.LOOK:
+                self._states.complete()
+            elif ended == reclaiming.NO_ROOM:
+                session.ledger.reserve(int(work.probe.state[CHANGES]))
+            else:
+                return ended
+            group = int(work.state[reclaiming.GROUP])
+
+    def _hand_out(self, heap: GroupHeap) -> None:
+        """Make final what was searched for, and hand it out."""
+        count = int(self._work.state[reclaiming.STATEMENTS])
+        if count:
+            heap.drop(self._work.served[:count, 0])
+            self._session.ledger.seal()
+            self._served.hand_out(self._work)
+
+    def _serve_alone(self, heap: GroupHeap, group: int) -> BudgetAnswer:
+        """Serve a group with victims that wait again: what they want next is to be known before it is final."""
+        session = self._session
+        statement = session.statement(Cause.RECLAIM.value, Cause.RECLAIM, group, self._rule)
+        if self._search(heap, group, 0) != reclaiming.SERVED:
+            raise AssertionError("a search that succeeded was made again, and failed")
+        answer = self._granted()
+        if answer is not BudgetAnswer.GO:
             statement.discard()
-            return outcome
+            return answer
         trial, probe = self._work.trial, self._work.probe
         finalize(session, trial.failed[: trial.state[FAILED]].tolist())
         victims = probe.victims[: probe.state[VICTIMS]]
         statement.facts = facts_of(session, self._explain, used_before(self._work.fairness), victims, group)
         statement.commit()
-        return outcome
+        return answer
 
-    def _search(self, group: int) -> int:
-        session, work = self._session, self._work
-        while True:
-            ended = reclaim_first(
-                session.facts,
-                session.columns,
-                session.ledger.offsets,
-                session.policy.rules,
-                session.policy.vectors,
-                work,
-                group,
-            )
-            if ended == LOOK:
-                self._states.complete()
-            elif ended == NO_ROOM:
-                session.ledger.reserve(int(work.probe.state[CHANGES]))
-            else:
-                return ended
+    def _ask(self) -> tuple[int, BudgetAnswer]:
+        """Ask the budget about the searches of the last call; return how many it granted, and its last answer."""
+        count = int(self._work.state[reclaiming.STATEMENTS])
+        for granted in range(count):
+            answer = self._granted()
+            if answer is not BudgetAnswer.GO:
+                return granted, answer
+        return count, BudgetAnswer.GO
 
-    def _granted(self) -> Outcome | None:
-        """Ask the budget what the long way asks; None: the long way goes on from what was answered."""
+    def _granted(self) -> BudgetAnswer:
+        """Ask the budget what the long way asks; NEXT_GENERATOR: the long way goes on from what was answered."""
         session, answers = self._session, list[BudgetAnswer]()
         if session.budget.begin_group() is BudgetAnswer.STOP:
-            return Outcome.STOPPED
+            return BudgetAnswer.STOP
         session.budget.begin_generator(self._generator)
         for _ in ("the scenario", "the last probe"):
             answers.append(session.budget.grant())
             if answers[-1] is BudgetAnswer.STOP:
-                return Outcome.STOPPED
+                return BudgetAnswer.STOP
             if answers[-1] is BudgetAnswer.NEXT_GENERATOR:
                 session.budget = Repeating(session.budget, answers)
-                return None
-        return Outcome.PLACED
+                return BudgetAnswer.NEXT_GENERATOR
+        return BudgetAnswer.GO
 
 
-def _fairness_of(victims: Sequence[Victims]) -> Fairness | None:
+def _fairness_of(session: Session) -> Fairness | None:
     """Return what the rules of fair shares work with, if nothing else is asked about victims; None: there is more."""
-    asked = [each for each in victims if any(getattr(each, hook) is not None for hook in _ASKED)]
+    asked: list[Victims] = [
+        each for each in session.policy.victims if any(getattr(each, hook) is not None for hook in _ASKED)
+    ]
     return asked[0].fairness if len(asked) == 1 else None
 
 
-__all__ = ["OneCall"]
+__all__ = ["OneCall", "Run"]

@@ -231,6 +231,7 @@ class Search:
             or self._failed
             or not proposals.proposes_by_node
             or not isinstance(self._victims, CompiledVictims)
+            or not states.exact[self._aggressor.group]
         ):
             return None
         ended = self._victims.propose_first(self._aggressor.group)

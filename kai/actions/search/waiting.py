@@ -11,7 +11,7 @@ import numpy as np
 
 from kai.actions.search.eviction_facts import Explain
 from kai.actions.search.group_states import GroupStates
-from kai.actions.search.one_call import OneCall
+from kai.actions.search.one_call import OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Outcome, Search
 from kai.engine.heaps import GroupHeap
@@ -64,20 +64,18 @@ class EvictionPass:
         state = PassState(session)
         while True:
             session.attend(-1)
+            portion = None
             if closed.is_any:
                 portion, dropped = heap.pop_open(closed.mask)
                 closed.note(dropped)
-            else:
-                portion = heap.pop()
+            if portion is not None or not closed.is_any:
+                run = self._search_in_one_call(session, heap, portion, state)
+                portion = run.left
+                if run.is_served:
+                    closed.reopen()
             if portion is None:
                 return
             session.attend(portion.group)
-            at_once = self._search_in_one_call(session, portion, state)
-            if at_once is Outcome.STOPPED:
-                return
-            if at_once is Outcome.PLACED:
-                closed.reopen()
-                continue
             verdict = self.may_search(session, portion)
             if not verdict or self._has_failed(session, portion, state):
                 closed.close(portion.group, verdict)
@@ -87,16 +85,19 @@ class EvictionPass:
                     return
                 closed.reopen()
 
-    def _search_in_one_call(self, session: Session, portion: Portion, state: "PassState") -> Outcome | None:
-        """Search for one group by a kernel, if this is such a pass, and some search went so far before; None: left."""
-        if self.cause is not Cause.RECLAIM or state.known is None:
-            return None
-        if session.parameters.use_scheduling_signatures and self._table(session, portion, state):
-            return None
-        if not state.is_prepared:
+    def _search_in_one_call(
+        self, session: Session, heap: GroupHeap, portion: Portion | None, state: "PassState"
+    ) -> Run:
+        """Search for ``portion`` (None: the next one) and those after it by a kernel; return which is left.
+
+        So it is if this is such a pass, and some search went so far before; else no search is made.
+        """
+        if not state.is_prepared and self.cause is Cause.RECLAIM and state.known is not None:
             state.is_prepared = True
-            state.one_call = OneCall.of(session, state.known, self.rule, self.explain)
-        return state.one_call.serve(portion) if state.one_call is not None else None
+            state.one_call = OneCall.of(session, state.known, self.rule, self.explain, state.has_failed)
+        if state.one_call is not None:
+            return state.one_call.run(heap, portion)
+        return Run(heap.pop() if portion is None else portion, is_served=False)
 
     def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
@@ -121,6 +122,7 @@ class EvictionPass:
         # A search that failed left everything as it was, so the group is what it was before.
         if outcome is Outcome.FAILED and session.parameters.use_scheduling_signatures:
             remember(session, portion, self._table(session, portion, state), signature_of(session, portion))
+            state.has_failed[session.facts.groups.queue[portion.group]] = True
         return outcome is not Outcome.STOPPED
 
     def _search(self, session: Session, portion: Portion, state: "PassState") -> Outcome:
@@ -196,6 +198,8 @@ class PassState:
         self._session = session
         self.failed: dict[int, dict[str, Footprint]] = {}
         """Footprints of groups that failed, by queue and signature."""
+        self.has_failed: Bools = np.zeros(len(session.snapshot.queues), np.bool_)
+        """[Q] queues with such groups."""
 
         self.is_capped = False
         """Whether a cap on evictions held back what the last search found."""

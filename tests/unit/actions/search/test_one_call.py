@@ -6,9 +6,9 @@ import pytest
 
 from kai.actions.reclaim import Reclaim
 from kai.actions.search.one_call import OneCall
-from kai.actions.search.solver import Outcome
 from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.framework import PodFilter, Verdict, Victims
+from kai.kernels import reclaiming
 from tests.unit.actions.search.stage import opened, row, told
 
 NODES = {"n1": {"gpu": 2}, "n2": {"gpu": 2}}
@@ -21,17 +21,23 @@ GROUPS = {**RICH, "d": {**RUNS, "runs_on": "n2"}, "one": WAITS, "two": WAITS, "t
 
 @pytest.fixture
 def served(monkeypatch):
-    """Return what became of searches that were made in one call, by name of the group."""
-    outcomes = {}
-    serve = OneCall.serve
+    """Return what became of groups that searches in one call came to, by name: served, alone, or left."""
+    ended = {}
+    search = OneCall._search
 
-    def noted(self, portion):
-        group = self._session.snapshot.groups[portion.group].name
-        outcomes[group] = serve(self, portion)
-        return outcomes[group]
+    def noted(self, heap, group, most):
+        outcome = search(self, heap, group, most)
+        work, names = self._work, self._session.snapshot.groups
+        for at in work.served[: work.state[reclaiming.STATEMENTS], 0].tolist():
+            ended[names[at].name] = "served"
+        if outcome == reclaiming.LEFT:
+            ended[names[int(work.state[reclaiming.GROUP])].name] = "left"
+        if most == 0:
+            ended[names[group].name] = "alone"
+        return outcome
 
-    monkeypatch.setattr(OneCall, "serve", noted)
-    return outcomes
+    monkeypatch.setattr(OneCall, "_search", noted)
+    return ended
 
 
 def reclaimed(groups=GROUPS, queues=QUEUES, **options):
@@ -48,7 +54,7 @@ def explained(session):
 
 def test_searches_after_the_first_are_made_in_one_call(served):
     quick, slow = reclaimed(), reclaimed(without=("one-call",))
-    assert served == {"two": Outcome.PLACED, "three": Outcome.PLACED}
+    assert served == {"two": "served", "three": "served"}
     assert explained(quick) == explained(slow)
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
     assert [len(made) for made in told(quick)] == [2, 2, 2]
@@ -57,7 +63,7 @@ def test_searches_after_the_first_are_made_in_one_call(served):
 def test_what_its_queue_may_not_hold_is_left_to_the_long_way(served):
     queues = {**QUEUES, "rich": {"parent": "root", "quota": 3}, "poor": {"parent": "root", "quota": 1}}
     session = reclaimed(queues=queues)
-    assert served == {"two": None}
+    assert served == {"two": "left"}
     assert len(told(session)) == 1
     assert session.record(row(session, "two")).notes
     assert session.record(row(session, "three")).notes
@@ -66,14 +72,45 @@ def test_what_its_queue_may_not_hold_is_left_to_the_long_way(served):
 def test_a_group_of_several_pods_is_left_to_the_long_way(served):
     groups = {**GROUPS, "two": {**WAITS, "members": 2}}
     assert [len(made) for made in told(reclaimed(groups))] == [2, 4, 2]
-    assert served == {"two": None, "three": Outcome.PLACED}
+    assert served == {"two": "left", "three": "served"}
 
 
 def test_more_groups_may_change_than_are_listed_one_by_one(served, monkeypatch):
     monkeypatch.setattr("kai.actions.search.one_call.FEW", 1)
     monkeypatch.setattr("kai.actions.search.group_states.FEW", 1)
     quick = reclaimed()
-    assert served == {"two": Outcome.PLACED, "three": Outcome.PLACED}
+    assert served == {"two": "served", "three": "served"}
+    assert explained(quick) == explained(reclaimed(without=("one-call",)))
+
+
+def test_pods_that_share_devices_are_served_in_one_call_and_so_are_those_that_find_room_beside_them(served):
+    halves = {name: {"queue": "poor", "each": {"fraction": 0.5}} for name in ("one", "two", "three", "four")}
+    groups = {**RICH, "d": {**RUNS, "runs_on": "n2"}, **halves}
+    quick, slow = reclaimed(groups), reclaimed(groups, without=("one-call",))
+    assert served == {"two": "served", "three": "served", "four": "served"}
+    assert explained(quick) == explained(slow)
+    assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
+    assert sorted(len(made) for made in told(quick)) == [1, 2, 2, 2]
+
+
+def test_a_group_of_which_some_pods_wait_loses_one_that_is_written_down_by_itself(served):
+    elastic = {"queue": "rich", "minimum": 1, "members": 2, "each": {"gpu": 1}}
+    groups = {
+        **{f"e{at}": {**elastic, "runs_on": [f"n{1 + at % 2}"]} for at in range(4)},
+        "one": WAITS,
+        "two": WAITS,
+        "three": WAITS,
+    }
+    quick, slow = reclaimed(groups), reclaimed(groups, without=("one-call",))
+    assert served["two"] == served["three"] == "alone"
+    assert explained(quick) == explained(slow)
+    assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
+
+
+def test_searches_go_on_where_the_kernel_has_written_down_all_that_it_can(served, monkeypatch):
+    monkeypatch.setattr("kai.actions.search.one_call.MOST", 1)
+    quick = reclaimed()
+    assert served == {"two": "served", "three": "served"}
     assert explained(quick) == explained(reclaimed(without=("one-call",)))
 
 

@@ -1,0 +1,97 @@
+"""Handing out what a run of searches decided, many statements at a time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from kai.actions.search.eviction_facts import USED, Explain
+from kai.engine.session import Session
+from kai.framework.decisions import Cause, Decision, Evict, Nominate
+from kai.framework.verdict import Fact
+from kai.kernels import reclaiming
+from kai.kernels.booking import accepted_gpu
+from kai.kernels.columns import OP_EVICT
+from kai.kernels.reclaiming import Reclaiming
+from kai.model.rows import Float64s, Int64s
+
+
+class Served:
+    """The decisions of searches for one cause."""
+
+    def __init__(self, session: Session, rule: str, explain: Explain | None) -> None:
+        """Begin with none; ``rule`` and ``explain`` are for messages."""
+        self._session = session
+        self._rule = rule
+        self._explain = explain
+        self._told: dict[int, Mapping[str, Fact]] = {}
+        """What messages say of queues, by queue."""
+        self._held: dict[tuple[int, int], int] = {}
+        """GPUs that pods hold, in thousandths, by shape and node."""
+
+    def hand_out(self, work: Reclaiming) -> None:
+        """Hand out the statements of ``work`` as the session does, one at a time."""
+        session = self._session
+        served = work.served[: work.state[reclaiming.STATEMENTS]]
+        count = int(work.state[reclaiming.DECISIONS])
+        decided = work.decided[:count]
+        evicted = decided[decided[:, reclaiming.KIND] == OP_EVICT, reclaiming.POD]
+        groups = session.facts.pods.group[evicted]
+        if len(groups):
+            session.last_eviction[groups[groups >= 0]] = session.clock.read()
+        begins = [*served[:, 1].tolist(), count]
+        aggressors = np.repeat(served[:, 0], np.diff(begins))
+        decisions = tuple(self._decisions(decided, work.used[:count], aggressors))
+        session.stamp += len(served)
+        session.emit(Cause.RECLAIM.value, *(decisions[begin:end] for begin, end in pairwise(begins)))
+
+    def _decisions(self, decided: Int64s, used: Float64s, aggressors: Int64s) -> Iterable[Decision]:
+        names = self._session.bindings.names_at(decided[:, reclaiming.PLACEMENT])
+        rows = zip(decided.tolist(), used.tolist(), aggressors.tolist(), names, strict=True)
+        for (kind, pod, node, _, victim, mine), held, aggressor, devices in rows:
+            if kind == OP_EVICT:
+                yield self._eviction(pod, node, aggressor, (victim, held[:3]), (mine, held[3:]))
+            else:
+                yield Nominate(pod=pod, node=node, devices=devices, action=Cause.RECLAIM.value)
+
+    def _eviction(
+        self,
+        pod: int,
+        moved_to: int,
+        aggressor: int,
+        victim: tuple[int, Sequence[float]],
+        mine: tuple[int, Sequence[float]],
+    ) -> Evict:
+        session = self._session
+        group = int(session.facts.pods.group[pod])
+        facts = {"victim": self._numbers(*victim), "aggressor": self._numbers(*mine)} if self._explain else {}
+        return Evict(
+            pod=pod,
+            cause=Cause.RECLAIM,
+            aggressor=aggressor,
+            rule=self._rule,
+            facts=facts,
+            gang_size=session.portions.gang_size(group),
+            moved_to=moved_to,
+            gpus=self._gpus(pod),
+        )
+
+    def _numbers(self, queue: int, held: Sequence[float]) -> Mapping[str, Fact]:
+        """Return the numbers of ``queue``, which ``held`` that much before the search."""
+        known = self._told.get(queue)
+        if known is None:
+            assert self._explain is not None  # noqa: S101 - asked by the caller
+            known = self._told[queue] = self._explain(self._session, queue, np.array(held, np.float64))
+        return {**known, USED: tuple(held)}
+
+    def _gpus(self, pod: int) -> int:
+        """Return the thousandths of GPUs that ``pod`` holds where it stood when the cycle began."""
+        session = self._session
+        shape, node = int(session.facts.pods.shape[pod]), int(session.snapshot.pod_node[pod])
+        known = self._held.get((shape, node))
+        if known is None:
+            known = self._held[shape, node] = int(accepted_gpu(session.facts, shape, node))
+        return known
+
+
+__all__ = ["Served"]
