@@ -234,32 +234,50 @@ class Workers(Generic[K]):
     observe: Observe = unobserved
     connectivity: Connectivity = attrs.field(factory=AlwaysOpen)
     _alarm: Alarm | None = None
+    _tasks: anyio.abc.TaskGroup | None = None
 
     def want(self, key: K, *, after: float = 0.0) -> None:
         """Ask for a look at a key."""
         self.queue.want(key, self.clock.monotonic(), after=after)
-        if self._alarm is not None:
-            self._alarm.ring()
+        self._go()
 
     async def run(self) -> None:
         """Look at whatever is due."""
         self.connectivity.listen(self._go_on)
         try:
             async with anyio.create_task_group() as tasks:
-                alarm = self._alarm = Alarm(self.clock, tasks)
+                alarm = Alarm(self.clock, tasks)
+                self._alarm, self._tasks = alarm, tasks
                 while True:
                     await self.connectivity.opened()
-                    for look in self.queue.take(self.clock.monotonic()):
-                        tasks.start_soon(self._carry_out, look)
-                    alarm.set_for(self.queue.next_due)
+                    self._begin(alarm, tasks)
                     await alarm.wait()
         finally:
+            self._alarm = self._tasks = None
             self.connectivity.unlisten(self._go_on)
 
     def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
         self.queue.hurry(self.clock.monotonic())
         if self._alarm is not None:
             self._alarm.ring()
+
+    def _go(self) -> None:
+        """Begin what is due now, and wake the loop only where it has to wait for the API server.
+
+        A pod waits for its look, so it does not wait for a turn of the loop before it; and most of what is asked for is
+        gathered, and due later.
+        """
+        if self._alarm is None or self._tasks is None:
+            return
+        if self.connectivity.may_be_away:
+            self._alarm.ring()
+        else:
+            self._begin(self._alarm, self._tasks)
+
+    def _begin(self, alarm: Alarm, tasks: anyio.abc.TaskGroup) -> None:
+        for look in self.queue.take(self.clock.monotonic()):
+            tasks.start_soon(self._carry_out, look)
+        alarm.set_for(self.queue.next_due)
 
     async def _carry_out(self, look: Look[K]) -> None:
         began = self.clock.monotonic()
@@ -274,8 +292,7 @@ class Workers(Generic[K]):
             warn(self.connectivity, "not written", subject=ended.unwritten, why=ended.failure)
         now = self.clock.monotonic()
         self.queue.end(look.key, now, ended)
-        if self._alarm is not None:
-            self._alarm.ring()
+        self._go()
         self.observe(
             WorkEnded(work=self.name, failed=bool(ended.failure), seconds=now - began, waited=now - look.since),
         )

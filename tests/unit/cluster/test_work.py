@@ -1,4 +1,5 @@
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 from structlog.testing import capture_logs
@@ -142,6 +143,30 @@ async def test_workers_look_at_what_is_due_and_survive_a_bug():
         WorkEnded(work="test", failed=True, seconds=0.0, waited=5.0),
         WorkEnded(work="test", failed=False, seconds=5.0, waited=5.0),
     ]
+
+
+@pytest.mark.anyio
+async def test_a_look_begins_as_soon_as_it_is_asked_for_and_what_is_gathered_wakes_nothing(monkeypatch):
+    clock, rings = VirtualClock(), []
+    monkeypatch.setattr(Alarm, "ring", lambda _: rings.append(clock.time))
+    begun = []
+
+    async def look(each):
+        begun.append(each.key)
+        return DONE
+
+    at_once, gathered = (Workers("test", queue(gather=pause), look, clock) for pause in (0.0, 1.0))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(at_once.run)
+        tasks.start_soon(gathered.run)
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        for key in ("a", "b"):
+            at_once.want(key)
+            gathered.want(key)
+        await anyio.lowlevel.checkpoint()
+        assert (begun, rings) == (["a", "b"], [])
+        tasks.cancel_scope.cancel()
 
 
 async def looked_at(fail, seconds, outage, clock):
