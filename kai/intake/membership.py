@@ -11,6 +11,7 @@ GroupKey: TypeAlias = tuple[str, str]
 """Name of a group, and a namespace."""
 
 _MANY = 1 << 16
+_UNKNOWN = -2
 
 _Leaves: TypeAlias = Mapping[str, int]
 
@@ -53,6 +54,9 @@ class Leaves:
         """Numbers of trees by the identity of their leaves."""
         self._trees: list[_Leaves] = []
         self._texts: list[str] = []
+        self._known: Int64s = np.zeros(0, np.int64)
+        """Positions by pairs of numbers, as far as they were asked for, while names are ``_width``."""
+        self._width = 0
 
     def __len__(self) -> int:
         return len(self._trees) + len(self._texts)
@@ -84,12 +88,16 @@ class Leaves:
         if size > _MANY + 4 * len(pairs):
             distinct, pair_of = np.unique(pairs, return_inverse=True)
             return np.array([self._position(pair, width) for pair in distinct.tolist()], np.int64)[pair_of]
-        table = np.full(size + 1, NONE, np.int64)  # the last one is for -1
-        table[pairs] = 0
-        distinct = np.flatnonzero(table[:-1] == 0)
-        table[distinct] = [self._position(pair, width) for pair in distinct.tolist()]
-        table[-1] = NONE
-        return table[pairs]
+        if len(self._known) != size + 1 or self._width != width:
+            self._width = width
+            self._known = np.full(size + 1, _UNKNOWN, np.int64)
+            self._known[-1] = NONE  # it is for -1
+        found: Int64s = self._known[pairs]
+        unknown = np.unique(pairs[found == _UNKNOWN])
+        if len(unknown):
+            self._known[unknown] = [self._position(pair, width) for pair in unknown.tolist()]
+            found = self._known[pairs]
+        return found
 
     def _position(self, pair: int, width: int) -> int:
         return NONE if pair < 0 else self._trees[pair // width].get(self._texts[pair % width], NONE)

@@ -16,7 +16,6 @@ import numpy as np
 from kai.api.kinds import ApiObject, title
 from kai.api.listing import Listing
 from kai.errors import InputError
-from kai.model.rows import Int64s
 from kai.state.table_version import TableVersion
 
 _FEW: Final = 64
@@ -131,25 +130,22 @@ class RecordCache(Generic[Source, Record]):
         arriving = sorted(fresh, key=_order)
         _refuse_doubles(arriving)
         rows = self._rows_of(map(_order, arriving))
-        stays = np.ones(len(records), np.bool_)
-        inserted: list[int] = []
+        replaced = set[int]()
+        inserted = Counter[int]()
         for row, record in zip(rows, arriving, strict=True):
             if row < len(records) and records[row].order == record.order:
                 if row not in leaving:
                     raise _double(records[row].source, record.source)
                 leaving.remove(row)
-                stays[row] = False
+                replaced.add(row)
             else:
-                inserted.append(row)
-        source = np.where(stays, np.arange(len(records)), -1)
+                inserted[row] += 1
+        mark, count = self.version.mark, len(records)
         if not leaving and not inserted:
-            self._advance(None, np.flatnonzero(~stays), arriving)
-            return
-        source = np.insert(source, inserted, -1)
-        if leaving:
-            shifted = np.array(sorted(leaving), np.int64)
-            source = np.delete(source, shifted + np.searchsorted(np.array(inserted, np.int64), shifted, side="right"))
-        self._advance(source, np.flatnonzero(source < 0), arriving)
+            fresh_rows = np.array(sorted(replaced), np.int64)
+            self._advance(TableVersion(before=mark, fresh=fresh_rows), arriving)
+        else:
+            self._advance(TableVersion.of_changes(mark, count, inserted, replaced, leaving), arriving)
 
     def _insert(self, fresh: Iterable[Record]) -> bool:
         """Put many records between those that stay, where they belong together in a few places; else do nothing.
@@ -161,11 +157,10 @@ class RecordCache(Generic[Source, Record]):
         orders = list(map(_order, arriving))
         if any(map(eq, orders, orders[1:])):
             _refuse_doubles(arriving)
-        rows: list[int] = []
-        counts: list[int] = []
+        inserted: dict[int, int] = {}
         at = row = 0
         while at < len(orders):
-            if len(rows) > _FEW:
+            if len(inserted) > _FEW:
                 return False
             row = bisect_left(records, orders[at], row, key=_order)
             end = len(orders)
@@ -173,11 +168,10 @@ class RecordCache(Generic[Source, Record]):
                 if records[row].order == orders[at]:
                     raise _double(records[row].source, arriving[at].source)
                 end = bisect_left(orders, records[row].order, at)
-            rows.append(row)
-            counts.append(end - at)
+            inserted[row] = end - at
             at = end
-        source = np.insert(np.arange(len(records)), np.repeat(rows, counts), -1)
-        self._advance(source, np.flatnonzero(source < 0), arriving)
+        version = TableVersion.of_changes(self.version.mark, len(records), inserted, frozenset(), frozenset())
+        self._advance(version, arriving)
         return True
 
     def _sort(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
@@ -195,11 +189,11 @@ class RecordCache(Generic[Source, Record]):
         rows = np.full(len(records), -1, np.int64)
         rows[: len(kept)] = np.arange(len(kept)) if staying is None else staying
         source = rows[np.array(places, np.int64)]
-        new = np.flatnonzero(source < 0)
-        self._advance(source, new, [records[places[row]] for row in new.tolist()])
+        new = np.flatnonzero(source < 0).astype(np.int64)
+        version = TableVersion(before=self.version.mark, source=source, fresh=new)
+        self._advance(version, [records[places[row]] for row in new.tolist()])
 
-    def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Record]) -> None:
-        version = TableVersion(before=self.version.mark, source=source, fresh=rows.astype(np.int64))
+    def _advance(self, version: TableVersion, fresh: Sequence[Record]) -> None:
         version.carry(self.records, fresh)
         self.version = version
 

@@ -91,7 +91,8 @@ class Turns:
             return None
         if self.at_a_time == UNBOUNDED and len(snapshot.shapes) <= self.most:
             return None
-        pods = np.flatnonzero((snapshot.pod_status == Status.PENDING) & (snapshot.pod_group >= 0))
+        pods = np.flatnonzero(snapshot.pod_status == Status.PENDING)
+        pods = pods[snapshot.pod_group[pods] >= 0]
         return pods if len(pods) > fewest else None
 
     def _crowded(self, spaces: Int64s, sizes: Int64s, pending: Int64s) -> list[int]:

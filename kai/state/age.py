@@ -51,7 +51,8 @@ def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -
     """Return the order without rows that are gone, and with fresh rows where they belong."""
     rows = version.fresh
     order = version.rows_now(len(before))[before]
-    order = _without(order, np.flatnonzero(order < 0))
+    if len(created) - len(rows) < len(before):
+        order = _without(order, np.flatnonzero(order < 0))
     fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
     if not fresh:
         return order

@@ -9,10 +9,11 @@ the version before; whatever was worked out row by row for that one is carried o
     fresh    2, 4
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -23,7 +24,11 @@ from kai.model.rows import Bools, Int64s
 T = TypeVar("T")
 _FEW: Final = 64
 """Places up to this many are changed one by one."""
+_MOST_RUNS: Final = 2 * _FEW
+"""Up to so many runs of rows are copied one by one; of more, all rows are fetched together."""
 Column = NDArray[Any]
+Run: TypeAlias = tuple[int, int, int]
+"""First, end, and where the first was."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -37,6 +42,48 @@ class TableVersion:
     fresh: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Rows whose object is new, ascending."""
     mark: object = attrs.field(factory=object)
+    told: tuple[Run, ...] | None = attrs.field(default=None, kw_only=True)
+    """The runs of rows that still stand side by side, where the maker of the version knows them."""
+
+    @classmethod
+    def of_changes(
+        cls,
+        before: object,
+        count: int,
+        inserted: Mapping[int, int],
+        replaced: AbstractSet[int],
+        removed: AbstractSet[int],
+    ) -> "TableVersion":
+        """Return the version after one with the mark ``before`` and ``count`` rows.
+
+        ``inserted``: how many rows came before which row; of the rows that there were, some are ``replaced`` by rows
+        of other objects, and some ``removed``.
+
+        Cost: two columns of numbers, and little more for each place that changed.
+        """
+        runs: list[Run] = []
+        fresh: list[int] = []
+        at = now = 0
+        for row in sorted({*inserted, *replaced, *removed}):
+            if row > at:
+                runs.append((now, now + row - at, at))
+                now += row - at
+            came = inserted.get(row, 0) + (row in replaced)
+            fresh.extend(range(now, now + came))
+            now += came
+            at = row + (row in replaced or row in removed)
+        if count > at:
+            runs.append((now, now + count - at, at))
+            now += count - at
+        rows, source = np.array(fresh, np.int64), np.arange(now)
+        source[rows] = -1
+        if len(runs) > _MOST_RUNS:
+            first, end, start = np.array(runs, np.int64).T
+            source[source >= 0] += np.repeat(start - first, end - first)
+            return cls(before=before, source=source, fresh=rows)
+        for here, there, start in runs:
+            source[here:there] += start - here
+        return cls(before=before, source=source, fresh=rows, told=tuple(runs))
 
     def carried(self, column: Column) -> Column:
         """Return a copy of a column of the version before, with rows where they are now and anything in fresh ones."""
@@ -66,18 +113,20 @@ class TableVersion:
         return rows
 
     @cached_property
-    def _runs(self) -> list[tuple[int, int, int]] | None:
+    def _runs(self) -> Sequence[Run] | None:
         """Rows that still stand side by side: first, end, and where the first was; None if they are too many.
 
         To copy a run takes half the time of fetching its rows one by one.
         """
+        if self.told is not None:
+            return self.told
         source = self.source
         if source is None or len(self.fresh) > _FEW:
             return None
         marked = source.copy()
         marked[self.fresh] = -2  # so that row 0 does not follow it
         starts = np.flatnonzero(np.diff(marked, prepend=-4) != 1)
-        if len(starts) > 2 * _FEW:
+        if len(starts) > _MOST_RUNS:
             return None
         bounds = [*starts.tolist(), len(source)]
         return [(first, end, int(source[first])) for first, end in pairwise(bounds) if source[first] >= 0]
@@ -106,7 +155,7 @@ class TableVersion:
     def carry(self, values: list[T], fresh: Sequence[T]) -> None:
         """Do to a list, in place, what ``carried_list`` does. Cost: a move of pointers for each place that changed."""
         most = _FEW + len(values) // 256
-        places = self._gaps(len(values)) if len(self.fresh) <= most else ()
+        places = self._gaps(len(values)) if self.told is not None or len(self.fresh) <= most else ()
         if not 0 < len(places) <= most:
             # In place still: the collector looks through a long list that is new, not through one that has been there.
             values[:] = self.carried_list(values, fresh)
@@ -121,6 +170,11 @@ class TableVersion:
         source = self.source
         if source is None:
             return [(row, row + 1, 1) for row in self.fresh.tolist()]
+        if self.told is not None:
+            ends = [(0, 0), *((end, start + end - first) for first, end, start in self.told)]
+            begins = [*((first, start) for first, _, start in self.told), (len(source), before)]
+            found = [(old, start, first - now) for (now, old), (first, start) in zip(ends, begins, strict=True)]
+            return [gap for gap in found if gap[2] or gap[1] > gap[0]]
         count, fresh = len(source), self.fresh
         # Rows beside a change; all others follow the row before as they did.
         steps = np.flatnonzero(source[1:] - source[:-1] != 1)
@@ -144,7 +198,9 @@ class TableVersion:
         source = np.arange(len(chosen)) if self.source is None else self.source.copy()
         source[self.fresh] = -1
         rows = np.where(source >= 0, row_before[source], -1)[chosen] if len(row_before) else np.full(chosen.sum(), -1)
-        return attrs.evolve(self, source=rows.astype(np.int64), fresh=np.flatnonzero(rows < 0).astype(np.int64))
+        return attrs.evolve(
+            self, told=None, source=rows.astype(np.int64), fresh=np.flatnonzero(rows < 0).astype(np.int64)
+        )
 
 
 @attrs.define(eq=False)

@@ -217,7 +217,8 @@ def queue_requests(session: SessionView) -> Float64s:
     """Return float64[Q, 3]: what each queue uses and wants, summed up the tree; gated pods want nothing yet."""
     snapshot, facts = session.snapshot, session.facts
     out = session.columns.queue_used.astype(np.float64)
-    pending = np.flatnonzero((snapshot.pod_status == Status.PENDING) & (snapshot.pod_group >= 0))
+    pending = np.flatnonzero(snapshot.pod_status == Status.PENDING)
+    pending = pending[snapshot.pod_group[pending] >= 0]
     queues: Int64s = facts.groups.queue[snapshot.pod_group[pending]] if len(snapshot.groups) else np.zeros(0, np.int64)
     known = queues >= 0
     wanted = np.zeros_like(out)

@@ -48,3 +48,14 @@ def test_pods_find_their_leaf_by_name_in_the_tree_of_their_group(monkeypatch, ma
     names = np.array([default, a, b, b, default], np.int64)
     assert leaves.positions(tree_of, names).tolist() == [1, 1, 3, -1, -1]
     assert len(leaves) == 5
+
+
+def test_pods_find_leaves_that_came_later():
+    leaves = Leaves()
+    first = leaves.tree({"a": 1})
+    names = [leaves.name("a")]
+    assert leaves.positions(np.array([first]), np.array(names)).tolist() == [1]
+    second = leaves.tree({"a": 2, "b": 3})
+    names += [leaves.name("b"), leaves.name("a")]
+    for _ in range(2):
+        assert leaves.positions(np.array([second, second, first]), np.array(names)).tolist() == [2, 3, 1]

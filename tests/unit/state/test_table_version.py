@@ -1,6 +1,9 @@
 """What is carried from version to version is what would have been made anew."""
 
+from collections import Counter
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,13 +24,22 @@ def successor(version, before, now, changed):
     return TableVersion(before=version.mark, source=kept, fresh=np.array(fresh, np.int64))
 
 
-@given(st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12))), min_size=1, max_size=4))
-def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
+def told_successor(version, before, now, changed):
+    """Return the same version, made of the places that changed."""
+    inserted = Counter(sum(row < new for row in before) for new in now if new not in before)
+    replaced = {at for at, row in enumerate(before) if row in now and row in changed}
+    removed = {at for at, row in enumerate(before) if row not in now}
+    return TableVersion.of_changes(version.mark, len(before), inserted, replaced, removed)
+
+
+@pytest.mark.parametrize("make", [successor, told_successor])
+@given(rounds=st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12))), min_size=1, max_size=4))
+def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(make, rounds):
     carrier, memory, version, before, things = Carrier(), Memory(), TableVersion(), [], {}
     carrier.columns("values", version, 0, lambda rows: (np.zeros(len(rows), np.int64),))
     listed, in_place, items, given_out = [], [], (), []
     for number, (now, changed) in enumerate(rounds):
-        version = successor(version, before, now, changed)
+        version = make(version, before, now, changed)
         for row in now:
             if row not in before or row in changed:
                 things[row] = 100 * row + number
@@ -132,3 +144,16 @@ def test_what_was_made_of_other_inputs_or_of_a_version_that_was_missed_is_made_a
     missed = TableVersion(before=first.mark, fresh=np.array([1], np.int64))
     carrier.columns("name", TableVersion(before=missed.mark, fresh=np.array([0], np.int64)), 2, read, (other,))
     assert seen == [[0, 1], [0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_a_version_that_is_told_its_changes_says_where_rows_were_however_many_changed(count):
+    before, changed = list(range(0, 2 * count, 2)), set(range(0, 2 * count, 6))
+    now = sorted({*before, *range(1, 2 * count, 10)} - set(range(0, 2 * count, 14)))
+    found, wanted = (make(TableVersion(), before, now, changed) for make in (told_successor, successor))
+    assert found.source.tolist() == wanted.source.tolist()
+    assert found.fresh.tolist() == wanted.fresh.tolist()
+    assert (found.told is None) == (count == 1000)
+    column = np.arange(100, 100 + count)
+    stayed = found.source >= 0
+    assert found.carried(column)[stayed].tolist() == column[found.source[stayed]].tolist()
