@@ -7,6 +7,7 @@ import attrs
 import numpy as np
 
 from kai.engine.portion import Portion
+from kai.engine.readiness import have_some
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.model.status import ACTIVE_ALLOCATED, Status
@@ -35,9 +36,7 @@ class EvictStale:
         # Most leaves lack nothing, so what is asked of groups is asked of the few that do.
         lacking = np.flatnonzero(facts.leaf & (columns.occupying < facts.minimum))
         groups = np.unique(np.searchsorted(facts.first_subgroup, lacking, side="right") - 1)
-        # A group has a pod on a node if the sum over all sub-groups grows from its first to that of the next.
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.occupying)])
-        held = before[facts.first_subgroup[groups + 1]] > before[facts.first_subgroup[groups]]
+        held = have_some(facts, columns.occupying, groups)
         return [
             group for group in groups[held].tolist() if not len(session.portion(group).holding(1 << Status.SUCCEEDED))
         ]

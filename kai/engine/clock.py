@@ -43,6 +43,8 @@ class Clock:
     def are_past(self, deadlines: Float64s) -> Bools:
         """Return bool[n]: which of ``deadlines`` have come; NaN never comes."""
         past: Bools = self._now >= deadlines
+        if past.all():
+            return past
         ahead = deadlines[~past & ~np.isnan(deadlines)]
         if len(ahead):
             self._expect(float(ahead.min()))

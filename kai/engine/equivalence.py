@@ -1,6 +1,7 @@
 """Groups that only names tell apart: what is decided about one of them holds for all of them."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -16,10 +17,21 @@ class EquivalenceClasses:
         """Begin with no class known."""
         self._world = world
         self._signatures: dict[str, int] = {}
-        self._signature = np.full(len(world.snapshot.pods), -1, np.int64)
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._class = np.full(len(world.snapshot.groups), -1, np.int64)
-        self._seen = np.full(len(world.snapshot.groups), -1, np.int64)
+
+    # Most cycles compare no groups, so that memory for all of them is only taken by those that do.
+
+    @cached_property
+    def _signature(self) -> Int64s:
+        return np.full(len(self._world.snapshot.pods), -1, np.int64)
+
+    @cached_property
+    def _class(self) -> Int64s:
+        return np.full(len(self._world.snapshot.groups), -1, np.int64)
+
+    @cached_property
+    def _seen(self) -> Int64s:
+        return np.full(len(self._world.snapshot.groups), -1, np.int64)
 
     def classes(self, groups: GroupRows) -> Int64s:
         """Return int64[n]: equal numbers for groups that only names tell apart; -1 for those that are not compared.

@@ -30,14 +30,19 @@ class GroupHeap:
     With ``victims`` the order is reversed: the group that deserves its place least comes first.
     """
 
-    def __init__(self, session: Session, *, victims: bool = False, depth: int = -1) -> None:
-        """Make an empty heap; ``depth`` bounds how many groups of one queue it keeps."""
+    def __init__(self, session: Session, *, victims: bool = False, depth: int = -1, every_key: bool = False) -> None:
+        """Make an empty heap; ``depth`` bounds how many groups of one queue it keeps.
+
+        ``every_key``: its records have the keys of all groups, and not only of those that were ever in it.
+        """
         self._session = session
         self._victims = victims
-        self._heap = _empty(session, victims=victims, depth=depth)
+        self._heap = _empty(session, victims=victims, depth=depth, every_key=every_key)
         self._parts: dict[int, Portion] = {}
         self._member = np.zeros(len(session.snapshot.groups), np.bool_)
         self._seen = session.columns.epoch.copy()
+        self._states = np.empty(len(self._member), np.float64)
+        """[G] Elastic states of the groups that were described last."""
         self._dropped: Int64s | None = None
 
     @property
@@ -87,6 +92,7 @@ class GroupHeap:
         twin._parts = dict(self._parts)
         twin._member = self._member.copy()
         twin._seen = self._seen.copy()
+        twin._states = self._states
         twin._dropped = None
         return twin
 
@@ -185,7 +191,8 @@ class GroupHeap:
     def _describe(self, groups: Int64s) -> None:
         session, heap = self._session, self._heap
         elastic = session.policy.rules.elastic_key
-        states = np.zeros(len(self._member), np.float64)
+        heap.keys[groups] = session.keys_of(groups)
+        states = self._states
         described = np.ones(len(groups), np.bool_)
         if self._victims:
             describe_holding(session.facts, session.columns, groups, states, heap.amounts)
@@ -202,17 +209,19 @@ class GroupHeap:
             heap.keys[groups, elastic] = states[groups]
 
 
-def _empty(session: Session, *, victims: bool, depth: int) -> Heap:
+def _empty(session: Session, *, victims: bool, depth: int, every_key: bool) -> Heap:
+    """Return a heap without entries. Memory for all groups is taken and not touched, unless they want ``every_key``."""
     facts = session.facts
     queues, groups = len(session.snapshot.queues), len(session.snapshot.groups)
+    keys = session.group_keys.copy() if every_key else np.empty((groups, session.key_count), np.float64)
     return Heap(
-        items=np.zeros(int(session.heap_start[-1]), np.int64),
+        items=np.empty(int(session.heap_start[-1]), np.int64),
         start=session.heap_start,
         length=np.zeros(queues + 1, np.int64),
         dirty=np.zeros(queues + 1, np.int64),
         queue=facts.groups.queue,
-        keys=session.group_keys.copy(),
-        amounts=np.zeros((groups, 3), np.float64),
+        keys=keys,
+        amounts=np.zeros((groups, 3), np.float64) if every_key else np.empty((groups, 3), np.float64),
         popped=np.zeros((queues + 1, 3), np.float64),
         depth=np.array([depth], np.int64),
         victims=np.array([int(victims)], np.int64),

@@ -206,6 +206,11 @@ class Policy:
         for at in np.flatnonzero(~self.prepared[shapes]):
             self.prepare(int(shapes[at]), PodRow(int(pods[at])), nodes)
 
+    @property
+    def orders_groups(self) -> bool:
+        """Whether a plugin is asked about the order of groups."""
+        return any(isinstance(maker, GroupOrder) for maker in self._key_makers)
+
     def group_keys(self, groups: GroupRows, priority: Int64s) -> Float64s:
         """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller fills the unique last one.
 

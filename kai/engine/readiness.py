@@ -1,4 +1,4 @@
-"""Which groups have enough pods to be worth trying.
+"""Which groups have pods that wait, and enough of them to be worth trying.
 
 All groups are looked at together, sub-group by sub-group as columns: a group may have thousands of sub-groups, and a
 user thousands of such groups.
@@ -27,6 +27,21 @@ def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
     if not flat.all():
         ready[~flat] = _are_trees_ready(facts, columns, roots[~flat], sizes[~flat])
     return ready
+
+
+def have_some(facts: GroupFacts, column: Int64s, rows: GroupRows) -> Bools:
+    """Return bool[n]: for which of the groups ``rows`` [n] a ``column`` [B] counts some pod in some sub-group.
+
+    Cost: a look at each of their sub-groups.
+    """
+    if not len(rows):
+        return np.zeros(0, np.bool_)
+    begins = facts.first_subgroup[rows]
+    sizes = facts.first_subgroup[rows + 1] - begins
+    starts = np.cumsum(sizes) - sizes
+    below = np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes)
+    some: Bools = np.add.reduceat(column[below], starts) > 0
+    return some
 
 
 def _are_trees_ready(facts: GroupFacts, columns: Columns, roots: Int64s, sizes: Int64s) -> Bools:

@@ -1,6 +1,7 @@
 """Records say why groups wait. Groups that wait for one reason share one note, which is written out when read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -30,14 +31,27 @@ class Records(Mapping[int, GroupRecord]):
         self._snapshot = snapshot
         self._groups = groups
         self._written: dict[int, GroupRecord] = {}
-        count = len(snapshot.groups)
-        self._known: Bools = np.zeros(count, np.bool_)
+        self._known: Bools = np.zeros(len(snapshot.groups), np.bool_)
         self._shared: list[tuple[Reason, ...]] = [()]
         """Reasons that several groups have in common; the columns below hold positions in this list."""
-        self._refusal: Int64s = np.zeros(count, np.int64)
-        self._pod: Int64s = np.zeros(count, np.int64)
-        self._satisfied: Bools = np.zeros(count, np.bool_)
-        self._notes: Int64s = np.zeros(count, np.int64)
+
+    # Most cycles refuse no groups together, so that memory for all groups is only taken by those that do.
+
+    @cached_property
+    def _refusal(self) -> Int64s:
+        return np.zeros(len(self._known), np.int64)
+
+    @cached_property
+    def _pod(self) -> Int64s:
+        return np.zeros(len(self._known), np.int64)
+
+    @cached_property
+    def _satisfied(self) -> Bools:
+        return np.zeros(len(self._known), np.bool_)
+
+    @cached_property
+    def _notes(self) -> Int64s:
+        return np.zeros(len(self._known), np.int64)
 
     def __getitem__(self, group: int) -> GroupRecord:
         """Return the record of ``group``.

@@ -52,7 +52,8 @@ def report(session: Session) -> CycleReport:
     for group, text in session.failures.refused.items():
         if session.portion(group).has_pending():
             session.refuse(group, Verdict.refused(Code.PLUGIN, text=text))
-    sharing = (columns.placement > 0).nonzero()[0]
+    # Without placements there is no pod to look for.
+    sharing = (columns.placement > 0).nonzero()[0] if columns.counters[1] else np.zeros(0, np.int64)
     return CycleReport(
         counts=dict(session.counts),
         status=columns.status.copy(),

@@ -23,7 +23,7 @@ from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
 from kai.engine.portion import Portion, Portions
-from kai.engine.readiness import are_ready
+from kai.engine.readiness import are_ready, have_some
 from kai.engine.records import GroupRecord, Records
 from kai.engine.refusing import refusing_nodes
 from kai.engine.statement import Statement
@@ -34,7 +34,6 @@ from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, 
 from kai.framework.hooks import PluginUse
 from kai.framework.parameters import Parameters
 from kai.framework.verdict import Code, Reason, Verdict
-from kai.kernels import groups
 from kai.model.rows import Bools, GroupRows
 from kai.state.base import Base, make_base
 from kai.state.snapshot import Snapshot
@@ -131,13 +130,20 @@ class Session(World):
         """
         changes = self.changes() + len(self.failures.refused)
         if self._waiting is None or self._waiting[0] != changes:
-            waiting = np.zeros(len(self.snapshot.groups), np.bool_)
-            groups.find_waiting(self.facts, self.columns, waiting)
-            waiting[self.snapshot.crowds.waiting] = False
-            waiting[list(self.failures.refused)] = False
-            rows = np.flatnonzero(waiting).astype(np.int64)
+            rows = np.union1d(self._waiting_at_first, np.flatnonzero(self.columns.epoch))
+            for others in (self.snapshot.crowds.waiting, [*self.failures.refused]):
+                if len(others):
+                    rows = rows[~np.isin(rows, others)]
+            rows = rows[have_some(self.facts.groups, self.columns.pending, rows)]
             self._waiting = changes, self.oldest_first(rows[are_ready(self.facts.groups, self.columns, rows)])
         return self._waiting[1]
+
+    @cached_property
+    def _waiting_at_first(self) -> GroupRows:
+        """The groups that had pending pods when the session opened; of all others none changed until its epoch did."""
+        leaves = np.flatnonzero(self.base.booked.pending > 0)
+        found: GroupRows = np.unique(np.searchsorted(self.facts.groups.first_subgroup, leaves, side="right") - 1)
+        return found
 
     def changes(self) -> int:
         """Return a number that grows whenever a pod changes its status. Cost: O(G), as one sum."""

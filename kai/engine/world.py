@@ -4,8 +4,10 @@ Statements change a world, everything else reads it. Portions, heaps, details an
 of them depends on the session, which is opened last and hands decisions out.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final
 
 import attrs
 import numpy as np
@@ -26,6 +28,9 @@ from kai.state.kept import pods_by_leaf
 from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
+FEW: Final = 64
+"""Groups whose ranks are looked up one by one."""
+
 
 @attrs.frozen
 class _Booked:
@@ -41,8 +46,8 @@ class World:
     """What all plugins say together, once they have opened."""
     ledger: Ledger
     """What pods hold where, once plugins have opened."""
-    group_keys: Float64s
-    """float64[G, k]: what orders groups, once plugins have opened; the last key is unique."""
+    key_count: int
+    """How many keys order groups, once plugins have opened; the last one is unique."""
 
     def __init__(self, snapshot: Snapshot, base: Base, parameters: Parameters) -> None:
         """Show the facts of ``snapshot`` and the columns as they were booked; nothing can be placed yet."""
@@ -99,7 +104,7 @@ class World:
             if plugin.placement.credit is not None:
                 self.facts.shapes.credit[slice(None) if plugin.concerns is None else plugin.concerns] = True
         ledger.seal()
-        self.group_keys = self._make_group_keys(policy)
+        self.key_count = (self.group_keys if policy.orders_groups else self.keys_of(np.zeros(0, np.int64))).shape[1]
 
     def _adopt_shares(self, policy: Policy) -> None:
         shares = policy.fair_shares
@@ -119,17 +124,44 @@ class World:
             _, by_leaf = pods_by_leaf(self.facts.pods.leaf, order, int(self.snapshot.first_subgroup[-1]))
             self.facts = self.facts.replace(groups=self.facts.groups.replace(pods=by_leaf))
 
-    def _make_group_keys(self, policy: Policy) -> Float64s:
+    @cached_property
+    def group_keys(self) -> Float64s:
+        """float64[G, k]: what orders groups, once plugins have opened; the last key is unique."""
         rows = np.arange(len(self.snapshot.groups), dtype=np.int64)
-        keys = policy.group_keys(rows, self.base.groups.priority)
+        keys = self.policy.group_keys(rows, self.base.groups.priority)
         keys[self.base.group_order, -1] = rows
         return keys
 
+    def keys_of(self, groups: GroupRows) -> Float64s:
+        """Return float64[n, k]: those of ``group_keys`` that belong to ``groups``.
+
+        Of a few groups they are worked out without those of all others, unless a plugin orders groups: it is asked
+        about all of them at once.
+        """
+        if "group_keys" in self.__dict__ or len(groups) > FEW or self.policy.orders_groups:
+            return self.group_keys[groups]
+        keys = self.policy.group_keys(groups, self.base.groups.priority[groups])
+        keys[:, -1] = self.ages_of(groups)
+        return keys
+
+    def ages_of(self, groups: GroupRows) -> Int64s:
+        """Return int64[n]: at which place each of ``groups`` is by creation time, then uid."""
+        created, order = self.base.groups.created, self.base.group_order
+        key = created.__getitem__
+        places = []
+        for group in groups.tolist():
+            first = bisect_left(order, created[group], key=key)
+            last = bisect_right(order, created[group], first, key=key)
+            places.append(first + int(np.flatnonzero(order[first:last] == group)[0]))
+        return np.array(places, np.int64)
+
     def release(self) -> None:
         """Let go of everything: plugins and world hold each other, and megabytes need not wait for the collector."""
-        arena, memory = self.ledger.arena, self.snapshot.memory
+        arena, memory, layout = self.ledger.arena, self.snapshot.memory, self.base.layout
+        # What statements write from there on they zero when they are committed, but for traces of moves.
+        zeros = (0, 0) if self.ledger.has_moved or self.ledger.mark else (layout.still, layout.size)
         self.__dict__.clear()
-        Base.leave_arena(arena, memory)
+        Base.leave_arena(arena, memory, zeros)
 
     # ------------------------------------------------------------------ what there is
 
@@ -204,7 +236,7 @@ class World:
 
     def oldest_first(self, rows: GroupRows) -> GroupRows:
         """Return group ``rows`` by creation time, then uid."""
-        return rows[np.argsort(self.group_keys[rows, -1])]
+        return rows[np.argsort(self.keys_of(rows)[:, -1])]
 
     def accepted(self, pod: int) -> Float64s:
         """Return float64[3]: what ``pod`` counts for in quota where it is, in axis units."""
@@ -229,7 +261,7 @@ class World:
         """
         queues = len(self.snapshot.queues)
         owners, parents = self.facts.groups.queue, self.facts.queues.parent
-        counts = 1 + np.bincount(owners[owners >= 0], minlength=queues + 1)
+        counts = 1 + np.bincount(owners + 1, minlength=queues + 2)[1:]  # the first is for groups of no queue
         counts += np.bincount(np.where(parents >= 0, parents, queues), minlength=queues + 1)
         start = np.zeros(queues + 2, np.int64)
         np.cumsum(counts, out=start[1:])

@@ -52,21 +52,30 @@ class Base:
         Cost: of a copy. Memory that the process never touched before costs five times as much.
         """
         size = self.layout.size
-        spare = memory.recall(_SPARE)
+        left = memory.recall(_SPARE)
         memory.keep(_SPARE, None)
+        spare, (first, last) = left if isinstance(left, tuple) else (None, (0, 0))
+        del left
         # This name and the argument of the question are two references; the holder of a third would see numbers change.
         if not (isinstance(spare, np.ndarray) and len(spare) >= size and getrefcount(spare) == 2):
-            spare = np.empty(size + size // 16, np.int64)
+            spare, first, last = np.empty(size + size // 16, np.int64), 0, 0
         arena: Int64s = spare[:size]
         still = self.layout.still
         arena[:still] = self.arena
-        arena[still:] = 0
+        if first < last and still < last:  # most of it is zero already
+            arena[still:first] = 0
+            arena[last:] = 0
+        else:
+            arena[still:] = 0
         return arena
 
     @staticmethod
-    def leave_arena(arena: Int64s, memory: Memory) -> None:
-        """Offer the place of an arena that is not needed any more to the next session."""
-        memory.keep(_SPARE, arena.base)
+    def leave_arena(arena: Int64s, memory: Memory, zeros: tuple[int, int] = (0, 0)) -> None:
+        """Offer the place of an arena that is not needed any more to the next session.
+
+        ``zeros``: between which cells nothing but zeros was left.
+        """
+        memory.keep(_SPARE, (arena.base, zeros))
 
     def room(self) -> Room:
         """Return fresh logs for a session."""
@@ -133,7 +142,9 @@ def make_base(snapshot: Snapshot) -> Base:
             groups=len(snapshot.groups),
         )
     )
-    arena = np.zeros(layout.still, np.int64)
+    arena = np.empty(layout.still, np.int64)
+    arena[: layout.offsets.status] = 0
+    arena[layout.offsets.placement :] = 0
     placements = _placements(snapshot, slot_rows, layout.view(arena, "placement"))
     layout.view(arena, "counters")[1] = len(placements)
     layout.view(arena, "status")[:] = snapshot.pod_status

@@ -47,6 +47,8 @@ class Ledger:
         self.layout = layout
         self.facts = facts
         self.offsets: Offsets = layout.offsets
+        self.has_moved = False
+        """Whether anything but allocations was made final: pods may have left copies where they were."""
         self._room = room
         self._epoch = np.zeros(layout.sizes.groups, np.int64)
         self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
@@ -135,7 +137,8 @@ class Ledger:
         Nothing before this point can be undone any more, evicted pods are no longer the statement's.
         """
         columns = self.columns
-        pods = columns.operations[: int(columns.counters[0]), 1]
+        kinds, pods = columns.operations[: int(columns.counters[0])].T
+        self.has_moved = self.has_moved or bool((kinds != OP_ALLOCATE).any())
         columns.virtual[pods] = 0
         columns.evicted_status[pods] = 0
         columns.evicted_node[pods] = 0

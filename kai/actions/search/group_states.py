@@ -105,8 +105,8 @@ class GroupStates:
         session = self._session
         count = len(session.snapshot.groups)
         return GroupState(
-            heap=GroupHeap(session).records,
-            victims=GroupHeap(session, victims=True).records,
+            heap=GroupHeap(session, every_key=True).records,
+            victims=GroupHeap(session, victims=True, every_key=True).records,
             queued=self._listing(),
             losing=self._listing(),
             by_age=np.argsort(session.group_keys[:, -1]).astype(np.int64),

@@ -178,3 +178,35 @@ def test_footprints_of_pods_compare_by_what_they_ask_for(world):
     larger = world.portion(group(world, "parts")).pods_of(subgroup(world, "ant"))[0]
     assert world.footprint(int(shape[one])) == world.footprint(int(shape[other]))
     assert world.footprint(int(shape[one])) != world.footprint(int(shape[larger]))
+
+
+def test_keys_of_a_few_groups_are_those_that_they_have_among_all(taken):
+    few, all_at_once = open_session(taken), open_session(taken)
+    rows = np.arange(len(taken.groups))[::-1]
+    assert few.keys_of(rows).tolist() == all_at_once.group_keys[rows].tolist()
+    assert "group_keys" not in few.__dict__
+    assert few.oldest_first(rows).tolist() == all_at_once.base.group_order.tolist()
+
+
+def test_groups_wait_that_did_at_first_or_that_changed_since(world):
+    assert {world.snapshot.groups[row].name for row in world.waiting_groups()} == {"parts", "plain"}
+    pending = [pod for pod in world.pods_of(group(world, "plain")) if world.columns.status[pod] == Status.PENDING]
+    with world.statement("allocate") as statement:
+        statement.place_pods(np.array(pending), world.all_nodes, world.no_extra, promise=False)
+        statement.commit()
+    assert [world.snapshot.groups[row].name for row in world.waiting_groups()] == ["parts"]
+    with world.statement("reclaim") as statement:
+        statement.evict(world.pods_of(group(world, "plain")))
+        assert [world.snapshot.groups[row].name for row in world.waiting_groups()] == ["parts"]
+
+
+def test_what_only_moves_leave_behind_is_said_to_be_zero_where_nothing_moved(taken):
+    for promise in (False, True):
+        session = open_session(taken)
+        pods = session.pods_of(group(session, "plain"))
+        with session.statement("reclaim") as statement:
+            if promise:
+                statement.evict(pods)
+            statement.place_pods(pods, session.all_nodes[1:], session.no_extra, promise=promise)
+            statement.commit()
+        assert session.ledger.has_moved == promise == session.columns.left.any()

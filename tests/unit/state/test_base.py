@@ -98,6 +98,22 @@ def test_what_a_session_begins_with_none_of_is_zero_in_memory_that_was_used_befo
     assert base.arena.any()
 
 
+@pytest.mark.parametrize("pods", [0, 1, 3])
+def test_what_a_session_left_zero_is_zero_in_the_next_one_however_large_that_is(pods):
+    def of(count):
+        return make_base(snapshot_of(gpu_node("n1", 8), *(pod(f"a-{at}", on="n1") for at in range(count))))
+
+    memory, before, after = Memory(), of(2), of(pods)
+    used = before.fresh_arena(memory)
+    used[: before.layout.still] = 7
+    used.base[before.layout.size :] = 7
+    before.leave_arena(used, memory, (before.layout.still, before.layout.size))
+    del used
+    again = after.fresh_arena(memory)
+    assert again[: after.layout.still].tolist() == after.arena.tolist()
+    assert not again[after.layout.still :].any()
+
+
 def test_bases_share_the_zeros_of_columns_that_no_session_has_anything_in_yet():
     snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))
     one, other = make_base(snapshot), make_base(snapshot)
