@@ -137,11 +137,11 @@ class Moved:
 def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
     """Return a pod that was moved as if it ran on the node that it was promised, sharing these devices.
 
-    None for one whose place is not kept: no owner makes another, or it has device claims, or what it held of a GPU is
-    not told.
+    None for one whose place is not kept: it has device claims, or what it held of a GPU is not told. Whether another
+    comes in its stead is not known: an operator need not be named as the owner of its pods.
     """
     metadata, spec = pod.metadata, pod.spec
-    if not any(owner.controller for owner in metadata.owner_references) or spec.resource_claims:
+    if spec.resource_claims:
         return None
     annotations, labels = metadata.annotations, metadata.labels
     if devices:

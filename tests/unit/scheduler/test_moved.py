@@ -98,10 +98,14 @@ def test_a_moved_pod_keeps_its_share_of_the_device_that_it_was_promised():
     assert devices == ("gpu-0",)
 
 
-def test_no_place_is_kept_for_a_pod_that_no_owner_makes_again_or_that_stays_or_once_the_term_is_over():
+def test_the_place_of_a_pod_that_names_no_owner_is_kept_too():
+    """An operator makes its pods again without being named in them."""
     world = cluster(metadata={})
     move(world)
-    assert stand_ins(world) == []
+    assert stand_ins(world) == [("a0~moved", "n2")]
+
+
+def test_no_place_is_kept_for_a_pod_that_stays_or_once_the_term_is_over():
     world = cluster()
     world.protected.add("a0")
     move(world)
