@@ -54,6 +54,8 @@ class Kernel(partial[Any]):
 
 KERNELS: list[Kernel] = []
 """Every kernel that Python can call, in the order in which they were defined."""
+FOR_EACH_NUMBER: set[Callable[..., Any]] = set()
+"""Functions that are compiled anew for each number that is written in a call."""
 _pending: list[Kernel | Callable[..., Any]] = []
 """What was defined since kernels were compiled last; functions are for other kernels only."""
 
@@ -84,6 +86,15 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     do without.
     """
     _pending.append(function)
+    return function
+
+
+def for_each_number(function: Callable[P, R]) -> Callable[P, R]:
+    """Have ``function`` compiled anew for each number that a kernel writes in a call of it.
+
+    It pays where the number decides which part of a large function is run.
+    """
+    FOR_EACH_NUMBER.add(function)
     return function
 
 
@@ -141,7 +152,9 @@ def _make_known(compiling: ModuleType) -> None:
     while _pending:
         each = _pending[0]
         function = each.py_func if isinstance(each, Kernel) else each
-        compiled = compiling.compiled(function, called_by_python=isinstance(each, Kernel))
+        compiled = compiling.compiled(
+            function, called_by_python=isinstance(each, Kernel), for_each_number=function in FOR_EACH_NUMBER
+        )
         known: Any = each
         known.dispatcher, known._numba_type_ = compiled, compiling.type_of(compiled)
         _pending.pop(0)
@@ -151,6 +164,7 @@ __all__ = [
     "KERNELS",
     "Kernel",
     "begin_plainly",
+    "for_each_number",
     "inner",
     "is_plain",
     "kernel",

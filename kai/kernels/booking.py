@@ -8,7 +8,7 @@ Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharin
     for shared devices, we subtract what was added.
 """
 
-from kai.kernels._jit import inner, kernel
+from kai.kernels._jit import for_each_number, inner, kernel
 from kai.kernels.columns import (
     ACTIVE_ALLOCATED,
     ACTIVE_USED,
@@ -175,6 +175,7 @@ def _unbook_slot(
 
 
 @inner
+@for_each_number
 def book(
     facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, status: int, placement: int, sign: int
 ) -> None:
@@ -213,6 +214,7 @@ def book(
 
 
 @inner
+@for_each_number
 def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, sign: int) -> None:
     """Add (or subtract) what a pod on ``node`` counts for to its queue and every queue above it."""
     group = facts.pods.group[pod]

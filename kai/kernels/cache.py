@@ -23,6 +23,8 @@ import numpy as np
 from numba.core import caching, codegen, compiler, compiler_lock, config
 from numba.core.runtime import nrt
 
+from kai.kernels.linking import Library, MissingError, Need, executable
+
 NAME: Final = __name__.rpartition(".")[0]
 PACKAGE = Path(__file__).parent
 WITHOUT_KERNELS = frozenset({"__init__.py", "_jit.py", "cache.py", "pace.py", "warm.py"})
@@ -34,6 +36,10 @@ _LLVM: Any = codegen.ll  # type: ignore[attr-defined]  # numba's own door to llv
 _BASE: Any = caching._CacheLocator
 COMPILING: Any = compiler_lock.global_compiler_lock
 """The compiler's own lock: a thread that holds it may take it again, and no other thread compiles meanwhile."""
+
+
+_kept: Final[dict[Callable[..., object], Any]] = {}
+"""Where the compiled form of each function is kept."""
 
 
 @cache
@@ -167,8 +173,8 @@ def spare(dispatcher: Any, *, called_by_python: bool) -> None:
     locator = kept._impl.locator
     if isinstance(locator, KernelCache):
         kept.save_overload = partial(_save, kept.save_overload, locator.place)
-    if called_by_python:
-        kept.load_overload = partial(_load, kept)
+        _kept[dispatcher.py_func] = kept
+    kept.load_overload = partial(_load, kept, called_by_python)
 
 
 def is_kept(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
@@ -183,45 +189,82 @@ def is_kept(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
     return name is not None and Path(files._data_path(name)).exists()
 
 
-_EMPTY: Final[bytes] = _LLVM.parse_assembly("").as_bitcode()
-_replaced: Final[set[str]] = set()
-"""Kernels that were loaded here, and of which another process has put another compilation in their place since."""
+def identity(function: Callable[..., object]) -> str | None:
+    """Return what a function has in all processes that compile it, and no other has; None if it is not kept.
 
-
-def _save(save: Callable[[object, object], None], place: Path | None, signature: object, compiled: object) -> None:
-    """Keep what was compiled, where it can be kept and is good for others.
-
-    After something was replaced, it is good for this process only: what is compiled with a kernel must hold that
-    kernel's code, and here it may name what no other process has loaded.
+    Holds: what follows from it is the machine code of the function, but for its arguments and the processor: sources
+    (`_stamp`), where it is in them, and what it closes over.
     """
-    if not _replaced and place is not None and is_writable(place):
-        save(signature, compiled)
+    kept = _kept.get(function)
+    if kept is None:
+        return None
+    code, closure = kept._index_key((), _NoCodegen)[2]
+    place = f"{function.__module__} {function.__qualname__} {function.__code__.co_firstlineno}"
+    return hashlib.sha256(f"{kept._impl.locator.get_source_stamp()} {place} {code} {closure}".encode()).hexdigest()[:16]
 
 
-def _load(kept: Any, signature: object, context: Any) -> Any:
-    """Load a kernel that Python can call, but not the bitcode beside its machine code: None if it is not there.
+class _NoCodegen:
+    """Stands for a processor where none is asked for."""
 
-    Bitcode is for compiling the kernel into others, so a process that compiles nothing never needs it. Parsed, that of
-    all kernels takes a second and 80 MB, which stay. Nor does it need what numba makes ready before it loads anything:
-    the implementations of all that it can compile, and functions of its runtime, which LLVM compiles (41 MB). The
-    compiler does the same as it begins.
+    @staticmethod
+    def magic_tuple() -> None:
+        """Return nothing."""
+
+
+def _save(save: Callable[[object, object], None], place: Path | None, signature: object, compiled: Any) -> None:
+    """Keep what was compiled, where it can be kept; without the text that says of which type each variable is."""
+    if place is not None and is_writable(place):
+        save(signature, compiled._replace(type_annotation=""))
+
+
+def _load(kept: Any, called_by_python: bool, signature: object, context: Any) -> Any:
+    """Load a kernel with those that it calls: None if it, or one of them, is not there.
+
+    Of a kernel that Python can call, the bitcode beside its machine code is not loaded. Bitcode is for compiling the
+    kernel into others, so a process that compiles nothing never needs it. Parsed, that of all kernels takes a second
+    and 80 MB, which stay. Nor does it need what numba makes ready before it loads anything: the implementations of
+    all that it can compile, and functions of its runtime, which LLVM compiles (41 MB). The compiler does the same as it
+    begins.
     """
     _runtime_known()
     key = kept._index_key(signature, context.codegen())
     data = kept._cache_file.load(key)
     if data is None:
         return None
-    (name, form, content), described, *rest = data
-    if form != "object":
-        return _RESULT._rebuild(context, *data)
-    symbols = (described.llvm_func_name, described.llvm_cpython_wrapper_name, described.llvm_cfunc_wrapper_name)
-    context.codegen()._engine._defined_symbols.update(symbols)
-    loaded = _RESULT._rebuild(context, (name, form, (content[0], _EMPTY)), described, *rest)
-    loaded.library._shared_module = None
-    loaded.library._get_module_for_linking = partial(
-        _linkable, loaded.library, described.llvm_func_name, partial(kept._cache_file.load, key)
+    (name, _, (machine, bitcode)), described, environment, typed, objects, lifted, said, needs, environments = data
+    try:
+        for need in needs:
+            need()
+    except MissingError:
+        return None
+    mine = Need(described.modname, described.qualname, tuple(typed.args), described.llvm_func_name)
+    read = partial(_bitcode, kept._cache_file, key, mine.symbol) if machine else lambda: bitcode
+    wrapper = (described.llvm_cpython_wrapper_name,) if called_by_python else ()
+    context.codegen()._engine._defined_symbols.update((mine.symbol, *wrapper) if machine else ())
+    library = Library.load(context.codegen(), name, mine, machine, read)
+    library._reload_init.update(needs)
+    if not bitcode:
+        library.is_called = True
+        library._reload_init.add(mine)
+    for each in environments if machine else ():
+        library.codegen.set_env(each.env_name, each)
+    return _RESULT(
+        typing_context=context.typing_context,
+        target_context=context,
+        entry_point=executable(context, library, described, environment),
+        typing_error=None,
+        type_annotation=said,
+        signature=typed,
+        library=library,
+        call_helper=None,
+        environment=environment,
+        objectmode=objects,
+        lifted=lifted,
+        fndesc=described,
+        metadata=None,
+        reload_init=needs,
+        referenced_envs=environments,
     )
-    return loaded
 
 
 @cache
@@ -231,21 +274,13 @@ def _runtime_known() -> None:
         _LLVM.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
-def _linkable(library: Any, symbol: str, read: Callable[[], Any]) -> Any:
-    """Return a kernel in the form in which it is compiled into others, read when first asked for.
-
-    Symbols are numbered by each process as it compiles, so another's compilation is no stand-in: without the right one,
-    what is compiled here refers to the machine code that is loaded.
-    """
-    if library._shared_module is None:
-        data = read()
-        if data is None or data[1].llvm_func_name != symbol:
-            _replaced.add(symbol)
-            library._shared_module = _LLVM.parse_bitcode(_EMPTY)
-        else:
-            library._shared_module = _LLVM.parse_bitcode(data[0][2][1])
-            library.codegen._engine._load_defined_symbols(library._shared_module)
-    return library._shared_module
+def _bitcode(files: Any, key: object, symbol: str) -> bytes | None:
+    """Return the form in which a kernel is compiled into others, None if it is not there any more."""
+    data = files.load(key)
+    if data is None or data[1].llvm_func_name != symbol:
+        return None
+    code: bytes = data[0][2][1]
+    return code or None
 
 
 __all__ = [
@@ -254,6 +289,7 @@ __all__ = [
     "directory",
     "fingerprint",
     "fingerprint_of",
+    "identity",
     "install",
     "is_kept",
     "package_of",

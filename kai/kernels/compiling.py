@@ -6,6 +6,7 @@ during a long cycle), without fast-math (a changed order of additions would chan
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import numba
@@ -14,7 +15,8 @@ from numba.core import types
 from numba.experimental import structref
 
 from kai.kernels import struct
-from kai.kernels.cache import install, spare
+from kai.kernels.cache import identity, install, spare
+from kai.kernels.linking import KernelCompiler
 from kai.kernels.struct import Struct
 
 # Parts of numba that its own types do not describe.
@@ -31,15 +33,27 @@ if _CONFIG.OPT == _NUMBAS_LEVEL:  # not where NUMBA_OPT names another; and befor
     _CONFIG.OPT = type(_CONFIG.OPT)(_LEVEL)
 _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 _ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
-_WITHOUT_WRAPPERS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+KernelCompiler.identity = staticmethod(identity)
 
 
-def compiled(function: Callable[..., Any], *, called_by_python: bool) -> Any:  # noqa: ANN401 - numba ships no types
-    """Return ``function`` as numba compiles it when it is called."""
-    wrappers: dict[str, bool] = {} if called_by_python else _WITHOUT_WRAPPERS
-    made = _NJIT(nogil=True, cache=_CACHED, error_model="numpy", **wrappers)(function)
+def compiled(function: Callable[..., Any], *, called_by_python: bool, for_each_number: bool = False) -> Any:  # noqa: ANN401 - numba ships no types
+    """Return ``function`` as numba compiles it when it is called.
+
+    numba takes a number that is written in a call for a type of its own. Here it is one only ``for_each_number``.
+    """
+    wrappers = {"no_cpython_wrapper": not called_by_python, "no_cfunc_wrapper": True}
+    options = {"nogil": True, "cache": _CACHED, "error_model": "numpy", **wrappers}
+    made = _NJIT(pipeline_class=KernelCompiler, **options)(function)
     spare(made, called_by_python=called_by_python)
+    if not for_each_number:
+        made._compiler.fold_argument_types = partial(_of_any_number, made._compiler.fold_argument_types)
     return made
+
+
+def _of_any_number(fold: Callable[..., Any], arguments: Any, named: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401 - as above
+    """Return the types that a call is compiled for, none of which is a number."""
+    parameters, folded = fold(arguments, named)
+    return parameters, tuple(types.unliteral(kind) for kind in folded)  # type: ignore[no-untyped-call]  # numba ships no types
 
 
 def type_of(compiled_function: Any) -> Any:  # noqa: ANN401 - as above

@@ -6,7 +6,7 @@ the edge.
 Source: the peer's node_info fit tests, its predicates and nodes-with-enough-resources checks, in their order.
 """
 
-from kai.kernels._jit import inner, kernel
+from kai.kernels._jit import for_each_number, inner, kernel
 from kai.kernels.booking import device_memory, is_shared, portion_on_node
 from kai.kernels.columns import (
     CPU,
@@ -105,6 +105,7 @@ def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: i
 
 
 @kernel
+@for_each_number
 def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: bool) -> int:
     """Return 0 if what a pod asks for is idle (or being released) on ``node``, else SHORT_OF + what is short."""
     shared = is_shared(facts, shape)
@@ -161,6 +162,7 @@ def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
 
 
 @kernel
+@for_each_number
 def over_capacity(
     facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float, fixed_only: bool
 ) -> int:

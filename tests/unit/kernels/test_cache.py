@@ -42,7 +42,7 @@ parsed = []
 parse = binding.parse_bitcode
 binding.parse_bitcode = lambda code: parsed.append(len(code)) or parse(code)
 {GIVE}
-before = max(parsed)
+before = max(parsed, default=0)
 
 @numba.njit
 def twice(amount, three, shares):
@@ -71,6 +71,12 @@ REPLACED = f"""
 {GIVE}
 for file in directory().glob("fairshare.give_quota*.nbc"):
     file.unlink()
+"""
+BEGIN = """
+import numpy as np
+from kai.kernels.cache import directory
+
+three = np.full(1, 3.0)
 """
 CALLED = """
 from kai.kernels.twice import twice
@@ -174,13 +180,93 @@ def test_to_load_a_kernel_the_compiler_is_not_made_ready(compiled, filled):
     assert out == ["1.0", f"[3.0] True {filled / 'cache' / compiled[1][-1].rpartition('/')[-1]}", "False False"]
 
 
-def test_what_is_compiled_with_a_kernel_whose_bitcode_is_gone_serves_this_process_and_is_not_kept(filled):
+def test_a_kernel_whose_bitcode_is_gone_is_called_by_what_is_compiled_with_it(filled):
     (filled / "kai" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
     settings = {"NUMBA_CACHE_DIR": str(filled / "cache")}
     run(GIVE, filled, **settings)
-    assert run(REPLACED + CALLED, filled, **settings)[2:] == ["2.0 0"]
+    assert run(REPLACED + CALLED, filled, **settings)[2:] == ["2.0 1"]
+    # What was kept names the kernel that it calls, which is compiled again here and loaded after that.
     for _ in range(2):
-        assert run(GIVE + CALLED, filled, **settings)[2:] == ["2.0 1"]
+        assert run(BEGIN + CALLED, filled, **settings) == ["2.0 1"]
+
+
+LARGE = """
+from kai.kernels import linking
+
+linking.LARGE = 1
+"""
+DOUBLES = """
+import numpy as np
+from kai.kernels.linking import _defined
+from racks.kernels import double
+from watts.amounts import more
+
+values = np.ones(2)
+print(double(values), len(_defined), dict(double.dispatcher.stats.cache_hits) != {})
+"""
+DOUBLING = """
+from kai.kernels._jit import inner, kernel
+from kai.kernels.struct import Float64s
+from watts.amounts import more
+
+@inner
+def add_up(values: Float64s) -> float:
+    return more(values[0]) + more(values[1])
+
+@kernel
+def double(values: Float64s) -> float:
+    return 2.0 * add_up(values)
+"""
+
+
+@pytest.fixture
+def doubling(tmp_path):
+    """Return a folder with a kernel that calls functions of its own package and of another."""
+    copy_kernels(tmp_path)
+    for package, module, text in (("racks", "kernels", DOUBLING), ("watts", "amounts", AMOUNTS)):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+        (tmp_path / package / f"{module}.py").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_small_function_has_no_machine_code_of_its_own(doubling):
+    settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
+    assert run(DOUBLES, doubling, **settings) == ["8.0 1 False"]
+    assert run(DOUBLES, doubling, **settings) == ["8.0 1 True"]
+
+
+def test_a_large_function_is_compiled_once_and_loaded_before_what_calls_it(doubling):
+    settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
+    assert run(LARGE + DOUBLES, doubling, **settings) == ["8.0 3 False"]
+    # A process that thinks otherwise of what is large loads what was kept.
+    assert run(DOUBLES, doubling, **settings) == ["8.0 3 True"]
+
+
+def test_a_kernel_is_compiled_again_where_a_function_that_it_calls_has_become_small(doubling):
+    settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
+    run(LARGE + DOUBLES, doubling, **settings)
+    for file in (doubling / "cache").glob("watts-*/*"):
+        file.unlink()
+    assert run(DOUBLES, doubling, **settings)[0].startswith("8.0")
+    assert run(DOUBLES, doubling, **settings)[0].startswith("8.0")
+
+
+def test_a_function_that_a_kernel_calls_is_compiled_again_where_it_is_not_kept_any_more(doubling):
+    settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
+    run(LARGE + DOUBLES, doubling, **settings)
+    for file in (doubling / "cache").glob("watts-*/*.nbc"):
+        file.unlink()
+    assert run(LARGE + DOUBLES, doubling, **settings) == ["8.0 3 True"]
+
+
+def test_two_processes_give_a_function_one_name(doubling):
+    program = DOUBLES + "print(*sorted(_defined))"
+    first, second = (run(LARGE + program, doubling, NUMBA_CACHE_DIR=str(doubling / each)) for each in ("a", "b"))
+    assert first == second
+    change(doubling / "watts" / "amounts.py", "+ 1.0", "+ 3.0")
+    names = run(LARGE + program, doubling, NUMBA_CACHE_DIR=str(doubling / "c"))[1].split()
+    assert not set(names) & set(first[1].split())
 
 
 def test_another_kernel_source_is_another_directory(copied):

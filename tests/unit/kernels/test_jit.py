@@ -6,6 +6,7 @@ from threading import Thread
 import numba
 import numpy as np
 import pytest
+from numba.core.runtime import nrt, rtsys
 
 from kai.kernels import _jit, compiling
 from kai.kernels.struct import Float64s, Struct
@@ -97,6 +98,50 @@ def test_a_struct_that_was_made_plainly_is_read_by_compiled_kernels_from_the_sam
     _jit.run_plainly()
     scale(amounts)
     assert amounts.values.tolist() == [27.0, 54.0]
+
+
+@compiled
+def test_references_that_kernels_make_are_given_back(plain):
+    @_jit.inner
+    def first(amounts):
+        return amounts.values[:1]
+
+    @_jit.inner
+    def doubled(amounts):
+        return amounts.values * 2.0
+
+    @_jit.inner
+    def only_reads(amounts):
+        rest = amounts.values[1:]
+        return rest[0] if rest.shape[0] > 0 else 0.0
+
+    @_jit.kernel
+    def total(amounts: Amounts) -> float:
+        part = first(amounts)
+        return part[0] + doubled(amounts)[0] + only_reads(amounts)
+
+    @_jit.kernel
+    def values_of(amounts: Amounts) -> Float64s:
+        return amounts.values
+
+    for function in (first, doubled, only_reads):
+        total.py_func.__globals__[function.__name__] = function
+    _jit.run_compiled()
+    amounts = Amounts(values=np.array([1.0, 2.0]), factor=3.0)
+    total(amounts)
+    nrt._nrt.memsys_enable_stats()
+    before = made_and_freed(), sys.getrefcount(amounts.values)
+    assert [total(amounts) for _ in range(3)] == [5.0] * 3
+    assert values_of(amounts).tolist() == [1.0, 2.0]
+    made, freed = np.subtract(made_and_freed(), before[0])
+    references = sys.getrefcount(amounts.values)
+    assert made == freed >= 3
+    assert references == before[1]
+
+
+def made_and_freed() -> tuple[int, int]:
+    stats = rtsys.get_allocation_stats()
+    return stats.alloc, stats.free
 
 
 def test_a_kernel_can_be_looked_at_like_its_function():
