@@ -50,7 +50,6 @@ from kai.scheduler.effects import (
     WakeAt,
 )
 from kai.scheduler.evicted import EvictedLately
-from kai.scheduler.moved import Moved
 from kai.scheduler.operations import (
     Ask,
     BindOperation,
@@ -97,7 +96,6 @@ class Committer:
     evicted: EvictedLately = attrs.field(factory=EvictedLately)
     protected: Protected = attrs.field(factory=Protected)
     announced: Announced = attrs.field(factory=Announced)
-    moved: Moved = attrs.field(factory=Moved)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -174,7 +172,6 @@ class Committer:
         self._unanswered.clear()
         self._devices.clear()
         self.announced.forget()
-        self.moved.clear()
         return effects
 
     # --- Decisions -----------------------------------------------------------------------------------------------
@@ -198,8 +195,6 @@ class Committer:
         victims = Counter(
             int(event.snapshot.pod_group[each.pod]) for each in event.decisions if isinstance(each, Evict)
         )
-        if victims:
-            self.moved.note(event.snapshot, event.decisions, pods, self._device, now)
         effects: list[Effect] = []
         for decision, pod in zip(event.decisions, pods, strict=True):
             match decision:
@@ -354,7 +349,6 @@ class Committer:
             self._unanswered.end(operation.target[1])
             if not end.stands:
                 self.evicted.forget(operation.pod.metadata.uid)
-                self.moved.forget(operation.pod.metadata.uid)
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
         if isinstance(operation, BindOperation) and end.ordered is not None:

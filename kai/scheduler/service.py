@@ -227,9 +227,8 @@ class Scheduler:
         cycles = self.cycles
         resting = (committer.backoff.next_due(now), committer.refused.next_due(now), committer.protected.next_due(now))
         hour = committer.evicted.next_due() if self._counts_the_hour else None
-        moved = committer.moved.next_due()
         undone = None if self.shadowing is None else self.shadowing.due
-        dues = (*resting, hour, moved, undone, cycles.inquiry.due(), cycles.faults.due())
+        dues = (*resting, hour, undone, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
 
@@ -289,14 +288,11 @@ class Scheduler:
         expired = expired_bind_requests(objects, self.settings.intake)
         if expired and self.shadowing is None:
             self.outbox.commit(Expired(expired))
-        committer, now = self.outbox.committer, self.cluster.clock.monotonic()
-        resting = committer.backoff.resting(now)
-        if resting:
-            kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
-            objects = attrs.evolve(objects, pods=tuple(kept))
-        objects = committer.moved.shown(objects, now)
-        self.cycles.awaited = committer.moved.served_first(self.cycles.awaited)
-        return objects
+        resting = self.outbox.committer.backoff.resting(self.cluster.clock.monotonic())
+        if not resting:
+            return objects
+        kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
+        return attrs.evolve(objects, pods=tuple(kept))
 
     def _refused(self, objects: ClusterObjects) -> tuple[NoRoom, ...]:
         return self.outbox.committer.refused.current(objects.nodes, objects.pods, self.cluster.clock.monotonic())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from kai.api.bindrequest import BindRequest, is_for
+from kai.api.bindrequest import BindRequest
 from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
@@ -123,19 +123,7 @@ def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> 
         return "has ended by itself"
     if reader.is_assumed(BindRequest, (pod.metadata.namespace, pod.metadata.name)):
         return "may not be evicted while its bind is being written"
-    return _bind_under_way(reader, pod)
-
-
-def _bind_under_way(reader: Reader, pod: Pod) -> str:
-    """Return why a pod must not be evicted yet: its bind was ordered, and the binder has neither done nor failed it.
-
-    It holds its place a moment later, or has none. Evicted meanwhile it would have lost both, for a group that may
-    find the place taken by what the same cycle moves there.
-    """
-    request = reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace)
-    if pod.spec.node_name or request is None or request.status.phase == "Failed":
-        return ""
-    return "may not be evicted while it is being bound" if is_for(request, pod.metadata.uid) else ""
+    return ""
 
 
 def _against_promise(pod: Pod) -> str:

@@ -106,35 +106,6 @@ def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
     assert [type(wire.send.request).__name__ for wire in world.wires] == ["Create"]
 
 
-def test_a_pod_that_is_being_bound_is_evicted_once_its_bind_was_carried_out_or_failed():
-    world = cluster()
-    world.decide(world.bind("p0", "n1"))
-    world.settle()
-    world.decide(world.evict("p0"), world.promise("p1", "n1"), cycle=2)
-    assert world.signals[-1].why == "pod default/p0: may not be evicted while it is being bound"
-    assert world.wires == []
-    world.server.change("BindRequest", "p0", "default", {"status": {"phase": "Failed", "failedAttempts": 1}})
-    world.sync()
-    world.decide(world.evict("p0"), cycle=3)
-    world.settle()
-    assert world.server.get("Pod", "p0", "default") is None
-    world.decide(world.bind("p1", "n1"), cycle=4)
-    world.settle()
-    world.carry_out()
-    world.decide(world.evict("p1"), cycle=5)
-    world.settle()
-    assert world.server.get("Pod", "p1", "default") is None
-
-
-def test_an_order_for_a_pod_of_the_past_keeps_no_pod_of_its_name_from_being_evicted():
-    world = cluster()
-    world.server._put(making.bind_request("p0", "n1", metadata={"ownerReferences": [{"kind": "Pod", "uid": "past"}]}))
-    world.sync()
-    world.decide(world.evict("p0"))
-    world.settle()
-    assert world.server.get("Pod", "p0", "default") is None
-
-
 def budget(allowed):
     selector = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
     spec, status = {"selector": selector}, {"disruptionsAllowed": allowed}

@@ -497,29 +497,3 @@ def test_what_a_leader_before_ordered_counts_although_its_pod_names_no_group_yet
         await rig.until(lambda: rig.bound() == ["next-0"])
 
     lead(memory, play)
-
-
-def test_the_place_of_a_pod_that_was_moved_is_given_to_its_successor_and_to_no_pod_that_comes_first():
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
-    owned, two = {"metadata": {"ownerReferences": [owner]}}, {"cpu": "8", "memory": "32Gi", "pods": "110"}
-    one, memory = {"requests": {"nvidia.com/gpu": "1"}}, cluster_of()
-    for each in (
-        *(making.node(name, allocatable={**two, "nvidia.com/gpu": "2"}) for name in ("n1", "n2")),
-        *(making.group(name, minMember=1) for name in ("moved", "wide", "late")),
-        making.group("firm", minMember=1, preemptibility="non-preemptible"),
-        making.pod("moved-0", group="moved", phase="Running", node="n1", **owned, **one),
-        making.pod("firm-0", group="firm", phase="Running", node="n2", **one),
-        making.pod("wide-0", group="wide", requests={"nvidia.com/gpu": "2"}),
-    ):
-        memory.server.add(each)
-
-    async def play(rig):
-        await rig.until(lambda: memory.store.get(Pod, "moved-0", "default") is None)
-        memory.server.add(making.pod("late-0", group="late", **one))
-        await rig.until(lambda: "wide-0" in rig.bound())
-        await rig.touch()
-        assert rig.bound() == ["wide-0"]
-        memory.server.add(making.pod("moved-1", group="moved", **owned, **one))
-        await rig.until(lambda: rig.bound() == ["moved-1", "wide-0"])
-
-    lead(memory, play)
