@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.amounts import add_up, plus, same, texts
+from kai.api.amounts import same, texts
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.controllers.sums import Sum
@@ -48,14 +48,12 @@ def totals_with(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueTotals:
     """
     known = {other.metadata.name: other for other in queues}
     children = [known[name] for name in sorted(known) if known[name].spec.parent_queue == queue.metadata.name]
-    below = [child.status for child in children if not _is_above(child, queue, known)]
+    total = Sum.of(*(child.status for child in children if not _is_above(child, queue, known))) + own
     return QueueTotals(
         children=tuple(child.metadata.name for child in children),
-        allocated=texts(plus(add_up(part.allocated for part in below), own.allocated)),
-        allocated_non_preemptible=texts(
-            plus(add_up(part.allocated_non_preemptible for part in below), own.allocated_non_preemptible)
-        ),
-        requested=texts(plus(add_up(part.requested for part in below), own.requested)),
+        allocated=texts(total.allocated),
+        allocated_non_preemptible=texts(total.allocated_non_preemptible),
+        requested=texts(total.requested),
     )
 
 

@@ -14,6 +14,7 @@ import attrs
 from kai.api.amounts import Amount, add_up, exact, plus
 from kai.api.bad_value import BadValue
 from kai.api.podgroup import PodGroupResources
+from kai.api.queue import QueueStatus
 
 Key = tuple[str, str]
 """Namespace and name of a pod group, which need not exist."""
@@ -30,8 +31,8 @@ class Sum:
     requested: Mapping[str, Amount] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, *parts: PodGroupResources) -> Sum:
-        """Return the sum of what groups say.
+    def of(cls, *parts: PodGroupResources | QueueStatus) -> Sum:
+        """Return the sum of what groups, or the statuses of queues, say.
 
         Raises: BadValue if an amount is not a quantity.
         """

@@ -55,10 +55,6 @@ class GroupHeap:
         self._member[group] = False
         return self._parts.pop(group, None) or self._session.portion(group)
 
-    def refresh(self) -> None:
-        """Describe the groups that changed, before a kernel pops."""
-        self._refresh()
-
     def drop(self, groups: GroupRows) -> None:
         """Let go of ``groups``, which a kernel popped."""
         self._member[groups] = False
@@ -132,7 +128,7 @@ class GroupHeap:
         queue = int(session.facts.groups.queue[group])
         if queue < 0 or not session.facts.queues.leaf[queue]:
             return
-        self._refresh()
+        self.refresh()
         self._member[group] = True
         self._parts.pop(group, None)
         if portion is not session.portion(group):
@@ -142,7 +138,7 @@ class GroupHeap:
 
     def pop(self) -> Portion | None:
         """Take the next group; None when the heap is empty."""
-        self._refresh()
+        self.refresh()
         group = pop(self._session.facts, self._session.columns, self._session.policy.rules, self._heap)
         if group < 0:
             return None
@@ -160,7 +156,7 @@ class GroupHeap:
             self._member[:] = False
             self._heap.length[:] = 0
             return None, dropped
-        self._refresh()
+        self.refresh()
         session = self._session
         if self._dropped is None:
             self._dropped = np.empty(len(self._member) + 1, np.int64)
@@ -171,14 +167,15 @@ class GroupHeap:
 
     def pop_among(self, wanted: Bools) -> Portion | None:
         """Take the next group that is ``wanted`` [G] and drop the groups before it; None when there is none."""
-        self._refresh()
+        self.refresh()
         group = pop_among(self._session.facts, self._session.columns, self._session.policy.rules, self._heap, wanted)
         if group < 0:
             return None
         self._member[group] = False
         return self._parts.pop(group, None) or self._session.portion(group)
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Describe the groups that changed, as every operation does, and as is due before a kernel pops."""
         epoch = self._session.columns.epoch
         changed = np.flatnonzero(epoch != self._seen)
         if not len(changed):
