@@ -5,6 +5,8 @@ import contextlib
 import http.client
 import io
 import json
+import os
+import subprocess
 import sys
 import threading
 import zipfile
@@ -22,6 +24,7 @@ from tests.integration.controlplane import ControlPlane, write_privately
 from tests.integration.installation import install
 from tests.integration.ports import HOST, free_ports
 from tests.integration.together import add_node, add_queues, an_object
+from tests.integration.touchy import LABEL, install_touchy
 from tests.unit.deploy.rendering import DEPLOY
 
 SPACE = "canaries"
@@ -81,6 +84,30 @@ def fill(plane: ControlPlane, canary: Canaries) -> None:
         if name.startswith("pinned"):
             spec["nodeSelector"] = {"kubernetes.io/hostname": "nowhere"}
         admin.create(pod)
+
+
+def fail(plane: ControlPlane, canary: Canaries, folder: Path) -> None:
+    """Create a group that a plugin fails at, and wait for the file of the failed cycle."""
+    admin, labels = plane.admin, {"kai.scheduler/queue": "team"}
+    metadata = {"labels": {LABEL: "yes"}, "annotations": {"team.example/key": canary("annotation of a PodGroup")}}
+    version = "scheduling.run.ai/v2alpha2"
+    admin.create(an_object(version, "PodGroup", "fails", SPACE, metadata=metadata, spec={"queue": "team"}))
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "x"}]}
+    pod = of_a_pod(canary, an_object("v1", "Pod", "fails", SPACE, metadata={"labels": labels}, spec=spec))
+    pod["metadata"]["annotations"]["pod-group-name"] = "fails"
+    admin.create(pod)
+    until(lambda: list(folder.glob("kai-failed-cycle-*.zip")), "the file of a failed cycle")
+
+
+def repeated(dump: Path, policy: Path, variables: dict[str, str]) -> tuple[str, str]:
+    """Repeat a failed cycle: return what the command prints, and the report of the bug that it ends with."""
+    before = set(dump.parent.glob("kai-*.txt"))
+    words = (sys.executable, "-m", "kai", "simulate", str(dump), f"--config={policy}")
+    environment = {**os.environ, **variables}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 5, done.stderr
+    (report,) = set(dump.parent.glob("kai-*.txt")) - before
+    return f"{done.stdout} {done.stderr}", report.read_text()
 
 
 def ask(port: int, path: str, headers: dict[str, str]) -> str:
@@ -198,7 +225,11 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
     account = plane.account(processes.NAMESPACE, "kai")
     canary.words["token of kai's account"] = account.token
     canary.words["signature of kai's token"] = account.token.rpartition(".")[2]
-    variables = {name: canary(f"environment of kai: {name}") for name in ENVIRONMENT}
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    policy, ways = install_touchy(tmp_path / "plugin")
+    ways["TMPDIR"] = str(dumps)
+    variables = {name: canary(f"environment of kai: {name}") for name in ENVIRONMENT} | ways
     (dashboard,) = free_ports(1)
     told: dict[str, str] = {}
     with contextlib.ExitStack() as open_now:
@@ -208,6 +239,7 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
             f"--decision-log={decisions}",
             f"--dashboard={HOST}:{dashboard}",
             f"--otlp-endpoint={endpoint}",
+            f"--config={policy}",
             "--v=10",
         )
         program = processes.start(plane, account, tmp_path, "canaries", flags=flags, environment=variables)
@@ -221,6 +253,7 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
             )
         until(lambda: decisions.exists() and "waits" in decisions.read_text(), "a refusal in the decision log")
         until(lambda: admin.list("v1", "Event", SPACE), "events")
+        fail(plane, canary, dumps)
         told |= asked(program, dashboard, canary)
         plain = stripped(processes.fetch(program.plugins_port, "/get-snapshot"))
         canary.words["token of a person"] = admin.token
@@ -233,6 +266,9 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
         told["traces"] = "\n".join(traces.sent)
     told |= {"decision log": decisions.read_text(), **kept(plane)}
     told |= refused(plane, tmp_path, canary)
+    (dump,) = dumps.glob("kai-failed-cycle-*.zip")
+    failed = stripped(dump.read_bytes())
+    told["kai simulate, failed cycle"], told["report of a bug"] = repeated(dump, policy, ways)
 
     assert len(canary.words) >= 200
     assert len(told["log"].splitlines()) > 20
@@ -240,7 +276,11 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
     assert "allocate" in told["traces"], "cycles were traced"
     assert "please log in" in told["kai jobs, program with environment, here"]
     assert canary.found(told) == []
-    assert canary.found({"plain snapshots": plain}, but=["annotation"]) == []
+    assert "cannot bear it" in told["log"], "a cycle failed"
+    assert "cannot bear it" in told["report of a bug"]
+    plains = {"plain snapshots": plain, "dump of a failed cycle": failed}
+    assert canary.found(plains, but=["annotation"]) == []
+    assert canary.words["annotation of pod fails"] in failed, "the failed pod is in the dump, with its annotations"
 
 
 def test_a_word_is_found_plain_and_in_the_middle_of_what_is_encoded() -> None:

@@ -1,8 +1,6 @@
 """An object that scheduling fails at, or that is refused, costs itself its place and takes nothing from others."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -10,32 +8,8 @@ from tests.integration.behaviour import Job, Part
 from tests.integration.client import Refused, until
 from tests.integration.installation import install
 from tests.integration.stage import POD_GROUP, an_object, node, queue, scene, staged
+from tests.integration.touchy import LABEL, install_touchy
 from tests.unit.deploy.rendering import DEPLOY
-
-TOUCHY = "tests/touchy"
-PLUGIN = f"""\
-import attrs
-from kai.framework import NodeFilter
-
-
-@attrs.frozen
-class Touchy:
-    def open(self, session):
-        snapshot = session.snapshot
-
-        def filter_nodes(pod, nodes):
-            if snapshot.groups[snapshot.pod_group[pod]].labels.get("{TOUCHY}"):
-                raise RuntimeError("cannot bear it")
-            return nodes >= 0
-
-        return [NodeFilter(filter_nodes)]
-"""
-DISTRIBUTION = {
-    "touchy.py": PLUGIN,
-    "touchy-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: touchy\nVersion: 1.0\n",
-    "touchy-1.0.dist-info/entry_points.txt": "[kai.plugins]\ntouchy = touchy:Touchy\n",
-    "policy.yaml": "with:\n  touchy: {}\n",
-}
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +17,9 @@ def cluster(bare_control_plane, tmp_path_factory):
     """Run all roles in one process, with a plugin from elsewhere that cannot bear groups of a label."""
     install(bare_control_plane, DEPLOY)
     folder = tmp_path_factory.mktemp("poison")
-    for name, text in DISTRIBUTION.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
+    policy, variables = install_touchy(folder)
     with staged(bare_control_plane, folder) as stage:
-        stage.start("kai", flags=(f"--config={folder / 'policy.yaml'}",), environment={"PYTHONPATH": paths})
+        stage.start("kai", flags=(f"--config={policy}",), environment=variables)
         yield stage
 
 
@@ -126,7 +97,7 @@ def test_more_sub_groups_than_a_group_may_have_are_refused_by_the_api_server(sta
 
 def test_a_group_that_a_plugin_fails_at_is_set_aside_and_scheduled_once_it_was_changed(stage):
     group, pod = Job(name="touchy", part=Part(gpu=1)).manifests()
-    stage.create({**group, "metadata": {**group["metadata"], "labels": {TOUCHY: "yes"}}})
+    stage.create({**group, "metadata": {**group["metadata"], "labels": {LABEL: "yes"}}})
     stage.create(pod)
     told = until(lambda: reasons(stage, "touchy").get("SetAside"), "the group to be told")
     assert "RuntimeError: cannot bear it (at filter_nodes in touchy, line " in told
@@ -140,7 +111,7 @@ def test_a_group_that_a_plugin_fails_at_is_set_aside_and_scheduled_once_it_was_c
     assert "cannot bear it (at filter_nodes in touchy, line " in json.dumps(line)
     assert "SetAside" in stage.condition("touchy-0")["message"]
     assert not stage.pod("touchy-0")["spec"].get("nodeName")
-    change = an_object(POD_GROUP, "PodGroup", "touchy", metadata={"labels": {TOUCHY: None}})
+    change = an_object(POD_GROUP, "PodGroup", "touchy", metadata={"labels": {LABEL: None}})
     stage.change(change)
     until(lambda: stage.pod("touchy-0")["status"].get("phase") == "Running", "the pod to run")
     until(lambda: program.metric("kai_groups_set_aside") == 0, "the metric to say so")
