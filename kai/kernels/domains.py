@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import ascending
 from kai.kernels.columns import ACTIVE_ALLOCATED, PODS, Columns, Facts, Offsets
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.place import place_pods
@@ -86,7 +87,7 @@ def _rank(trees: DomainTrees, kind: int, parents: Int64s, tightness: Float64s, r
             trees.depth_start[kind, depth + 1],
         )
         if depth <= trees.ordered[kind]:
-            order = np.argsort(-tightness[first:past], kind="mergesort")
+            order = ascending(-tightness[first:past])
         else:
             order = np.arange(past - first)
         begins = np.zeros(first - above + 1, np.int64)

@@ -8,6 +8,7 @@ Source: the peer's plugins/proportion/reclaimable.
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import ascending, copy
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
 from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Struct
@@ -152,7 +153,7 @@ def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> No
         for resource in range(SHARED_RESOURCES):
             claim.used[queue, resource] = columns.queue_used[queue, resource]
             claim.fixed[queue, resource] = columns.queue_fixed[queue, resource]
-    claim.wanted[:] = wanted
+    copy(wanted, claim.wanted)
     claim.group[0] = group
 
 
@@ -160,7 +161,7 @@ def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> No
 def _know(claim: Claim, loss: Loss, queue: int) -> None:
     if not loss.known[queue]:
         loss.known[queue] = True
-        loss.remaining[queue, :] = claim.used[queue]
+        copy(claim.used[queue], loss.remaining[queue])
 
 
 @inner
@@ -257,6 +258,14 @@ def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Fl
 
 
 @inner
+def _is_any(pieces: Float64Table, at: int) -> int:
+    for resource in range(SHARED_RESOURCES):
+        if pieces[at, resource] != 0:
+            return 1
+    return 0
+
+
+@inner
 def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Float64Table, count: int) -> int:
     """Append what one group loses with ``pods``, in their order: surplus pods one by one, the core as one piece."""
     group = facts.pods.group[pods[0]]
@@ -271,11 +280,11 @@ def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Flo
                 left -= 1
             else:
                 _add_held(facts, columns, claim, pods[at], pieces, count)
-                count += int(pieces[count].any())
+                count += _is_any(pieces, count)
     for at in range(pods.shape[0]):
         if core[at]:
             _add_held(facts, columns, claim, pods[at], pieces, count)
-    return count + int(pieces[count].any())
+    return count + _is_any(pieces, count)
 
 
 @inner
@@ -286,18 +295,23 @@ def _lost(
 
     Groups in the order of their first victims. Return how many pieces and queues there are.
     """
-    groups = facts.pods.group[victims]
-    order = np.argsort(groups, kind="mergesort")
-    begins = np.empty(victims.shape[0] + 1, np.int64)
+    many = victims.shape[0]
+    keys, sorted_victims = np.empty(many, np.float64), np.empty(many, np.int64)
+    for at in range(many):
+        keys[at] = facts.pods.group[victims[at]]
+    order = ascending(keys)
+    begins = np.empty(many + 1, np.int64)
     segments = 0
-    for at in range(order.shape[0]):
-        if at == 0 or groups[order[at]] != groups[order[at - 1]]:
+    for at in range(many):
+        sorted_victims[at] = victims[order[at]]
+        if at == 0 or facts.pods.group[sorted_victims[at]] != facts.pods.group[sorted_victims[at - 1]]:
             begins[segments] = at
+            keys[segments] = order[at]  # the first victim of the group
             segments += 1
-    begins[segments] = order.shape[0]
+    begins[segments] = many
     count, queues = 0, 0
-    for segment in np.argsort(order[begins[:segments]], kind="mergesort"):
-        mine = victims[order[begins[segment] : begins[segment + 1]]]
+    for segment in ascending(keys[:segments]):
+        mine = sorted_victims[begins[segment] : begins[segment + 1]]
         queue = facts.groups.queue[facts.pods.group[mine[0]]]
         known = False
         for at in range(queues):

@@ -9,6 +9,7 @@ Source: the peer's plugins/proportion/resource_division; the idea is weighted wa
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import ascending
 from kai.kernels.struct import Float64s, Int64s
 
 
@@ -97,6 +98,15 @@ def _share_surplus(
     return surplus
 
 
+@inner
+def _past_level(priority: Int64s, falling: Int64s, first: int) -> int:
+    """Return where in ``falling`` another priority begins than that at ``first``."""
+    past = first + 1
+    while past < falling.shape[0] and priority[falling[past]] == priority[falling[first]]:
+        past += 1
+    return past
+
+
 @kernel
 def give_surplus(
     surplus: float,
@@ -121,11 +131,20 @@ def give_surplus(
     for queue in range(count):
         requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
     leftovers = np.zeros(count, np.float64)
-    levels = np.unique(priority)[::-1]
-    for level in levels:
-        band = np.nonzero(priority == level)[0]
+    lowness = np.empty(count, np.float64)
+    for queue in range(count):
+        lowness[queue] = -priority[queue]
+    falling = ascending(lowness)
+    first = 0
+    while first < count:
+        past = _past_level(priority, falling, first)
+        band = falling[first:past]
         surplus = _share_surplus(surplus, band, weight, usage, request, limit, requestable, k, shares, leftovers)
-    for level in levels:
+        first = past
+    first = 0
+    while first < count:
+        level = priority[falling[first]]
+        first = _past_level(priority, falling, first)
         while surplus > 0.0:
             best = -1
             for queue in order:

@@ -5,6 +5,7 @@ looking at what came out need no Python then. Whatever is less simple is left to
 """
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import copy
 from kai.kernels.booking import accepted_gpu, requested_gpu
 from kai.kernels.columns import KIND_NONE, PENDING, PIPELINED, RELEASING, Columns, Facts
 from kai.kernels.fit import Rules, Vectors
@@ -67,7 +68,7 @@ def _describe(
     aggressor.group[0] = group
     aggressor.pods[0] = pod
     aggressor.elastic[0] = groups.states[group]
-    aggressor.amounts[:] = groups.wanting[group]
+    copy(groups.wanting[group], aggressor.amounts)
     refresh_free_gpus(facts, columns, probe.seen, probe.idle, probe.releasing)
     anywhere = _needs_no_gpu(facts, group)
     shape = facts.pods.shape[pod]
@@ -107,8 +108,8 @@ def _adopt(facts: Facts, probe: FirstProbe, pods: Int64s, start: Int64s) -> bool
             return False
         leaf = facts.groups.first_subgroup[group] + 1
         changes += facts.groups.pod_start[leaf + 1] - facts.groups.pod_start[leaf]
-    probe.victims[: pods.shape[0]] = pods
-    probe.start[: start.shape[0]] = start
+    copy(pods, probe.victims)
+    copy(start, probe.start)
     probe.state[VICTIMS] = pods.shape[0]
     probe.state[PARTS] = start.shape[0] - 1
     probe.state[CHANGES] = 2 * (pods.shape[0] + changes + 1)
@@ -148,12 +149,12 @@ def propose_first(
 
 
 @inner
-def _is_any_left(columns: Columns, probe: FirstProbe) -> bool:
-    """Say whether some victim has a place."""
+def all_lose(columns: Columns, probe: FirstProbe) -> bool:
+    """Say whether every victim loses its place."""
     for pod in probe.victims[: probe.state[VICTIMS]]:
         if columns.status[pod] != RELEASING:
-            return True
-    return False
+            return False
+    return True
 
 
 @inner
@@ -177,7 +178,7 @@ def is_final(facts: Facts, columns: Columns, vectors: Vectors, probe: FirstProbe
     prefix = probe.prefix
     if probe.state[VICTIMS] == prefix.state[PODS]:
         # They are all that was taken when the filters accepted.
-        return not _is_any_left(columns, probe)
+        return all_lose(columns, probe)
     reached = False
     mask = vectors.masks[prefix.masks[0]]
     everywhere = True

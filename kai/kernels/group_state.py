@@ -4,6 +4,7 @@ Described again is only whose pods changed their status. The rest of thousands o
 """
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import copy
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.filling import Listing, clear, list_again, list_last
 from kai.kernels.fit import Rules
@@ -41,13 +42,13 @@ class GroupState(Struct):
 def _look(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, group: int) -> None:
     """Describe one group."""
     hold(facts, columns, group, groups.states, groups.holding)
-    groups.victims.amounts[group, :] = groups.holding[group]
+    copy(groups.holding[group], groups.victims.amounts[group])
     groups.waits[group] = has_pending(facts, columns, group)
     groups.placed[group] = has_place(facts, columns, group)
     if groups.waits[group]:
         if is_plain(facts, columns, group):
             want(facts, columns, groups.requested, group, groups.chunk, groups.wanting)
-            groups.heap.amounts[group, :] = groups.wanting[group]
+            copy(groups.wanting[group], groups.heap.amounts[group])
         else:
             groups.unknown[groups.state[UNKNOWN]] = group
             groups.state[UNKNOWN] += 1

@@ -11,6 +11,7 @@ Source: the order is the peer's (score, then name); the shortcut is the class-ca
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import ascending
 from kai.kernels.booking import is_shared
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, Columns, Facts
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
@@ -163,8 +164,11 @@ def is_orderly(facts: Facts, vectors: Vectors, shape: int) -> bool:
     resource = CPU if is_cpu_only(facts, shape) else GPU
     if facts.shapes.request[shape, resource] <= 0 and not is_shared(facts, shape):
         return False
-    scores = np.sort(vectors.scores[facts.shapes.score[shape]])
-    for at in range(1, scores.shape[0]):
-        if 0.0 < scores[at] - scores[at - 1] < DENSITY_RANGE or np.isnan(scores[at]):
+    scores = vectors.scores[facts.shapes.score[shape]]
+    if np.isnan(scores).any():
+        return False
+    order = ascending(scores)
+    for at in range(1, order.shape[0]):
+        if 0.0 < scores[order[at]] - scores[order[at - 1]] < DENSITY_RANGE:
             return False
     return True

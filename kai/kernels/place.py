@@ -6,6 +6,7 @@ Source: the peer's actions/common/allocate and gpu_sharing.
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import copy
 from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
 from kai.kernels.columns import CPU, GPU, Columns, Facts, Offsets
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
@@ -144,7 +145,7 @@ def _put(
     if found == NO_ROOM:
         return False
     placement = new_placement(columns, offsets)
-    columns.placement_slots[placement, :] = chosen
+    copy(chosen, columns.placement_slots[placement])
     if found == IDLE:
         allocate(facts, columns, offsets, pod, node, placement)
     else:

@@ -7,6 +7,7 @@ tree of their own are handed back to Python, which takes from them and has the l
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import falling
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import ACTIVE_ALLOCATED, COUNTED, CPU, GPU, MEMORY, Columns, Facts
 from kai.kernels.fit import Rules, Vectors
@@ -79,7 +80,7 @@ def accepts(prefix: Prefix) -> bool:
         return True
     if wanted[0] == wanted[count - 1]:
         return prefix.state[PLACES] >= count
-    sizes = np.sort(prefix.capacity)[::-1][:count]
+    sizes = falling(prefix.capacity)[:count]
     left = sizes.copy()
     for amount in wanted:
         if amount <= 0:

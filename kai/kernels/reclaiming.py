@@ -7,6 +7,7 @@ tried: the caller makes it, and calls again.
 """
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import copy_table
 from kai.kernels.booking import evict
 from kai.kernels.columns import (
     OP_EVICT,
@@ -26,6 +27,7 @@ from kai.kernels.first_probe import (
     PROPOSED,
     VICTIMS,
     FirstProbe,
+    all_lose,
     is_final,
     is_kept,
     only_pod,
@@ -67,9 +69,10 @@ class Reclaiming(Struct):
 def _forget_rests(rules: Rules, groups: GroupState, probe: FirstProbe) -> None:
     """Let entries of the heap of victims stand for whole groups again."""
     if probe.prefix.changed[0] > 0:
-        groups.victims.amounts[:, :] = groups.holding
+        copy_table(groups.holding, groups.victims.amounts)
         if rules.elastic_key >= 0:
-            groups.victims.keys[:, rules.elastic_key] = groups.states
+            for group in range(groups.states.shape[0]):
+                groups.victims.keys[group, rules.elastic_key] = groups.states[group]
         probe.prefix.changed[0] = 0
 
 
@@ -85,12 +88,10 @@ def _has_room(columns: Columns, reclaiming: Reclaiming) -> bool:
 
 
 @inner
-def _all_lose(columns: Columns, probe: FirstProbe, first: int) -> bool:
+def _is_simple(columns: Columns, probe: FirstProbe, first: int) -> bool:
     """Say whether the statement evicted all victims and placed the aggressor, and did nothing else."""
-    for pod in probe.victims[: probe.state[VICTIMS]]:
-        if columns.status[pod] != RELEASING:
-            return False
-    return columns.counters[0] - first == probe.state[VICTIMS] + probe.aggressor.pods.shape[0]
+    done = columns.counters[0] - first
+    return done == probe.state[VICTIMS] + probe.aggressor.pods.shape[0] and all_lose(columns, probe)
 
 
 @inner
@@ -110,7 +111,7 @@ def _fits_without_them(
     Asked where an aggressor asks for more than is booked for it, see ``kai.actions.search.replacing.Replacing.repeat``.
     """
     probe, aggressor = work.probe, work.probe.aggressor
-    if _all_lose(columns, probe, first):  # it found its place just so
+    if _is_simple(columns, probe, first):  # it found its place just so
         return True
     victims = probe.victims[: probe.state[VICTIMS]]
     losing = victims.copy()

@@ -7,6 +7,7 @@ only static answers of plugins concern; the Python path in ``kai.actions.search.
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.arrays import ascending, copy
 from kai.kernels.booking import evict
 from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts, Offsets, undo_to
 from kai.kernels.filling import Listing, empty, mark, meet, usable
@@ -68,7 +69,7 @@ def _affect(facts: Facts, trial: Trial, victims: Int64s, mine: int) -> Int64s:
     ages = np.empty(count, np.float64)
     for at in range(count):
         ages[at] = trial.age[groups[at]]
-    return groups[np.argsort(ages)]
+    return groups[ascending(ages)]
 
 
 @inner
@@ -124,7 +125,7 @@ def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: In
             append(facts, columns, rules, heap, heap.queue[group], group)
     if rules.elastic_key >= 0:
         heap.keys[mine, rules.elastic_key] = aggressor.elastic[0]
-    heap.amounts[mine, :] = aggressor.amounts
+    copy(aggressor.amounts, heap.amounts[mine])
     push(facts, columns, rules, heap, mine)
 
 
@@ -164,7 +165,7 @@ def _restore(rules: Rules, trial: Trial, groups: Int64s, mine: int) -> None:
         group = groups[at] if at < groups.shape[0] else mine
         if rules.elastic_key >= 0:
             trial.heap.keys[group, rules.elastic_key] = trial.states[group]
-        trial.heap.amounts[group, :] = trial.wanting[group]
+        copy(trial.wanting[group], trial.heap.amounts[group])
 
 
 @inner
