@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
-from kai.engine.objections import Objections, excesses, shortage, shortages
+from kai.engine.objections import Objections, Spare, excesses, shortage, shortages, spare_of
 from kai.engine.policy import mask_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
@@ -15,6 +15,10 @@ from kai.model.rows import Int64s, NodeRows, PodRow
 
 if TYPE_CHECKING:
     from kai.engine.session import Session
+
+_OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+_IN_OTHER_WORDS: Final = frozenset({fit.ACCEPTED, fit.REFUSED_NOT_READY, *_OVER})
+"""Codes that are no reasons by themselves."""
 
 
 def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
@@ -49,7 +53,7 @@ def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeRe
     session.grant_credit(pod, nodes)
     codes = np.empty(len(nodes), np.int64)
     place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes)
-    over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)).any()
+    over = any((codes == code).any() for code in _OVER)
     if over or nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]:
         return _counted(session, pod, nodes, codes)
     # Groups of many queues wait for the same: nodes that refuse for the same reasons say it in the same words.
@@ -65,18 +69,29 @@ def _counted(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> Co
     shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
     words = _words(session, pod, nodes, codes)
     counts = Counter(words.values())
-    told = np.zeros(len(nodes), np.bool_)
-    told[list(words)] = True
-    unready = np.flatnonzero((codes == fit.REFUSED_NOT_READY) & ~told)
-    counts.update(_unready(session, node) for node in nodes[unready].tolist())
-    short = (codes >= fit.SHORT_OF) & ~told
-    counts.update(shortages(session, shape, nodes[short], codes[short]))
-    over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)) & ~told
-    counts.update(excesses(session, shape, group, nodes[over], codes[over]))
-    others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told & ~short & ~over]
-    for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
-        counts[NodeReason(code=code)] += count
+    if words:
+        untold = np.ones(len(nodes), np.bool_)
+        untold[list(words)] = False
+        nodes, codes = nodes[untold], codes[untold]
+    by_code = np.bincount(codes, minlength=fit.SHORT_OF)
+    if by_code[fit.REFUSED_NOT_READY]:
+        counts.update(_unready(session, node) for node in nodes[codes == fit.REFUSED_NOT_READY].tolist())
+    if len(by_code) > fit.SHORT_OF:
+        short = codes >= fit.SHORT_OF
+        counts.update(shortages(session, _spare(session), shape, nodes[short], codes[short]))
+    if any(by_code[code] for code in _OVER):
+        counts.update(excesses(session, shape, group, nodes, codes))
+    for code in np.flatnonzero(by_code[: fit.SHORT_OF]).tolist():
+        if code not in _IN_OTHER_WORDS:
+            counts[NodeReason(code=code)] += int(by_code[code])
     return counts
+
+
+def _spare(session: "Session") -> Spare:
+    """Return what pods leave of each node, put together again if something changed."""
+    if session.spare is None or session.spare.touches != session.columns.touches[0]:
+        session.spare = spare_of(session)
+    return session.spare
 
 
 def _unready(session: "Session", node: int) -> NodeReason:
@@ -89,6 +104,8 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
     """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
     shape = int(session.facts.pods.shape[pod])
     out: dict[int, NodeReason] = {}
+    if not ((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)).any():
+        return out
     for plugin in session.policy.plugins:
         if plugin.node_filter is None or not plugin.is_asked(shape):
             continue

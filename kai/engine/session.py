@@ -19,7 +19,7 @@ from kai.engine.equivalence import EquivalenceClasses
 from kai.engine.eviction_caps import EvictionCaps
 from kai.engine.failing import Failures
 from kai.engine.filled import Filled
-from kai.engine.objections import Objections
+from kai.engine.objections import Objections, Spare
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
 from kai.engine.portion import Portion, Portions
@@ -86,6 +86,8 @@ class Session(World):
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self.objections: Objections | None = None
         """Why no node took the pod that was explained last."""
+        self.spare: Spare | None = None
+        """What pods left of nodes when that was last told."""
         self._at_group = -1
         self.left: GroupRows = np.zeros(0, np.int64)
         """Groups that were left to a later cycle, because this one had no time for them."""
