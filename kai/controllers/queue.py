@@ -15,7 +15,6 @@ from typing import Any
 import attrs
 
 from kai.api.amounts import same, texts
-from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.controllers.sums import Sum
 
@@ -30,19 +29,10 @@ class QueueTotals:
     requested: Mapping[str, str] = attrs.field(factory=dict)
 
 
-def queue_totals(queue: Queue, queues: Iterable[Queue], groups: Iterable[PodGroup]) -> QueueTotals:
-    """Return the children of a queue and the totals below it, from what their statuses say.
+def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueTotals:
+    """Return the children of a queue and the totals below it; ``own`` is the sum of its own pod groups.
 
-    Others than its own children and groups may be among `queues` and `groups`.
-
-    Raises: BadValue if an amount in a status is not a quantity.
-    """
-    own = [group.status.resources_status for group in groups if group.spec.queue == queue.metadata.name]
-    return totals_with(queue, queues, Sum.of(*own))
-
-
-def totals_with(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueTotals:
-    """Return the same, given the sum of the groups that count on the queue itself.
+    Others than its children may be among ``queues``.
 
     Raises: BadValue if an amount in a status is not a quantity.
     """

@@ -27,7 +27,7 @@ from kai.cluster.warning import warn
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, held_by
-from kai.controllers.queue import QueueTotals, status_patch, totals_with
+from kai.controllers.queue import QueueTotals, queue_totals, status_patch
 from kai.controllers.queue_tree import conditions_after, tree_findings
 from kai.controllers.sums import Key
 from kai.errors import InputError
@@ -125,7 +125,7 @@ class QueueController:
         children = self.cluster.store.find(CHILDREN, look.key)
         around = (*self._ancestors(queue), *children)
         try:
-            totals = totals_with(queue, (queue, *around), self._holdings.total(look.key))
+            totals = queue_totals(queue, (queue, *around), self._holdings.total(look.key))
         except InputError as error:
             structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
             return Ended(failure=str(error))

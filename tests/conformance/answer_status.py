@@ -12,6 +12,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.controllers import podgroup, queue
+from kai.controllers.sums import Sum
 from kai.errors import InputError
 
 
@@ -37,7 +38,8 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
 
 def _look(target: object, every: Callable[[type[Any]], list[Any]]) -> dict[str, Any] | None:
     if isinstance(target, Queue):
-        return queue.status_patch(target, queue.queue_totals(target, every(Queue), every(PodGroup)))
+        mine = [each.status.resources_status for each in every(PodGroup) if each.spec.queue == target.metadata.name]
+        return queue.status_patch(target, queue.queue_totals(target, every(Queue), Sum.of(*mine)))
     assert isinstance(target, PodGroup)
     nodes = {node.metadata.name: node for node in every(Node)}
     claims = {(claim.metadata.namespace, claim.metadata.name): claim for claim in every(ResourceClaim)}

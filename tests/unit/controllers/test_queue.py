@@ -2,6 +2,7 @@ from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.controllers.queue import QueueTotals, queue_totals, status_patch
+from kai.controllers.sums import Sum
 
 
 def queue(name, parent="", **status):
@@ -17,6 +18,11 @@ def group(name, queue_name, **resources):
     return structure_as(PodGroup, manifest)
 
 
+def totals_of(of, queues, groups):
+    own = [each.status.resources_status for each in groups if each.spec.queue == of.metadata.name]
+    return queue_totals(of, queues, Sum.of(*own))
+
+
 def test_children_and_own_groups_are_added_up():
     parent = queue("p")
     queues = [
@@ -26,7 +32,7 @@ def test_children_and_own_groups_are_added_up():
         parent,
     ]
     groups = [group("g", "p", allocated={"cpu": "500m"}), group("h", "b", allocated={"cpu": "100"})]
-    assert queue_totals(parent, queues, groups) == QueueTotals(
+    assert totals_of(parent, queues, groups) == QueueTotals(
         children=("a", "b"),
         allocated={"cpu": "1500m", "memory": "1Gi"},
         allocated_non_preemptible={"memory": "1Gi"},
@@ -36,7 +42,7 @@ def test_children_and_own_groups_are_added_up():
 
 def test_a_queue_that_is_its_own_parent_is_not_added_to_itself():
     odd = queue("q", "q", allocated={"cpu": "1"})
-    totals = queue_totals(odd, [odd], [group("g", "q", allocated={"cpu": "1"})])
+    totals = totals_of(odd, [odd], [group("g", "q", allocated={"cpu": "1"})])
     assert totals.allocated == {"cpu": "1"}
 
 
@@ -46,14 +52,14 @@ def test_queues_in_a_circle_do_not_grow_with_every_look():
     groups = [group("g", "a", allocated={"cpu": "1"})]
     for _ in range(6):
         for name, parent in names.items():
-            totals = queue_totals(queues[name], queues.values(), groups)
+            totals = totals_of(queues[name], queues.values(), groups)
             queues[name] = queue(name, parent, allocated=totals.allocated)
     assert {name: dict(q.status.allocated) for name, q in queues.items()} == {"a": {"cpu": "1"}, "b": {}, "c": {}}
 
 
 def test_a_leaf_below_a_circle_is_still_added_to_its_parent():
     queues = [queue("a", "b"), queue("b", "a"), queue("leaf", "a", allocated={"cpu": "2"})]
-    assert queue_totals(queues[0], queues, []).allocated == {"cpu": "2"}
+    assert totals_of(queues[0], queues, []).allocated == {"cpu": "2"}
 
 
 def test_only_what_changed_is_written():
