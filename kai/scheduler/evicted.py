@@ -24,7 +24,8 @@ class EvictedLately:
     _known: dict[str, tuple[float, str, int]] = attrs.field(factory=dict)
 
     def note(self, uid: str, queue: str, gpus: int, now: float) -> None:
-        """Count an eviction that is ordered."""
+        """Count an eviction that is ordered, and forget what is older than an hour, whether or not a cycle asks."""
+        self._forget_old(now)
         if gpus:
             self._known.pop(uid, None)
             self._known[uid] = (now, queue, gpus)
@@ -35,11 +36,7 @@ class EvictedLately:
 
     def current(self, now: float) -> tuple[tuple[str, int], ...]:
         """Return what pods of each queue lost within the hour, by name, and forget what is older."""
-        while self._known:
-            oldest = next(iter(self._known))
-            if self._known[oldest][0] > now - HOUR:
-                break
-            del self._known[oldest]
+        self._forget_old(now)
         totals: Counter[str] = Counter()
         for _, queue, gpus in self._known.values():
             totals[queue] += gpus
@@ -48,6 +45,13 @@ class EvictedLately:
     def next_due(self) -> float | None:
         """Return when the next eviction is an hour old; None if none is known."""
         return next((since + HOUR for since, _, _ in self._known.values()), None)
+
+    def _forget_old(self, now: float) -> None:
+        while self._known:
+            oldest = next(iter(self._known))
+            if self._known[oldest][0] > now - HOUR:
+                break
+            del self._known[oldest]
 
 
 __all__ = ["HOUR", "EvictedLately"]

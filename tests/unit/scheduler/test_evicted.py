@@ -32,6 +32,13 @@ def test_an_eviction_that_is_ordered_again_counts_once_and_from_then():
     assert lately.current(HOUR + 5.0) == (("one", 2000),)
 
 
+def test_what_is_old_is_forgotten_though_no_cycle_asks_since_nothing_caps_evictions():
+    lately = EvictedLately()
+    lately.note("a", "one", 2000, 0.0)
+    lately.note("b", "one", 1000, HOUR + 5.0)
+    assert lately.next_due() == 2 * HOUR + 5.0
+
+
 def test_pods_without_gpus_are_not_counted():
     lately = EvictedLately()
     lately.note("a", "one", 0, 0.0)
