@@ -300,8 +300,8 @@ class Closed:
             self.is_any = False
 
 
-def anybody(session: Session, portion: Portion) -> Verdict:
-    """Let every group search."""
+def any_group(session: Session, portion: Portion) -> Verdict:
+    """Let each group search."""
     del session, portion
     return ACCEPTED
 
