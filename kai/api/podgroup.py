@@ -131,3 +131,12 @@ class PodGroup:
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = attrs.field(default=PodGroupSpec(), metadata=shared())
     status: PodGroupStatus = attrs.field(default=PodGroupStatus(), metadata=shared())
+
+
+def least_members(spec: PodGroupSpec) -> int:
+    """Return how many pods of a group must be there for it to start: of one with sub-groups, what its leaves need."""
+    parents = {each.parent for each in spec.sub_groups}
+    leaves = [each for each in spec.sub_groups if each.name not in parents]
+    if leaves:
+        return max(1, sum(1 if each.min_member is None else each.min_member for each in leaves))
+    return max(1, 1 if spec.min_member is None else spec.min_member)

@@ -153,7 +153,7 @@ class Session(World):
 
     @cached_property
     def protected(self) -> Bools:
-        """Return bool[G]: the groups with pods that disruption budgets protected a moment ago."""
+        """Return bool[G]: the groups with pods that are spared for the moment."""
         out: Bools = np.zeros(len(self.snapshot.groups), np.bool_)
         if self.snapshot.protected:
             uids = set(self.snapshot.protected)

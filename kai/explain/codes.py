@@ -219,8 +219,8 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "VictimsProtected",
-            "There is no room, and jobs that could be evicted are spared: disruption budgets protected them just now.",
-            "Wait, or let the disruption budgets of those jobs allow more disruptions.",
+            "There is no room, and jobs that could be evicted are spared: budgets protected them, or they are moved.",
+            "Wait: a move takes two minutes at most. Or let the disruption budgets of those jobs allow more.",
         ),
         (
             "PreemptionDelayNotElapsed",

@@ -203,10 +203,11 @@ def evictions_capped(facts: Facts) -> str:
 
 
 def victims_protected(facts: Facts) -> str:
-    """Return that groups were spared because of disruption budgets; the peer deletes pods, whatever the budgets say."""
+    """Return that groups were spared because of disruption budgets, or while they are moved; the peer spares none."""
     count = int(_float(facts.get("groups")))
     spared = "1 job" if count == 1 else f"{count} jobs"
-    return f"No room could be made without {spared} that disruption budgets protected a moment ago"
+    why = "that disruption budgets protected a moment ago, or that are being moved"
+    return f"No room could be made without {spared} {why}"
 
 
 def _preemption_delay(facts: Facts) -> str:

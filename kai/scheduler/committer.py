@@ -50,6 +50,7 @@ from kai.scheduler.effects import (
     WakeAt,
 )
 from kai.scheduler.evicted import EvictedLately
+from kai.scheduler.moved import Moved
 from kai.scheduler.operations import (
     Ask,
     BindOperation,
@@ -62,13 +63,14 @@ from kai.scheduler.operations import (
     Step,
     key_of,
 )
+from kai.scheduler.ordered import Ordered
 from kai.scheduler.orders import Stamp
 from kai.scheduler.protected import EXHAUSTED, REFUSED, Protected
 from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.scheduler.signals import StatementRejected, WriteDropped, WriteGivenUp
+from kai.scheduler.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
 from kai.scheduler.unanswered import Unanswered
-from kai.scheduler.verifying import Reader, pod_of, verify
+from kai.scheduler.verifying import Reader, is_being_bound, pod_of, verify
 from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
@@ -96,6 +98,8 @@ class Committer:
     evicted: EvictedLately = attrs.field(factory=EvictedLately)
     protected: Protected = attrs.field(factory=Protected)
     announced: Announced = attrs.field(factory=Announced)
+    moved: Moved = attrs.field(factory=Moved)
+    ordered: Ordered = attrs.field(factory=Ordered)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -135,6 +139,7 @@ class Committer:
             case Expired(requests) if self._term is not None:
                 effects += self._expired(requests, now)
             case Looked() if self._term is not None:
+                self.ordered.begin_cycle()
                 effects += map(Send, self.announced.take(self.reader))
             case Answered(ticket, reply):
                 operation = self._operations.pop(ticket, None)
@@ -172,6 +177,8 @@ class Committer:
         self._unanswered.clear()
         self._devices.clear()
         self.announced.forget()
+        self.moved.clear()
+        self.ordered.clear()
         return effects
 
     # --- Decisions -----------------------------------------------------------------------------------------------
@@ -185,6 +192,7 @@ class Committer:
         pods = (
             self._busy_with(event, now)
             or self._unanswered.objection(event.snapshot, event.decisions, event.cycle)
+            or self._being_bound(event, now)
             or verify(self.reader, self.settings, event.snapshot, event.decisions)
         )
         if isinstance(pods, str):
@@ -195,6 +203,8 @@ class Committer:
         victims = Counter(
             int(event.snapshot.pod_group[each.pod]) for each in event.decisions if isinstance(each, Evict)
         )
+        if victims:
+            self.moved.note(event.snapshot, event.decisions, pods, self._device, now)
         effects: list[Effect] = []
         for decision, pod in zip(event.decisions, pods, strict=True):
             match decision:
@@ -204,6 +214,8 @@ class Committer:
                     effects += self._evict(decision, pod, event.snapshot, victims, stamp, now)
                 case Nominate():
                     effects += self._promise(pod, event.snapshot.nodes[decision.node].name)
+        if effects:
+            self.ordered.decided()
         return effects
 
     def abandon(self, event: Decided) -> None:
@@ -212,6 +224,7 @@ class Committer:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
             self._unanswered.end((facts.namespace, facts.name))
+            self.moved.forget(facts.uid)
         self._operations = {
             ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy
         }
@@ -224,6 +237,17 @@ class Committer:
                 return f"pod {facts.key}: is being written"
             if isinstance(decision, Evict) and self.protected.holds(facts.uid, now):
                 return f"pod {facts.key}: a disruption budget protected it a moment ago"
+        return ""
+
+    def _being_bound(self, event: Decided, now: float) -> str:
+        """Return why a statement must wait: the bind of a victim was ordered, and is neither done nor failed."""
+        for decision in event.decisions:
+            facts = event.snapshot.pods[decision.pod]
+            if isinstance(decision, Evict) and self.ordered.holds(facts.uid, now):
+                pod = pod_of(self.reader, event.snapshot, decision.pod)
+                if pod is not None and is_being_bound(self.reader, pod):
+                    self.ordered.wait_for(facts.uid)
+                    return f"pod {facts.key}: may not be evicted while it is being bound"
         return ""
 
     def _note_spared(self, event: Decided, now: float) -> None:
@@ -349,8 +373,11 @@ class Committer:
             self._unanswered.end(operation.target[1])
             if not end.stands:
                 self.evicted.forget(operation.pod.metadata.uid)
+                self.moved.forget(operation.pod.metadata.uid)
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
+        if isinstance(operation, BindOperation) and isinstance(end.signal, BindOrdered):
+            self.ordered.note(operation.pod.metadata.uid, now)
         if isinstance(operation, BindOperation) and end.ordered is not None:
             self.announced.await_bind(operation.request.spec.selected_node, end.ordered)
         if end.shielded:

@@ -130,7 +130,7 @@ class Cycles:
         """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
 
         ``evicted``: thousandths of GPUs that pods of each queue lost in the hour before.
-        ``protected``: UIDs of pods that disruption budgets protected a moment ago.
+        ``protected``: UIDs of pods that disruption budgets protected a moment ago, and of stand-ins.
         ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
 
         Call it in a thread, not on the event loop.

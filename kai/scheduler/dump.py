@@ -71,7 +71,7 @@ class Input:
     evicted: tuple[tuple[str, int], ...] = ()
     """Thousandths of GPUs that pods of each queue lost in the hour before."""
     protected: tuple[str, ...] = ()
-    """UIDs of pods that disruption budgets protected a moment before."""
+    """UIDs of pods that disruption budgets protected a moment before, and of stand-ins."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
     aside: Aside = attrs.field(factory=dict)

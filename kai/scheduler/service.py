@@ -191,7 +191,7 @@ class Scheduler:
                 await self._wait(seen, max(0.0, pause - _SHORTEST_PAUSE))
                 continue
             self._failures = 0
-            idle = 0 if outcome.decisions else idle + 1
+            idle = 0 if outcome.decisions and not self.outbox.committer.ordered.is_awaited else idle + 1
             # Half of a core at most: what follows a long cycle waits as long again, up to a second.
             rest = min(took, _LONGEST_REST)
             if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
@@ -227,10 +227,12 @@ class Scheduler:
         cycles = self.cycles
         resting = (committer.backoff.next_due(now), committer.refused.next_due(now), committer.protected.next_due(now))
         hour = committer.evicted.next_due() if self._counts_the_hour else None
+        pods = (committer.moved.next_due(), committer.ordered.next_due())
         undone = None if self.shadowing is None else self.shadowing.due
-        dues = (*resting, hour, undone, cycles.inquiry.due(), cycles.faults.due())
+        dues = (*resting, hour, *pods, undone, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
-        return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
+        restless = outcome.restless and not committer.ordered.is_awaited  # the same would be decided again
+        return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=restless, dues=due_in)
 
     async def _wait(self, seen: Seen, pause: float | None) -> bool:
         """Wait for a change, or for so long; return whether it was a change."""
@@ -288,11 +290,23 @@ class Scheduler:
         expired = expired_bind_requests(objects, self.settings.intake)
         if expired and self.shadowing is None:
             self.outbox.commit(Expired(expired))
-        resting = self.outbox.committer.backoff.resting(self.cluster.clock.monotonic())
-        if not resting:
-            return objects
-        kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
-        return attrs.evolve(objects, pods=tuple(kept))
+        objects = self._shown(objects)
+        self.cycles.awaited = self._served_first()
+        return objects
+
+    def _shown(self, objects: ClusterObjects) -> ClusterObjects:
+        """Return the cluster less the pods that rest, with the places taken that moved pods were promised."""
+        committer, now = self.outbox.committer, self.cluster.clock.monotonic()
+        committer.moved.look(objects, now)
+        resting = committer.backoff.resting(now)
+        if resting:
+            kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
+            objects = attrs.evolve(objects, pods=tuple(kept))
+        return committer.moved.shown(objects)
+
+    def _served_first(self) -> tuple[str, ...]:
+        """Return the groups for which pods were evicted, and those that were moved and have their pods again."""
+        return self.outbox.committer.moved.served_first(self.cycles.awaited)
 
     def _refused(self, objects: ClusterObjects) -> tuple[NoRoom, ...]:
         return self.outbox.committer.refused.current(objects.nodes, objects.pods, self.cluster.clock.monotonic())
@@ -302,8 +316,9 @@ class Scheduler:
         return self.outbox.committer.evicted.current(self.cluster.clock.monotonic()) if self._counts_the_hour else ()
 
     def _protected(self) -> tuple[str, ...]:
-        """Return the pods that disruption budgets protected a moment ago."""
-        return self.outbox.committer.protected.current(self.cluster.clock.monotonic())
+        """Return the pods that disruption budgets protected a moment ago, and those of groups that are being moved."""
+        committer = self.outbox.committer
+        return committer.moved.spared(committer.protected.current(self.cluster.clock.monotonic()))
 
     @property
     def _counts_the_hour(self) -> bool:
@@ -369,10 +384,10 @@ class Scheduler:
     def _given(self) -> Input:
         """Return what a cycle would be given now."""
         return Input(
-            objects=self.cluster.store.cluster_objects(),
+            objects=self._shown(self.cluster.store.cluster_objects()),
             now=self.cluster.clock.now(),
             cycle=self.number,
-            awaited=self.cycles.awaited,
+            awaited=self._served_first(),
             usage=self._past_usage(),
             refused=self._refused(self.cluster.store.cluster_objects()),
             evicted=self._evicted(),

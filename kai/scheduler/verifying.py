@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from kai.api.bindrequest import BindRequest
+from kai.api.bindrequest import BindRequest, is_for
 from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
@@ -124,6 +124,14 @@ def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> 
     if reader.is_assumed(BindRequest, (pod.metadata.namespace, pod.metadata.name)):
         return "may not be evicted while its bind is being written"
     return ""
+
+
+def is_being_bound(reader: Reader, pod: Pod) -> bool:
+    """Return whether the bind of a pod was ordered, and the binder has neither done nor failed it."""
+    request = reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace)
+    if pod.spec.node_name or request is None or has_failed(request):
+        return False
+    return is_for(request, pod.metadata.uid)
 
 
 def _against_promise(pod: Pod) -> str:

@@ -71,7 +71,7 @@ class Snapshot:
     evicted: tuple[tuple[str, int], ...] = ()
     """Thousandths of GPUs that pods of each queue lost in the hour before, by the name of the queue."""
     protected: tuple[str, ...] = ()
-    """UIDs of pods that disruption budgets protected from eviction a moment ago; their groups lose no pods."""
+    """UIDs of pods that budgets protected a moment ago, or that are being moved; their groups lose no pods."""
     revision: int = 0
     """The number of the cycle that it is for."""
     crowds: Crowds = attrs.field(factory=Crowds)

@@ -140,10 +140,13 @@ def gpus_of_node(node: Node) -> float:
 
 
 def devices_of(decision: Bind, cycle: int) -> tuple[str, ...]:
-    """Return the shared devices of a pod; one that is opened in this cycle has a name of its own from now on."""
-    return tuple(
-        f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name for name in decision.devices
-    )
+    """Return the shared devices of a pod."""
+    return tuple(device_of(name, cycle) for name in decision.devices)
+
+
+def device_of(name: str, cycle: int) -> str:
+    """Return the name of a device; one that is opened in this cycle has a name of its own from now on."""
+    return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
 
 
 def held_gpus(decision: Bind) -> float:
@@ -173,4 +176,4 @@ def _text_of(
     return Grant(queue=queue, pool=pool, group=group, gpus=devices, portion=portion, memory=memory).text
 
 
-__all__ = ["EmbeddedCluster", "devices_of", "gpus_of_node", "held_gpus"]
+__all__ = ["EmbeddedCluster", "device_of", "devices_of", "gpus_of_node", "held_gpus"]

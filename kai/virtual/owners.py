@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api.documents import mapping_of
-from kai.api.podgroup import PodGroupSpec
+from kai.api.podgroup import PodGroupSpec, least_members
 from kai.virtual.plans import Replacement
 
 ALWAYS: Final = 1 << 30
@@ -69,8 +69,4 @@ def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[
 
 def gang_of(spec: PodGroupSpec, pods: int) -> int:
     """Return how many pods of a group must run for it to make progress."""
-    parents = {each.parent for each in spec.sub_groups}
-    leaves = [each for each in spec.sub_groups if each.name not in parents]
-    if leaves:
-        return min(pods, max(1, sum(1 if each.min_member is None else each.min_member for each in leaves)))
-    return min(pods, max(1, 1 if spec.min_member is None else spec.min_member))
+    return min(pods, least_members(spec))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from math import inf, isnan
 from typing import Final
 
@@ -31,11 +32,12 @@ from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.scheduler.evicted import EvictedLately
+from kai.scheduler.moved import Moved, is_stand_in
 from kai.scheduler.rhythm import Rhythm
 from kai.simulation.pace import settle_on
 from kai.simulation.run import Cycle
 from kai.state.snapshot import Snapshot
-from kai.virtual.cluster import EmbeddedCluster
+from kai.virtual.cluster import EmbeddedCluster, device_of
 from kai.virtual.events import Calendar
 from kai.virtual.meters import Meters
 from kai.virtual.nodes import Nodes
@@ -114,6 +116,7 @@ class Simulation:
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
         self._evicted = EvictedLately()
+        self._moved = Moved()
         self._stale: set[tuple[str, str]] = set()
         """Namespace and name of groups that are stamped as stale."""
         self._next_cycle = 0.0
@@ -258,10 +261,13 @@ class Simulation:
         self.workloads.is_changed = self.workloads.has_independent_pods = False
         self._changed = self._came = inf
         objects = self.cluster.objects()
+        self._moved.look(objects, now)
+        objects = self._moved.shown(objects)
         snapshot = self._intake.take(
             objects,
             self.cluster.instant(now),
-            awaited=self._awaited,
+            awaited=self._moved.served_first(self._awaited),
+            protected=self._moved.spared(()),
             evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
             revision=self._cycles,
         )
@@ -271,7 +277,8 @@ class Simulation:
         self._awaited = report.awaited
         self._next_cycle = now + self._rhythm.apart
         self._share(snapshot, report)
-        decisions = sink.decisions
+        statements = [each for each in sink.statements if not _is_rejected(each, snapshot)]
+        decisions = [decision for statement in statements for decision in statement]
         self.last = Cycle(number=self._cycles, snapshot=snapshot, report=report, decisions=tuple(decisions))
         self.last_saw = objects
         self._wake = self._next_look(snapshot, is_quiet=not decisions)
@@ -279,18 +286,29 @@ class Simulation:
             group = int(snapshot.pod_group[each.pod])
             if isinstance(each, Evict) and group >= 0:
                 self._evicted.note(snapshot.pods[each.pod].uid, snapshot.groups[group].queue, each.gpus, now)
+        for statement in statements:
+            self._note_moved(statement, snapshot)
         carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
         self._stamp(snapshot, report, carried_out)
         self._nodes.scale()
 
+    def _note_moved(self, statement: tuple[Decision, ...], snapshot: Snapshot) -> None:
+        """Keep the places of the pods that a statement moves; a device has the name that a bind would give it."""
+        if any(isinstance(each, Evict) and each.moved_to >= 0 for each in statement):
+            facts = [snapshot.pods[each.pod] for each in statement]
+            lives = [self.workloads.lives.get((pod.namespace, pod.name)) for pod in facts]
+            pods = [None if life is None else life.pod for life in lives]
+            device = partial(device_of, cycle=self._cycles)
+            self._moved.note(snapshot, statement, pods, device, self._calendar.now)
+
     def _next_look(self, snapshot: Snapshot, *, is_quiet: bool) -> float:
         """Return when the passing of time alone may change what is decided."""
-        now = self._calendar.now
+        now, moved = self._calendar.now, self._moved.next_due()
         if not is_quiet:
-            return inf
+            return inf if moved is None else moved
         known = holds_until(snapshot) - self.cluster.began
         due = self._evicted.next_due() if self._profile.parameters.caps_evictions_by_the_hour else None
-        known = min(known, inf if due is None else due)
+        known = min(known, inf if due is None else due, inf if moved is None else moved)
         if known > now:
             return known
         return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf
@@ -367,6 +385,11 @@ class Simulation:
         job = self.workloads.jobs.get((group.namespace, group.name))
         if job is not None and key_of(job.group) == (group.namespace, group.name) and not isnan(instant):
             self.workloads.stamp(job, key, instant)
+
+
+def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:
+    """Return whether a statement is about a pod that only stands in for another, as the committer finds."""
+    return any(is_stand_in(snapshot.pods[each.pod].name) for each in statement)
 
 
 @attrs.define

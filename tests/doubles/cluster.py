@@ -18,10 +18,10 @@ import attrs
 
 from kai.api.kinds import BY_CLASS, BY_NAME, KINDS
 from kai.api.patches import merged
-from kai.api.plans import Await, Bind, Create, Get, Now, Patch, Reason, Refusal
+from kai.api.plans import Await, Bind, Create, Delete, Get, Now, Patch, Reason, Refusal
 from kai.api.plans import List as ListRequest
 from kai.cluster.port import Cluster
-from kai.cluster.requests import Apply, Fetch, FetchAll, NoSuchKind
+from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, NoSuchKind
 from kai.cluster.store import Watched, WatchedStore
 from tests.doubles.api_server import ApiServer, Manifest, _key, _missing, _stale
 from tests.doubles.outage import Outage
@@ -127,6 +127,8 @@ class ServiceServer(ApiServer):
                 )
             case Apply():
                 return self._apply(request)
+            case Evict():
+                return self._delete(Delete(ref=request.ref, uid=request.uid))
         return super()._answer(request)
 
     def _apply(self, request: Apply) -> object:

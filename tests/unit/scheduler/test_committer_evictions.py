@@ -106,6 +106,74 @@ def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
     assert [type(wire.send.request).__name__ for wire in world.wires] == ["Create"]
 
 
+def test_a_pod_that_is_being_bound_is_evicted_once_its_bind_was_carried_out_or_failed():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    world.decide(world.evict("p0"), world.promise("p1", "n1"), cycle=2)
+    assert world.signals[-1].why == "pod default/p0: may not be evicted while it is being bound"
+    assert world.wires == []
+    world.server.change("BindRequest", "p0", "default", {"status": {"phase": "Failed", "failedAttempts": 1}})
+    world.sync()
+    world.decide(world.evict("p0"), cycle=3)
+    world.settle()
+    assert world.server.get("Pod", "p0", "default") is None
+    world.decide(world.bind("p1", "n1"), cycle=4)
+    world.settle()
+    world.carry_out()
+    world.decide(world.evict("p1"), cycle=5)
+    world.settle()
+    assert world.server.get("Pod", "p1", "default") is None
+
+
+def test_an_order_that_no_binder_carries_out_keeps_its_pod_from_being_evicted_for_ten_seconds():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    ordered = world.time
+    world.look()
+    world.decide(world.evict("p0"), cycle=2)
+    assert world.committer.ordered.is_awaited
+    assert world.committer.ordered.next_due() == pytest.approx(ordered + 10.0, abs=0.1)
+    world.pass_time(10.0)
+    world.look()
+    assert (world.committer.ordered.is_awaited, world.committer.ordered.next_due()) == (False, None)
+    world.decide(world.evict("p0"), cycle=3)
+    world.settle()
+    assert world.server.get("Pod", "p0", "default") is None
+
+
+def test_a_cycle_of_which_something_was_written_is_followed_by_another_although_a_victim_is_being_bound():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    world.look()
+    world.decide(world.evict("p0"), cycle=2)
+    world.decide(world.bind("p1", "n1"), cycle=2)
+    assert not world.committer.ordered.is_awaited
+
+
+def test_an_order_of_another_process_keeps_no_pod_from_being_evicted():
+    """It may be as old as it likes, and its binder gone."""
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    world.lose()
+    world.lead()
+    world.decide(world.evict("p0"), cycle=2)
+    world.settle()
+    assert world.server.get("Pod", "p0", "default") is None
+
+
+def test_an_order_for_a_pod_of_the_past_keeps_no_pod_of_its_name_from_being_evicted():
+    world = cluster()
+    world.server._put(making.bind_request("p0", "n1", metadata={"ownerReferences": [{"kind": "Pod", "uid": "past"}]}))
+    world.sync()
+    world.decide(world.evict("p0"))
+    world.settle()
+    assert world.server.get("Pod", "p0", "default") is None
+
+
 def budget(allowed):
     selector = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
     spec, status = {"selector": selector}, {"disruptionsAllowed": allowed}

@@ -16,16 +16,20 @@ from kai.api.bindrequest import BindRequest
 from kai.api.pod import Pod
 from kai.cluster.port import Term
 from kai.engine import fast_path
+from kai.framework.decisions import Bind
 from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import service, warming
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Done, Failure
 from kai.scheduler.decision_log import DecisionLog
+from kai.scheduler.dump import archive
 from kai.scheduler.effects import Decided, Tick
 from kai.scheduler.making import make_scheduler
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
+from kai.simulation.archive import read_archive
+from kai.simulation.run import simulate
 from kai.state.snapshot import Snapshot
 from kai.telemetry.decisions import read_decisions
 from tests.doubles import virtual_time
@@ -78,6 +82,10 @@ class Rig:
 
     def names(self, *kinds):
         return [type(outcome).__name__ for _, outcome in self.cycles if not kinds or isinstance(outcome, kinds)]
+
+    def inputs(self):
+        """Return what the last cycle was given, and what another would be given now."""
+        return self.scheduler.cycles.last, self.scheduler._given()
 
     def bound(self):
         store = self.memory.store
@@ -495,5 +503,81 @@ def test_what_a_leader_before_ordered_counts_although_its_pod_names_no_group_yet
         assert rig.bound() == ["ordered-0"]
         memory.server.remove("BindRequest", "ordered-0", "default")
         await rig.until(lambda: rig.bound() == ["next-0"])
+
+    lead(memory, play)
+
+
+def replayed(given, settings, path):
+    """Return which pods are bound when an archive of what a cycle was given is decided again."""
+    path.write_bytes(archive(given, settings))
+    (cycle,) = simulate(attrs.evolve(read_archive(path, "snapshot"), cycles=1)).cycles
+    return [cycle.snapshot.pods[each.pod].name for each in cycle.decisions if isinstance(each, Bind)]
+
+
+def test_pods_that_rest_are_not_in_the_snapshot_that_is_served_as_they_are_in_no_cycle():
+    async def play(rig):
+        await rig.until(lambda: rig.bound() == ["a-0"])
+        committer, clock = rig.scheduler.outbox.committer, rig.scheduler.cluster.clock
+        committer.backoff.failed(("uid-b-0",), clock.monotonic())
+        for each in job("b"):
+            rig.memory.server.add(each)
+        await rig.touch()
+        names = [{pod.metadata.name for pod in given.objects.pods} for given in rig.inputs()]
+        assert names == [{"a-0"}, {"a-0"}]
+
+    lead(cluster_of("a"), play)
+
+
+def test_a_victim_whose_bind_no_binder_carries_out_is_evicted_after_ten_seconds_without_a_cycle_a_second():
+    """A rejected statement is not decided again and again: nothing would come of it."""
+    memory = cluster_of()
+    one = {"requests": {"nvidia.com/gpu": "1"}}
+    allocatable = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "1"}
+    memory.server.add(making.node("n", allocatable=allocatable))
+    memory.server.add(making.other("PriorityClass", "scheduling.k8s.io/v1", "high", value=90))
+    for each in (making.group("low", minMember=1), making.pod("low-0", group="low", **one)):
+        memory.server.add(each)
+
+    async def play(rig):
+        await rig.until(lambda: rig.bound() == ["low-0"])
+        ordered = anyio.current_time()
+        await anyio.sleep(2.0)
+        before = len(rig.cycles)
+        memory.server.add(making.group("high", minMember=1, priorityClassName="high"))
+        memory.server.add(making.pod("high-0", group="high", **one))
+        await rig.until(lambda: memory.store.get(Pod, "low-0", "default") is None)
+        assert anyio.current_time() - ordered == pytest.approx(10.0, abs=0.5)
+        assert len(rig.cycles) - before <= 5
+
+    lead(memory, play)
+
+
+def test_the_place_of_a_pod_that_was_moved_is_given_to_its_successor_and_to_no_pod_that_comes_first(tmp_path):
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    owned, two = {"metadata": {"ownerReferences": [owner]}}, {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    one, memory = {"requests": {"nvidia.com/gpu": "1"}}, cluster_of()
+    for each in (
+        *(making.node(name, allocatable={**two, "nvidia.com/gpu": "2"}) for name in ("n1", "n2")),
+        *(making.group(name, minMember=1) for name in ("moved", "wide", "late")),
+        making.group("firm", minMember=1, preemptibility="non-preemptible"),
+        making.pod("moved-0", group="moved", phase="Running", node="n1", **owned, **one),
+        making.pod("firm-0", group="firm", phase="Running", node="n2", **one),
+        making.pod("wide-0", group="wide", requests={"nvidia.com/gpu": "2"}),
+    ):
+        memory.server.add(each)
+
+    async def play(rig):
+        await rig.until(lambda: memory.store.get(Pod, "moved-0", "default") is None)
+        memory.server.add(making.pod("late-0", group="late", **one))
+        await rig.until(lambda: "wide-0" in rig.bound())
+        await rig.touch()
+        assert rig.bound() == ["wide-0"]
+        for given in rig.inputs():
+            assert replayed(given, rig.scheduler.settings, tmp_path / "given.zip") == []
+            without = [pod for pod in given.objects.pods if "~" not in pod.metadata.name]
+            missing = attrs.evolve(given, objects=attrs.evolve(given.objects, pods=tuple(without)))
+            assert replayed(missing, rig.scheduler.settings, tmp_path / "given.zip") == ["late-0"]
+        memory.server.add(making.pod("moved-1", group="moved", **owned, **one))
+        await rig.until(lambda: rig.bound() == ["moved-1", "wide-0"])
 
     lead(memory, play)

@@ -152,6 +152,33 @@ def test_replicas_come_and_go_by_their_steps():
     assert [each.arrival_seconds for each in result.jobs] == [0.0, HOUR, HOUR]
 
 
+FULL = cluster(2, 2, 4) + job("first", 1, duration="30m") + job("wide", 2, arrival="1h", duration="5h")
+"""Two nodes of two GPUs: at the first hour one of two pods is moved to the other, and the wide one has its node."""
+
+
+def move(*jobs):
+    """Return what was moved, what was bound since, and when each job started."""
+    found = run(scene_of(FULL + "".join(jobs) + job("late", 1, arrival="3620s")), until=3 * HOUR)
+    (moved,) = found.records.evictions
+    bound = {text.split()[1]: at for at, _, text in found.first if text.startswith("bind") and at >= HOUR}
+    return moved, bound, {row.name: row.start_seconds for row in result_of(found).jobs}
+
+
+@pytest.mark.parametrize(("kind", "back"), [("StatefulSet", 30.0), ("Deployment", 0.1)])
+def test_a_pod_that_is_moved_finds_the_place_that_it_was_promised_and_what_came_meanwhile_waits(kind, back):
+    """The pods of a StatefulSet come again when the old ones are gone; those of a Deployment at once, in new groups."""
+    moved, bound, starts = move(*(job(name, 1, kind=kind, arrival=at) for name, at in (("a", "1s"), ("b", "2s"))))
+    assert (moved.cause, moved.time) == ("consolidation", HOUR)
+    assert sorted(bound.values()) == sorted([HOUR + back, HOUR + 30.0])
+    assert (starts["wide"], starts["late"]) == (HOUR + 30.0, None)
+
+
+def test_the_place_of_a_moved_pod_that_does_not_come_again_is_given_away_half_a_minute_after_the_old_pod_is_gone():
+    stays = job("a", 1, kind="StatefulSet", arrival="1s")
+    moved, _, starts = move(stays, job("b", 1, kind="StatefulSet", replicas="2s:1, 3610s:0"))
+    assert (moved.pod, moved.time, starts["wide"], starts["late"]) == ("default/b-0", HOUR, HOUR + 30.0, HOUR + 60.0)
+
+
 def test_who_never_starts_waits_until_the_end():
     text = cluster() + job("first", 8, duration="9h") + job("second", 8, arrival="1h", duration="1h")
     result = simulated(text, 4)

@@ -1,0 +1,329 @@
+"""Pods that were moved, and the places that they were promised: nothing else is put there until they come back.
+
+A search that moves a pod evicts it, and counts on a place for it elsewhere. The pod that comes in its stead is made by
+its owner: at once, or when the old pod is gone. Until then its place looks idle, and in a full cluster another group is
+bound there at once. The group that was moved has lost a pod then, and takes one back from the group that gained by the
+move. So the place is shown as taken by a stand-in: the pod that went, as if it ran on the node that it was promised.
+
+    evicted ─ stand-in ─┬─ its successor came, and all that it starts with ─ served before others ─ has a place
+                        ├─ the eviction failed
+                        └─ no successor for so long
+
+A successor is a pod that came since, of the same group or of the same controller: a Deployment's pod has a group of its
+own. A pod without a controller whose group belongs to the pod itself has none, so its place is not kept.
+
+A stand-in is an object of the cycle's input alone. Its group loses no pods meanwhile, and a statement about a stand-in
+is rejected. While the old pod leaves it holds the old place and the stand-in the new one, as in the cycle that moved
+it; only the stand-in counts for the queue. A process that starts knows of none. The service and runs in virtual time
+keep places by this one machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+import msgspec
+
+from kai.api import names
+from kai.api.grants import grant_of
+from kai.api.meta import ObjectMeta
+from kai.api.objects import ClusterObjects
+from kai.api.pod import ENDED, Pod
+from kai.api.podgroup import least_members
+from kai.api.sharing import group_labels
+from kai.framework.decisions import Decision, Evict, Nominate
+from kai.state.snapshot import Snapshot
+
+_PATIENCE: Final = 30.0
+"""Seconds for which a place is kept once the old pod is gone: some owners make another only then."""
+_LONGEST: Final = 120.0
+"""Seconds for which it is kept at most, however long the old pod takes to leave."""
+_MARK: Final = "~moved"
+"""Ends the name and the UID of a stand-in; no name of an object has such a character."""
+
+Group: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+
+@attrs.frozen
+class _Place:
+    """A place that is kept."""
+
+    uid: str
+    """Of the pod that went."""
+    controller: str
+    """Identity of its controller; "" for none."""
+    stand_in: Pod
+
+
+@attrs.frozen(kw_only=True)
+class _Move:
+    """Pods of one group that one statement moved.
+
+    Units: seconds.
+    """
+
+    group: Group
+    places: tuple[_Place, ...]
+    until: float
+    known: frozenset[str] | None = None
+    """UIDs of the pods that the group and the controllers had; None before they were looked for."""
+    is_gone: bool = False
+    """Whether the pods that went are not there any more."""
+
+    def awaits(self, pod: Pod, group: Group) -> bool:
+        """Return whether a pod that came since is a successor of one of these."""
+        if group == self.group:
+            return True
+        controller = controller_of(pod.metadata)
+        return bool(controller) and any(each.controller == controller for each in self.places)
+
+
+@attrs.frozen
+class _Successor:
+    """A pod that came in the stead of one that was moved."""
+
+    key: str
+    """Of its group."""
+    until: float
+    waits: bool = True
+
+
+@attrs.define
+class Moved:
+    """The places of moved pods whose successors have not come, and the successors that wait for theirs.
+
+    Units: seconds of a clock that does not go back.
+    """
+
+    _objects: ClusterObjects | None = None
+    """What was looked at last: the cycle that follows decides on it."""
+    _moves: tuple[_Move, ...] = ()
+    _came: Mapping[str, _Successor] = attrs.field(factory=dict)
+    """By UID."""
+
+    # --- What happens --------------------------------------------------------------------------------------------
+
+    def note(
+        self,
+        snapshot: Snapshot,
+        decisions: Iterable[Decision],
+        pods: Iterable[Pod | None],
+        device: Callable[[str], str],
+        now: float,
+    ) -> None:
+        """Remember which pods a statement moves; ``device`` returns the final name of a device.
+
+        ``pods``: the pod of each decision, None for one that is not there.
+        """
+        decisions = tuple(decisions)
+        promised = {each.pod: each.devices for each in decisions if isinstance(each, Nominate)}
+        found: dict[int, list[_Place]] = {}
+        for decision, pod in zip(decisions, pods, strict=True):
+            if not isinstance(decision, Evict) or decision.moved_to < 0 or pod is None:
+                continue
+            group, controller = int(snapshot.pod_group[decision.pod]), controller_of(pod.metadata)
+            if group < 0 or pod.metadata.deletion_timestamp is not None or self._goes_with(pod):
+                continue
+            devices = tuple(sorted(device(name) for name in promised.get(decision.pod, ())))
+            shown = stand_in(pod, snapshot.nodes[decision.moved_to].name, devices)
+            if shown is not None:
+                found.setdefault(group, []).append(_Place(_identity(pod.metadata), controller, shown))
+        self._moves += tuple(
+            _Move(
+                group=(snapshot.groups[group].namespace, snapshot.groups[group].name),
+                places=tuple(places),
+                until=now + _LONGEST,
+            )
+            for group, places in found.items()
+        )
+
+    def forget(self, uid: str) -> None:
+        """Take out a pod that was not evicted after all."""
+        if self._moves:
+            kept = (attrs.evolve(m, places=tuple(each for each in m.places if each.uid != uid)) for m in self._moves)
+            self._moves = tuple(move for move in kept if move.places)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._objects, self._moves, self._came = None, (), {}
+
+    def look(self, objects: ClusterObjects, now: float) -> None:
+        """Look which successors have come: the cycle that follows decides on these objects.
+
+        Cost: nothing where nothing was moved lately, else a look at each pod and group.
+        """
+        before, self._objects = self._objects or objects, objects
+        if not self._moves and not self._came:
+            return
+        if any(move.known is None for move in self._moves):
+            had = _relatives(before.pods, self._moves, self._came)
+            self._moves = tuple(_knowing(move, had) for move in self._moves)
+        have = _relatives(objects.pods, self._moves, self._came)
+        staying = {uid: pod for uid, pod in have.items() if _stays(pod)}
+        whole = _whole(objects, staying.values())
+        came = {uid: each for uid, each in self._came.items() if each.until > now}
+        kept: list[_Move] = []
+        for move in self._moves:
+            left = _after(move, have.keys(), now)
+            if left.until > now:
+                successors = [
+                    pod
+                    for uid, pod in staying.items()
+                    if uid not in came and uid not in (left.known or ()) and left.awaits(pod, _group_of(pod))
+                ]
+                for pod in [pod for pod in successors if _group_of(pod) in whole][: len(left.places)]:
+                    left = attrs.evolve(left, places=_others(left.places, pod))
+                    came[_identity(pod.metadata)] = _Successor("/".join(_group_of(pod)), now + _PATIENCE)
+                if left.places:
+                    kept.append(left)
+        self._moves = tuple(kept)
+        self._came = {
+            uid: attrs.evolve(each, waits=uid in staying and not staying[uid].spec.node_name)
+            for uid, each in came.items()
+        }
+
+    # --- What a cycle is given -----------------------------------------------------------------------------------
+
+    def shown(self, objects: ClusterObjects) -> ClusterObjects:
+        """Return the objects with the stand-ins; the same if there are none."""
+        stand_ins = self._stand_ins()
+        return attrs.evolve(objects, pods=(*objects.pods, *stand_ins)) if stand_ins else objects
+
+    def served_first(self, awaited: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the keys of groups that are served before others: those of ``awaited``, then those of successors."""
+        mine = dict.fromkeys(each.key for each in self._came.values() if each.waits)
+        return (*awaited, *(key for key in mine if key not in awaited)) if mine else awaited
+
+    def spared(self, protected: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the UIDs of the pods whose groups lose none: those of ``protected``, and the stand-ins."""
+        stand_ins = self._stand_ins()
+        return tuple(sorted({*protected, *(pod.metadata.uid for pod in stand_ins)})) if stand_ins else protected
+
+    def next_due(self) -> float | None:
+        """Return when the next place is not kept any more, or a successor not served first; None if none is."""
+        places = (move.until for move in self._moves)
+        return min((*places, *(each.until for each in self._came.values() if each.waits)), default=None)
+
+    def _goes_with(self, pod: Pod) -> bool:
+        """Return whether the group of a pod is there for this pod alone, and no other can come into it."""
+        if self._objects is None or controller_of(pod.metadata):
+            return False
+        uid, key = pod.metadata.uid, _group_of(pod)
+        groups = (each.metadata for each in self._objects.pod_groups)
+        found = next((each for each in groups if (each.namespace, each.name) == key), None)
+        return found is not None and any(owner.uid == uid for owner in found.owner_references)
+
+    def _stand_ins(self) -> list[Pod]:
+        return [place.stand_in for move in self._moves for place in move.places]
+
+
+def is_stand_in(name: str) -> bool:
+    """Return whether a pod of a cycle's input only stands in for one that was moved."""
+    return name.endswith(_MARK)
+
+
+def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
+    """Return a pod that was moved as if it ran on the node that it was promised, sharing these devices.
+
+    None for one whose place is not kept: it has device claims, or what it held of a GPU is not told.
+    """
+    metadata, spec = pod.metadata, pod.spec
+    if spec.resource_claims:
+        return None
+    annotations, labels = metadata.annotations, metadata.labels
+    if devices:
+        grant = grant_of(pod)
+        if grant is None or not grant.is_whole:
+            return None
+        annotations = {**annotations, names.GRANTED: msgspec.structs.replace(grant, gpus=devices).text}
+        ties = group_labels(labels)
+        labels = {key: text for key, text in labels.items() if key not in ties}
+    return attrs.evolve(
+        pod,
+        metadata=attrs.evolve(
+            metadata,
+            name=metadata.name + _MARK,
+            uid=_identity(metadata) + _MARK,
+            annotations=annotations,
+            labels=labels,
+            deletion_timestamp=None,
+        ),
+        spec=attrs.evolve(spec, node_name=node),
+    )
+
+
+def controller_of(metadata: ObjectMeta) -> str:
+    """Return the identity of the controller of an object; "" for none."""
+    for owner in metadata.owner_references:
+        if owner.controller:
+            return owner.uid or f"{metadata.namespace}/{owner.kind}/{owner.name}"
+    return ""
+
+
+def _identity(metadata: ObjectMeta) -> str:
+    return metadata.uid or metadata.name
+
+
+def _group_of(pod: Pod) -> Group:
+    return pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, "")
+
+
+def _stays(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED
+
+
+def _relatives(pods: Iterable[Pod], moves: Iterable[_Move], came: Mapping[str, _Successor]) -> Mapping[str, Pod]:
+    """Return the pods of the groups and controllers of moves, and those that came, by UID."""
+    moves = tuple(moves)
+    groups = {move.group for move in moves}
+    controllers = {place.controller for move in moves for place in move.places} - {""}
+    spaces = {namespace for namespace, _ in groups} | {each.key.partition("/")[0] for each in came.values()}
+    return {
+        uid: pod
+        for pod in pods
+        if pod.metadata.namespace in spaces
+        and (
+            (uid := _identity(pod.metadata)) in came
+            or _group_of(pod) in groups
+            or controller_of(pod.metadata) in controllers
+        )
+    }
+
+
+def _knowing(move: _Move, had: Mapping[str, Pod]) -> _Move:
+    """Return a move that knows the pods that were there when it was decided."""
+    if move.known is not None:
+        return move
+    return attrs.evolve(move, known=frozenset(uid for uid, pod in had.items() if move.awaits(pod, _group_of(pod))))
+
+
+def _after(move: _Move, there: Iterable[str], now: float) -> _Move:
+    """Return a move whose patience ends soon once the pods that went are gone."""
+    if move.is_gone or not {place.uid for place in move.places}.isdisjoint(there):
+        return move
+    return attrs.evolve(move, is_gone=True, until=min(move.until, now + _PATIENCE))
+
+
+def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
+    """Return the groups of these pods that have as many as they start with: no pod of another one takes its place."""
+    counts = Counter(_group_of(pod) for pod in pods)
+    return frozenset(
+        key
+        for group in objects.pod_groups
+        if (key := (group.metadata.namespace, group.metadata.name)) in counts
+        and counts[key] >= least_members(group.spec)
+    )
+
+
+def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
+    """Return the places less the one of a successor: of the same name, else of the same controller, else the first."""
+    name, controller = pod.metadata.name + _MARK, controller_of(pod.metadata)
+    mine = min(places, key=lambda each: (each.stand_in.metadata.name != name, each.controller != controller))
+    return tuple(each for each in places if each is not mine)
+
+
+__all__ = ["Moved", "controller_of", "is_stand_in", "stand_in"]

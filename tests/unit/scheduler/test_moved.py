@@ -1,0 +1,232 @@
+"""Places of pods that were moved: kept until their successors come, and then given to those."""
+
+import pytest
+
+from kai.api.grants import grant_of
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import default_configuration
+from kai.engine.cycle import run_cycle
+from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
+from kai.model.status import Status
+from kai.scheduler.effects import Decided
+from kai.scheduler.moved import Moved
+from tests.unit.intake import making
+from tests.unit.scheduler.world import World
+
+OWNED = {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}]}
+ONE = {"nvidia.com/gpu": "1"}
+ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "1"}
+HALF = {"gpu-fraction": "0.5", "kai.scheduler/granted": '{"queue":"q","group":"a","gpus":["d1"],"portion":0.5}'}
+
+
+def cluster(*more, metadata=OWNED, least=1, queue=None, **body):
+    """A pod of group ``a`` runs on n1, for which group ``b`` waits; n2 is idle."""
+    moved = making.pod("a0", group="a", phase="Running", node="n1", metadata=metadata, **(body or {"requests": ONE}))
+    waits = making.pod("b0", group="b", requests=ONE)
+    groups = making.group("a", minMember=least), making.group("b")
+    nodes = (making.node(name, allocatable=ROOM) for name in ("n1", "n2"))
+    world = World(queue or making.queue("q"), *groups, *nodes, moved, waits, *more)
+    world.lead()
+    look(world)
+    return world
+
+
+def move(world, *devices, names=("a0",)):
+    """Move pods of group a to n2, for the good of b0."""
+    node = world.snapshot.node_rows["n2"]
+    rows = [world.row(name) for name in names]
+    evict = [Evict(pod=row, cause=Cause.CONSOLIDATE, moved_to=node, gpus=1000) for row in rows]
+    world.decide(*evict, *(Nominate(pod=row, node=node, devices=devices) for row in rows), world.promise("b0", "n1"))
+
+
+def look(world, at=0.0):
+    world.committer.moved.look(making.objects(*world.server.objects.values()), world.time + at)
+
+
+def shown(world, at=0.0):
+    look(world, at)
+    return world.committer.moved.shown(making.objects(*world.server.objects.values()))
+
+
+def stand_ins(world, at=0.0):
+    return [(pod.metadata.name, pod.spec.node_name) for pod in shown(world, at).pods if "~" in pod.metadata.name]
+
+
+def succeed(world, name="a1", group="a", metadata=OWNED):
+    """Let the owner make another pod in the stead of the one that went."""
+    world.settle()
+    world.server._put(making.pod(name, group=group, requests=ONE, metadata=metadata))
+
+
+def first(world, awaited=()):
+    return world.committer.moved.served_first(awaited)
+
+
+def running(name, metadata=OWNED):
+    return making.pod(name, group="a", phase="Running", node="n1", requests=ONE, metadata=metadata)
+
+
+def test_the_place_that_a_moved_pod_was_promised_is_taken_until_its_successor_comes_which_is_served_first_then():
+    world = cluster()
+    move(world)
+    assert stand_ins(world) == [("a0~moved", "n2")]
+    snapshot = making.take_snapshot(shown(world), making.NOW)
+    (row,) = [row for row, pod in enumerate(snapshot.pods) if pod.name == "a0~moved"]
+    assert (snapshot.pod_status[row], snapshot.nodes[snapshot.pod_node[row]].name) == (Status.RUNNING, "n2")
+    assert snapshot.groups[snapshot.pod_group[row]].name == "a"
+    assert first(world, ("default/b",)) == ("default/b",)
+    succeed(world)
+    assert stand_ins(world) == []
+    assert first(world, ("default/b",)) == ("default/b", "default/a")
+    world.server.change("Pod", "a1", "default", {"spec": {"nodeName": "n2"}})
+    assert stand_ins(world) == []
+    assert first(world) == ()
+
+
+def test_a_successor_is_a_pod_of_the_same_controller_too_although_it_has_a_group_of_its_own():
+    """A Deployment: each of its pods has a group."""
+    world = cluster()
+    move(world)
+    succeed(world, "other", group="other", metadata={})
+    assert stand_ins(world) == [("a0~moved", "n2")]
+    succeed(world, "a1", group="")  # no group yet: it can have no place
+    assert stand_ins(world) == [("a0~moved", "n2")]
+    world.server._put(making.group("a-2"))
+    world.server.change("Pod", "a1", "default", {"metadata": {"annotations": {"pod-group-name": "a-2"}}})
+    assert stand_ins(world) == []
+    assert first(world) == ("default/a-2",)
+
+
+def test_a_successor_comes_for_one_pod_only():
+    world = cluster(running("a9"))
+    move(world)
+    move(world, names=("a9",))
+    succeed(world)
+    assert stand_ins(world) == [("a9~moved", "n2")]
+    assert stand_ins(world) == [("a9~moved", "n2")]
+    succeed(world, "a2")
+    assert stand_ins(world) == []
+    assert first(world) == ("default/a",)
+
+
+def test_a_place_is_kept_while_the_old_pod_leaves_and_half_a_minute_longer_and_a_cycle_follows_then():
+    world = cluster()
+    move(world)
+    assert world.committer.moved.next_due() == world.time + 120.0
+    world.settle()
+    look(world, 50.0)
+    assert world.committer.moved.next_due() == world.time + 80.0
+    assert stand_ins(world, 79.9) == [("a0~moved", "n2")]
+    assert stand_ins(world, 80.0) == []
+    assert (world.committer.moved.next_due(), first(world)) == (None, ())
+
+
+def test_a_place_is_kept_for_two_minutes_however_long_the_old_pod_takes_to_leave():
+    world = cluster()
+    move(world)
+    assert stand_ins(world, 119.9) == [("a0~moved", "n2")]
+    assert stand_ins(world, 120.0) == []
+
+
+def test_the_places_of_a_gang_are_kept_until_as_many_have_come_as_it_starts_with():
+    """The place of the first is idle while the second is still to come."""
+    world = cluster(running("a9"), least=2)
+    move(world, names=("a0", "a9"))
+    succeed(world, "a1")
+    assert len(stand_ins(world)) == 2
+    assert first(world) == ()
+    succeed(world, "a2")
+    assert stand_ins(world) == []
+    assert first(world) == ("default/a",)
+
+
+def test_a_successor_that_starts_without_others_does_not_wait_for_them():
+    world = cluster(running("a9"), least=1)
+    move(world, names=("a0", "a9"))
+    succeed(world, "a9", metadata={**OWNED, "uid": "new"})  # the place of the second of that name is free
+    assert stand_ins(world) == [("a0~moved", "n2")]
+    assert first(world) == ("default/a",)
+
+
+@pytest.mark.parametrize(("limit", "binds"), [(2, ["c0"]), (1, [])])
+def test_while_the_old_pod_leaves_only_the_stand_in_counts_for_the_queue(limit, binds):
+    """As in the cycle that moved it: what is being released is not the queue's any more, what is promised is."""
+    more = making.group("c"), making.pod("c0", group="c", requests=ONE), making.node("n3", allocatable=ROOM)
+    world = cluster(*more, queue=making.queue("q", resources={"gpu": {"quota": limit, "limit": limit}}))
+    move(world)
+    world.server.remove("Pod", "b0", "default")
+    world.server.change("Pod", "a0", "default", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    snapshot = making.take_snapshot(shown(world), making.NOW)
+    status = {pod.name: snapshot.pod_status[row] for row, pod in enumerate(snapshot.pods)}
+    assert (status["a0"], status["a0~moved"]) == (Status.RELEASING, Status.RUNNING)
+    decided = Recorder()
+    run_cycle(snapshot, make_profile(default_configuration()), decided)
+    assert [(type(each), snapshot.pods[each.pod].name) for each in decided.decisions] == [(Bind, pod) for pod in binds]
+
+
+def test_a_moved_pod_keeps_its_share_of_the_device_that_it_was_promised():
+    world = cluster(annotations=HALF, labels={"runai-gpu-group": "d1"})
+    move(world, "+n2/0")
+    (pod,) = [pod for pod in shown(world).pods if "~" in pod.metadata.name]
+    grant = grant_of(pod)
+    assert (grant.gpus, grant.portion) == (("gpu-0",), 0.5)
+    assert "runai-gpu-group" not in pod.metadata.labels
+    (devices,) = [
+        names for row, names in making.take_snapshot(shown(world), making.NOW).pod_devices.items() if "gpu-0" in names
+    ]
+    assert devices == ("gpu-0",)
+
+
+def test_the_place_of_a_pod_that_names_no_owner_is_kept_unless_its_group_goes_with_it():
+    """An operator makes its pods again without being named in them; the group of a pod of no owner is the pod's own."""
+    world = cluster(metadata={})
+    move(world)
+    assert stand_ins(world) == [("a0~moved", "n2")]
+    succeed(world, metadata={})
+    assert stand_ins(world) == []
+    world = cluster(metadata={})
+    world.server.change(
+        "PodGroup", "a", "default", {"metadata": {"ownerReferences": [{"kind": "Pod", "uid": "uid-a0"}]}}
+    )
+    look(world)
+    move(world)
+    assert stand_ins(world) == []
+
+
+def test_no_place_is_kept_for_a_pod_that_stays_or_once_the_term_is_over():
+    world = cluster()
+    world.protected.add("a0")
+    move(world)
+    world.settle()
+    assert stand_ins(world) == []
+    world = cluster()
+    move(world)
+    world.lose()
+    assert stand_ins(world) == []
+
+
+def test_no_place_is_kept_by_a_statement_that_could_not_become_orders():
+    world = cluster()
+    node = world.snapshot.node_rows["n2"]
+    decisions = (Evict(pod=world.row("a0"), cause=Cause.CONSOLIDATE, moved_to=node), world.promise("b0", "n1"))
+    world.decide(*decisions)
+    world.committer.abandon(Decided(term=world.term, cycle=1, snapshot=world.snapshot, decisions=decisions))
+    assert stand_ins(world) == []
+
+
+def test_where_nothing_was_moved_cycles_are_given_what_there_is():
+    world = cluster()
+    world.decide(world.evict("a0"), world.promise("b0", "n1"))
+    objects = making.objects(*world.server.objects.values())
+    assert shown(world).pods == objects.pods
+    assert Moved().shown(objects) is objects
+
+
+def test_groups_whose_places_are_kept_lose_no_pods_meanwhile():
+    world = cluster()
+    assert world.committer.moved.spared(("uid-x",)) == ("uid-x",)
+    move(world)
+    assert world.committer.moved.spared(("uid-x",)) == ("uid-a0~moved", "uid-x")
+    succeed(world)
+    look(world)
+    assert world.committer.moved.spared(("uid-x",)) == ("uid-x",)
