@@ -2,7 +2,7 @@
 
 A seed draws which kinds it uses at all, so that some schedules have many of one and none of the others; and when they
 come. What the kinds do is in `ways` (between processes and the server), in `disorder`
-(in the cluster), and in `aimed` (at one moment).
+(in the cluster), in `aimed` (at one moment), and in `rare` (in few schedules).
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ import asyncio
 import random
 from typing import Final
 
-from tests.simulation import aimed, disorder, ways
+from tests.simulation import aimed, disorder, rare, ways
 from tests.simulation import ambushes as ambushing
 from tests.simulation.episodes import Episode, Kind, Undo, vain
 from tests.simulation.users import Life
 from tests.simulation.world import World
 
 _SWARM: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
-KINDS: Final[dict[str, Kind]] = {**_SWARM, **ambushing.AMBUSHES.functions}
+KINDS: Final[dict[str, Kind]] = {**_SWARM, **ambushing.AMBUSHES.functions, **rare.RARE.functions}
 NUMBERS: Final[dict[str, int]] = {
     **ways.KINDS.numbers,
     **disorder.KINDS.numbers,
     **aimed.KINDS.numbers,
     **ambushing.AMBUSHES.numbers,
+    **rare.RARE.numbers,
 }
 """Where the fault matrix has each kind."""
 _MOST_AMBUSHES: Final = 2
+_RARELY: Final = 0.25
 _BLINDING: Final = frozenset(
     {"lag", "behind", "silence", "deafness", "compactions", "headless", "sluggish", "unserved"}
     | {
@@ -77,6 +79,14 @@ def ambushes(draw: random.Random, seconds: float, replicas: int) -> tuple[Episod
     )
 
 
+def rarities(draw: random.Random, seconds: float) -> tuple[Episode, ...]:
+    """Return what one schedule in four has besides."""
+    if draw.random() >= _RARELY:
+        return ()
+    kind, start = draw.choice(sorted(rare.RARE.functions)), draw.uniform(2.0, seconds / 2)
+    return (Episode(kind=kind, start=start, seconds=seconds, replica=-1, strength=draw.random()),)
+
+
 def blindness(episodes: tuple[Episode, ...]) -> float:
     """Return for how long kai may not know what others did."""
     return 110.0 if any(each.kind in _BLINDING for each in episodes) else 10.0
@@ -109,4 +119,4 @@ async def _until(world: World, time: float, undone: list[tuple[float, Undo]]) ->
     await asyncio.sleep(max(0.0, time - world.time))
 
 
-__all__ = ["KINDS", "NUMBERS", "Episode", "ambushes", "blindness", "drawn", "happen"]
+__all__ = ["KINDS", "NUMBERS", "Episode", "ambushes", "blindness", "drawn", "happen", "rarities"]

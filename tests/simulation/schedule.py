@@ -23,9 +23,10 @@ from tests.doubles.rest_server.storage import Change
 from tests.simulation.checks import Checks
 from tests.simulation.conduct import Conduct
 from tests.simulation.evictions import Evictions
-from tests.simulation.faults import Episode, ambushes, blindness, drawn, happen
+from tests.simulation.faults import Episode, ambushes, blindness, drawn, happen, rarities
 from tests.simulation.loop import SeededLoop, StuckError, numbered_scopes
 from tests.simulation.outcome import unsettled
+from tests.simulation.rare import order_once_more
 from tests.simulation.replica import Replica
 from tests.simulation.stores import Stores, differences
 from tests.simulation.users import Life
@@ -38,6 +39,10 @@ _COALESCING: Final = (0.2, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 """Most schedules gather longer than kai does: what a schedule costs is its cycles, and more happens between two."""
 _FENCED: Final = 0.75
 """How many schedules have the policy for terms."""
+_UNREMINDED: Final = 0.25
+"""How many schedules have a last pod that comes alone."""
+_EMPTYING: Final = 40.0
+"""So long after users deleted everything no cycle follows another any more."""
 _SETTLING: Final = 420.0
 """Within so many seconds after them everything is as it must be: a pod whose bind failed rests for five minutes."""
 _LOOKS_APART: Final = 5.0
@@ -63,6 +68,8 @@ class Plan:
     """Seconds in which schedulers gather changes."""
     fenced: bool = True
     """Whether the policy for terms is installed; kai must do without it."""
+    reminded: bool = True
+    """Whether nothing comes once all is settled; else a last pod does, whose order cannot be written for a while."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -73,9 +80,12 @@ class Plan:
         direct = draw.random() < 0.5
         episodes, coalescing = drawn(draw, TROUBLED, replicas), draw.choice(_COALESCING)
         more = ambushes(random.Random(seed * 16 + 15), TROUBLED, replicas)
-        whole = tuple(sorted((*episodes, *more), key=lambda each: each.start))
+        rare = random.Random(seed * 16 + 13)
+        besides = rarities(rare, TROUBLED)
+        whole = tuple(sorted((*episodes, *more, *besides), key=lambda each: each.start))
         fenced = random.Random(seed * 16 + 14).random() < _FENCED
-        return cls(seed, whole, replicas, shuffle, direct=direct, coalescing=coalescing, fenced=fenced)
+        plan = cls(seed, whole, replicas, shuffle, direct=direct, coalescing=coalescing, fenced=fenced)
+        return attrs.evolve(plan, reminded=rare.random() >= _UNREMINDED)
 
     def written(self, about: str) -> dict[str, Any]:
         """Return the plan as data, to be kept."""
@@ -165,6 +175,11 @@ async def _play(world: World, plan: Plan) -> Result:
         _calm(world)
         await _settle(world, watchers)
     settled = world.time - calm_since
+    if not plan.reminded and not world.violations:
+        life.withdraw_all()
+        await asyncio.sleep(_EMPTYING)
+        order_once_more(world, life)
+        await _settle(world, watchers)
     if not world.violations:
         await _keep_quiet(world)
         watchers.conduct.decisions.look()

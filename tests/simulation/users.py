@@ -150,6 +150,21 @@ class Life:
             },
         )
 
+    def withdraw_all(self) -> None:
+        """Delete all workloads."""
+        self.world.say("users delete all that they have")
+        for job in self.world.all(JOB):
+            self.world.delete("user", JOB, job)
+        for gang in self.world.all(GROUP, HOME):
+            if gang["metadata"]["name"].startswith("gang"):
+                self.world.delete("user", GROUP, gang)
+                self.operator.drop(gang["metadata"]["name"])
+
+    def submit_last(self) -> None:
+        """Submit one pod of a group that is there before it, so that there is nothing to write but its order."""
+        self.world.say("user submits a last pod")
+        self._submit_gang("last", 1, "a1", "train", self._template("a1", "train", 0, {}))
+
     def _submit_gang(self, name: str, size: int, queue: str, priority: str, template: Manifest) -> None:
         group = {"minMember": size, "queue": queue, "priorityClassName": priority}
         self.world.create("user", GROUP, {"metadata": {"name": name, "namespace": HOME}, "spec": group})
