@@ -83,14 +83,14 @@ class Scheduler:
     """The number of the last cycle of this process."""
     onlooker: Callable[[Done | None, float], None] = lambda _, __: None
     """Is given each cycle that came to its end, with its seconds, or None once another process leads."""
+    intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Held by a cycle, by the task that reads ahead for the next cycle, and by what must not meet a cycle."""
     _failures: int = 0
     _recorder: CycleRecorder = attrs.field(
         init=False,
         default=attrs.Factory(lambda self: CycleRecorder(self.metrics, self.hourly, self.cycles), takes_self=True),
     )
     _is_ending: bool = False
-    _intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
-    """Held by a cycle, and by the task that reads ahead for the next cycle."""
 
     # --- Terms ---------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Scheduler:
         while True:
             if store.revision != seen:
                 seen = store.revision
-                async with self._intake_in_use:
+                async with self.intake_in_use:
                     objects, usage = store.cluster_objects(), self._past_usage()
                     await self.kernels.settle(objects)
                     await self.cluster.cpu.run(self.cycles.rehearse, objects, clock.now(), usage)
@@ -157,7 +157,7 @@ class Scheduler:
                 tasks.start_soon(self.hourly.run)
                 if self.shadowing is not None:
                     tasks.start_soon(self.shadowing.run)
-                tasks.start_soon(prefetch, self.cluster.store, self.cycles.read_ahead, self._intake_in_use)
+                tasks.start_soon(prefetch, self.cluster.store, self.cycles.read_ahead, self.intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
                 self.outbox.end()
@@ -242,7 +242,7 @@ class Scheduler:
         return False
 
     async def _cycle(self, term: Term) -> Done | Failure:
-        async with self._intake_in_use:
+        async with self.intake_in_use:
             await self.kernels.settle(self.cluster.store.cluster_objects())
             return await self._decide_once(term)
 

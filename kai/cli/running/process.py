@@ -11,6 +11,7 @@ import os
 import platform
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -39,6 +40,7 @@ from kai.cli.running.roles import (
     watches_of_plugins,
 )
 from kai.cli.running.terms import work_in_terms
+from kai.cli.running.tidying import tidying
 from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
@@ -201,7 +203,7 @@ class Process:
             self.probes.add(SCHEDULER, scheduler.problem)
             self.probes.add_note(SCHEDULER, scheduler.note)
             local, bare = scheduler.routes(), scheduler.metrics.bare.names
-            work.append(scheduler.run)
+            work += (scheduler.run, partial(tidying, connection, scheduler.intake_in_use))
             if plan.dashboard is not None:
                 board = make_board(plan.dashboard, scheduler, plan.settings, connection, self._facts(connection))
         async with anyio.create_task_group() as tasks:

@@ -3,7 +3,7 @@ import weakref
 
 import pytest
 
-from kai.api.collector import growing, paused, settle, spared
+from kai.api.collector import collect_young, growing, paused, settle, spared
 
 
 def test_the_collector_rests_and_goes_on_afterwards() -> None:
@@ -78,3 +78,27 @@ def test_a_short_program_is_looked_through_after_many_objects_and_not_in_the_end
         assert gc.isenabled()
     assert rare > 100 * 700
     assert gc.get_freeze_count() > before
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_ends_once_a_process_has_settled_waits_until_it_is_looked_for() -> None:
+    before = weakref.ref(Knot())
+    settle()
+    assert before() is None
+    found = weakref.ref(Knot())
+    assert found() is not None
+    collect_young()
+    assert found() is None
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_look_at_the_young_passes_over_what_was_there_when_a_process_settled() -> None:
+    knot = Knot()
+    found = weakref.ref(knot)
+    settle()
+    del knot
+    collect_young()
+    assert found() is not None
+    gc.unfreeze()
+    gc.collect()
+    assert found() is None
