@@ -2,7 +2,7 @@
 
 Plain, a cycle takes at most 0.1 milliseconds for each pair of a pod that waits and a node or pod that is looked at for
 it (measured: 5 to 80 microseconds; groups that take from others cost most). Loading what is compiled takes a second and
-a half of processor, compiling everything two minutes. A process decides plainly until that has cost about as much as
+a half of processor, compiling everything 75 seconds. A process decides plainly until that has cost about as much as
 the kernels would, and has them compiled then. So it spends at most twice what it had to, whatever comes, and small
 clusters never pay for a compiler.
 """

@@ -35,7 +35,7 @@ def warm(*modules: str, tell: Tell | None = None) -> Warmth:
     Doing it again changes nothing. Kernels of other packages count as far as their modules are imported. Kernels that
     run plainly go on doing so until `run_compiled`.
 
-    Cost: a minute or two where nothing is cached yet, else a second or two, then nothing.
+    Cost: some 75 seconds of processor where nothing is cached yet, else a second or two, then nothing.
     Raises: TypeError for a kernel that does not say what its parameters are.
     """
     wanted, done = missing(*modules), 0
