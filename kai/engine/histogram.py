@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from kai.engine.objections import Objections, Spare, excesses, shortage, shortages, spare_of
+from kai.engine.objections import OVER, Objections, Spare, excesses, shortage, shortages, spare_of
 from kai.engine.policy import mask_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
@@ -16,8 +16,7 @@ from kai.model.rows import Int64s, NodeRows, PodRow
 if TYPE_CHECKING:
     from kai.engine.session import Session
 
-_OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
-_IN_OTHER_WORDS: Final = frozenset({fit.ACCEPTED, fit.REFUSED_NOT_READY, *_OVER})
+_IN_OTHER_WORDS: Final = frozenset({fit.ACCEPTED, fit.REFUSED_NOT_READY, *OVER})
 """Codes that are no reasons by themselves."""
 
 
@@ -53,7 +52,7 @@ def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeRe
     session.grant_credit(pod, nodes)
     codes = np.empty(len(nodes), np.int64)
     place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes)
-    over = any((codes == code).any() for code in _OVER)
+    over = any((codes == code).any() for code in OVER)
     if over or nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]:
         return _counted(session, pod, nodes, codes)
     # Groups of many queues wait for the same: nodes that refuse for the same reasons say it in the same words.
@@ -79,7 +78,7 @@ def _counted(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> Co
     if len(by_code) > fit.SHORT_OF:
         short = codes >= fit.SHORT_OF
         counts.update(shortages(session, _spare(session), shape, nodes[short], codes[short]))
-    if any(by_code[code] for code in _OVER):
+    if any(by_code[code] for code in OVER):
         counts.update(excesses(session, shape, group, nodes, codes))
     for code in np.flatnonzero(by_code[: fit.SHORT_OF]).tolist():
         if code not in _IN_OTHER_WORDS:

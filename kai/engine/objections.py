@@ -8,6 +8,7 @@ Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; it
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 import numpy as np
@@ -21,7 +22,8 @@ from kai.model.rows import Bools, Float64s, Int64s, NodeRows
 
 RESOURCES = ("cpu", "memory", "gpu")
 GPU_MEMORY = "gpu-memory"
-_OVER = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+"""Codes by which queues forbid a node."""
 
 
 @attrs.frozen(eq=False)
@@ -135,7 +137,7 @@ def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64
     """Return how many of ``nodes``, which queues forbid by ``codes``, are forbidden by which bound."""
     counts: Counter[NodeReason] = Counter()
     request = world.facts.shapes.request[shape]
-    for code in _OVER:
+    for code in OVER:
         mine = nodes[codes == code]
         amounts = _counted_gpus(world, shape, mine)
         for amount, count in zip(*np.unique(amounts, return_counts=True), strict=True):
@@ -170,4 +172,4 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     return ACCEPTED
 
 
-__all__ = ["Objections", "Spare", "excess", "excesses", "shortage", "shortages", "spare_of"]
+__all__ = ["OVER", "Objections", "Spare", "excess", "excesses", "shortage", "shortages", "spare_of"]

@@ -383,13 +383,14 @@ class Scheduler:
 
     def _given(self) -> Input:
         """Return what a cycle would be given now."""
+        objects = self.cluster.store.cluster_objects()
         return Input(
-            objects=self._shown(self.cluster.store.cluster_objects()),
+            objects=self._shown(objects),
             now=self.cluster.clock.now(),
             cycle=self.number,
             awaited=self._served_first(),
             usage=self._past_usage(),
-            refused=self._refused(self.cluster.store.cluster_objects()),
+            refused=self._refused(objects),
             evicted=self._evicted(),
             protected=self._protected(),
             aside={each: record.gone for each, record in self.cycles.inquiry.records.copy().items()},

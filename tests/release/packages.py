@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+from tests.archives import unpack
 
 ROOT: Final = Path(__file__).parents[2]
 _UNLIKE: Final[tuple[Mapping[str, str], ...]] = (
@@ -69,9 +69,7 @@ def build(commit: str, epoch: int, folder: Path, *, root: Path = ROOT) -> list[P
 
 
 def _unpack(archive: bytes, folder: Path, *, is_strange: bool) -> None:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
-        tar.extractall(folder)  # noqa: S202 - what git made of our own commit
+    unpack(archive, folder)
     if not is_strange:
         return
     for path in folder.rglob("*"):  # as another umask and another day would have left them

@@ -6,13 +6,12 @@ with its groups, orders, grants and leases. Definitions stay those of the newer 
 """
 
 import subprocess
-import tarfile
 import time
-from io import BytesIO
 from pathlib import Path
 
 import attrs
 
+from tests.archives import unpack
 from tests.integration.chaos.rig import Rig
 from tests.integration.installation import install
 from tests.unit.deploy.rendering import LASTING
@@ -80,7 +79,5 @@ def unpacked(revision: str, folder: Path) -> Path:
     """Return a folder with ``kai`` and ``deploy`` as they were at a revision of this repository."""
     git = ("git", "archive", revision, "kai", "deploy")
     packed = subprocess.run(git, cwd=LASTING.parents[1], check=True, capture_output=True).stdout
-    with tarfile.open(fileobj=BytesIO(packed)) as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
-        archive.extractall(folder)  # noqa: S202 - what git made of our own commit
+    unpack(packed, folder)
     return folder
