@@ -62,7 +62,7 @@ class Session(World):
     def __init__(
         self, snapshot: Snapshot, profile: Policies, sink: DecisionSink, observer: Observer, budget: Budget = UNLIMITED
     ) -> None:
-        """Copy the arena, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
+        """Book pods, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
         super().__init__(snapshot, base_of(snapshot), profile.parameters)
         self.observer = observer
         self.budget = budget
@@ -142,8 +142,8 @@ class Session(World):
 
     @cached_property
     def _waiting_at_first(self) -> GroupRows:
-        """The groups that had pending pods when the session opened; of all others none changed until its epoch did."""
-        leaves = np.flatnonzero(self.base.booked.pending > 0)
+        """The groups that had pending pods when this was first asked; no other has any before its epoch changes."""
+        leaves = np.flatnonzero(self.columns.pending > 0)
         found: GroupRows = np.unique(np.searchsorted(self.facts.groups.first_subgroup, leaves, side="right") - 1)
         return found
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-import attrs
 import numpy as np
 
 from kai.engine.clock import Clock
@@ -22,7 +21,7 @@ from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
-from kai.state.base import Base
+from kai.state.base import Base, Opening
 from kai.state.facts import requested_amounts
 from kai.state.kept import pods_by_leaf
 from kai.state.ledger import Ledger, Tracked
@@ -30,13 +29,6 @@ from kai.state.snapshot import Snapshot
 
 FEW: Final = 64
 """Groups whose ranks are looked up one by one."""
-
-
-@attrs.frozen
-class _Booked:
-    """The columns as they were booked: what stands in for a ledger until there is one."""
-
-    columns: Columns
 
 
 class World:
@@ -64,7 +56,7 @@ class World:
         self.facts: Facts = _own_facts(base.facts)
         self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest)
-        self._live: Ledger | _Booked = _Booked(base.booked)
+        self._live: Ledger | Opening = base.open(snapshot)
         self._tracked: list[Tracked] = []
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
@@ -93,9 +85,11 @@ class World:
         policy.scored &= self.takes(RATED)
         self._adopt_shares(policy)
         self._order_pods(policy)
-        base = self.base
-        arena = base.fresh_arena(self.snapshot.memory)
-        ledger = self.ledger = self._live = Ledger(base.layout, self.facts, arena, base.room(), self._tracked)
+        opening = self._live
+        if isinstance(opening, Ledger):
+            raise TypeError("plugins of a world: found that they were adopted before, expected once")
+        layout = self.base.layout
+        ledger = self.ledger = self._live = Ledger(layout, self.facts, opening.arena, opening.room, self._tracked)
         for plugin in policy.plugins:
             if plugin.placement is None:
                 continue

@@ -1,6 +1,6 @@
 """The state in which every cycle on one snapshot begins.
 
-Tables for kernels and a booked arena, made once and copied by each session.
+Tables for kernels are made once; an arena is booked by each session, which writes on in it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,27 @@ from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
 
 _SPARE: Final = "the arena of the session before"
-_NONE_YET: Final = "zeros of bases"
+
+
+@attrs.frozen
+class Opening:
+    """Books in which every assigned pod stands, for one session that may write them."""
+
+    arena: Int64s
+    room: Room
+    columns: Columns
+    """The columns of the arena."""
 
 
 @attrs.frozen(kw_only=True)
 class Base:
-    """Facts, layout, a read-only arena with every assigned pod booked, its placements and the names of slots.
-
-    The arena ends where the columns begin that are zero when a session opens: that is a third of it.
-    """
+    """Facts, layout, the places of pods that share devices, and the names of slots."""
 
     facts: Facts
     layout: Layout
-    arena: Int64s
-    booked: Columns
-    """The columns of the arena, which are not to be written."""
     placements: tuple[tuple[int, ...], ...]
+    placed: tuple[int, ...]
+    """The pods with these placements."""
     width: int
     slot_names: tuple[str, ...]
     pod_order: Int64s
@@ -46,12 +51,32 @@ class Base:
     group_order: Int64s
     """Group rows by creation time, then uid."""
 
-    def fresh_arena(self, memory: Memory) -> Int64s:
-        """Return a copy of the arena, in the memory of the last session's arena if no view of that is left.
+    def open(self, snapshot: Snapshot) -> Opening:
+        """Book every pod of ``snapshot``, which this is the base of, that stands somewhere.
 
-        Cost: of a copy. Memory that the process never touched before costs five times as much.
+        Holds: the books are the caller's own; they lie in the memory of the last session's if no view of that is left.
+        Cost: O(P + N R). A session writes the very arena that is booked: a copy for each session takes as long.
         """
-        size = self.layout.size
+        layout, room = self.layout, self.room()
+        arena = self._arena(snapshot.memory)
+        view = layout.view
+        arena[: layout.offsets.status] = 0
+        view(arena, "status")[:] = snapshot.pod_status
+        view(arena, "node")[:] = snapshot.pod_node
+        arena[layout.offsets.placement : layout.still] = 0
+        view(arena, "placement")[list(self.placed)] = np.arange(1, 1 + len(self.placed))
+        view(arena, "counters")[1] = len(self.placed)
+        view(arena, "idle")[:] = self.facts.nodes.allocatable
+        columns = layout.columns(arena, room, np.zeros(layout.sizes.groups, np.int64))
+        open_accounts(self.facts, columns, layout.offsets)
+        return Opening(arena, room, columns)
+
+    def _arena(self, memory: Memory) -> Int64s:
+        """Return an arena whose end, from where the columns begin that are zero when a session opens, is zero.
+
+        Memory that the process never touched before costs five times as much as other memory.
+        """
+        size, still = self.layout.size, self.layout.still
         left = memory.recall(_SPARE)
         memory.keep(_SPARE, None)
         spare, (first, last) = left if isinstance(left, tuple) else (None, (0, 0))
@@ -60,8 +85,6 @@ class Base:
         if not (isinstance(spare, np.ndarray) and len(spare) >= size and getrefcount(spare) == 2):
             spare, first, last = np.empty(size + size // 16, np.int64), 0, 0
         arena: Int64s = spare[:size]
-        still = self.layout.still
-        arena[:still] = self.arena
         if first < last and still < last:  # most of it is zero already
             arena[still:first] = 0
             arena[last:] = 0
@@ -82,17 +105,6 @@ class Base:
         return Room.of(self.placements, self.width)
 
 
-def _zeros(memory: Memory, layout: Layout) -> Int64s:
-    """Return zeros for the columns that a session begins with none of, not to be written; kept from base to base."""
-    cells = layout.size - layout.still
-    known = memory.recall(_NONE_YET)
-    if not isinstance(known, np.ndarray) or len(known) < cells:
-        known = np.zeros(cells + cells // 16, np.int64)
-        memory.keep(_NONE_YET, known)
-    zeros: Int64s = known[:cells]
-    return zeros
-
-
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
     """Return how many devices one pod can have at most, at least 1.
 
@@ -104,22 +116,19 @@ def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequenc
     return max(1, min(asked, most), *map(len, placements))
 
 
-def _placements(
-    snapshot: Snapshot, slot_rows: Mapping[tuple[int, str], int], placement: Int64s
-) -> list[tuple[int, ...]]:
-    """Return the slots of every assigned pod that shares devices; fills ``placement`` [P]."""
-    placements: list[tuple[int, ...]] = []
+def _placements(snapshot: Snapshot, slot_rows: Mapping[tuple[int, str], int]) -> dict[int, tuple[int, ...]]:
+    """Return the slots of every assigned pod that shares devices, by pod row, ascending."""
+    placements: dict[int, tuple[int, ...]] = {}
     for pod, devices in sorted(snapshot.pod_devices.items()):
         node = int(snapshot.pod_node[pod])
         slots = tuple(slot_rows[node, name] for name in devices if (node, name) in slot_rows)
         if slots:
-            placements.append(slots)
-            placement[pod] = len(placements)
+            placements[pod] = slots
     return placements
 
 
 def make_base(snapshot: Snapshot) -> Base:
-    """Book every pod that stands somewhere and return the result. Cost: O(P + N R), once per snapshot."""
+    """Return what all sessions on ``snapshot`` begin with. Cost: O(P + N R), once per snapshot."""
     slot_start, slot_names, slot_rows = slot_table(snapshot)
     pods, groups, order = pod_facts(snapshot), group_columns(snapshot), pod_order(snapshot)
     subgroups = subgroup_columns(snapshot, groups.tree)
@@ -142,26 +151,13 @@ def make_base(snapshot: Snapshot) -> Base:
             groups=len(snapshot.groups),
         )
     )
-    arena = np.empty(layout.still, np.int64)
-    arena[: layout.offsets.status] = 0
-    arena[layout.offsets.placement :] = 0
-    placements = _placements(snapshot, slot_rows, layout.view(arena, "placement"))
-    layout.view(arena, "counters")[1] = len(placements)
-    layout.view(arena, "status")[:] = snapshot.pod_status
-    layout.view(arena, "node")[:] = snapshot.pod_node
-    layout.view(arena, "idle")[:] = facts.nodes.allocatable
-    width = _widest(snapshot, slot_start, placements)
-    room = Room.of(placements, width)
-    columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64), _zeros(snapshot.memory, layout))
-    open_accounts(facts, columns, layout.offsets)
-
+    placements = _placements(snapshot, slot_rows)
     return Base(
         facts=facts,
         layout=layout,
-        arena=arena,
-        booked=columns,
-        placements=tuple(placements),
-        width=width,
+        placements=tuple(placements.values()),
+        placed=tuple(placements),
+        width=_widest(snapshot, slot_start, list(placements.values())),
         slot_names=slot_names,
         pod_order=order,
         groups=groups,

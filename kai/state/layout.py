@@ -1,7 +1,7 @@
 """Where each column lives in the one arena.
 
-Every mutable column is a view into a single flat int64 array, so that opening a session is one copy, a fingerprint is
-one hash, and a write is one (offset, delta). Plugins' tracked columns follow the engine's own.
+Every mutable column is a view into a single flat int64 array, so that the memory of one session serves the next, a
+fingerprint is one hash, and a write is one (offset, delta). Plugins' tracked columns follow the engine's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,15 +99,9 @@ class Layout:
         part, shape = self._places[name]
         return arena[part].reshape(shape)
 
-    def columns(self, arena: Int64s, room: "Room", epoch: Int64s, zeros: Int64s | None = None) -> Columns:
-        """Return all columns over ``arena``, with the logs of ``room``.
-
-        ``zeros`` stands for the part of the arena that is zero when a session opens; None: ``arena`` has that part.
-        """
-        views = {}
-        for name, (part, shape) in self._places.items():
-            source, begin = (arena, 0) if zeros is None or part.start < self.still else (zeros, self.still)
-            views[name] = source[part.start - begin : part.stop - begin].reshape(shape)
+    def columns(self, arena: Int64s, room: "Room", epoch: Int64s) -> Columns:
+        """Return all columns over ``arena``, with the logs of ``room``."""
+        views = {name: arena[part].reshape(shape) for name, (part, shape) in self._places.items()}
         return Columns(
             arena=arena,
             journal=room.journal,

@@ -18,7 +18,6 @@ from kai.model.status import ACTIVE_ALLOCATED, Status
 from kai.state.base import make_base
 from kai.state.layout import MOVES
 from kai.state.ledger import Ledger
-from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
 from tests.kernels.naive import booking as naive_booking
 from tests.kernels.naive import place as naive_place
@@ -126,7 +125,8 @@ class Stage:
                 total=random.integers(1, 5, 3) * amounts,
             ),
         )
-        ledger = Ledger(base.layout, facts, base.fresh_arena(Memory()), base.room())
+        opening = base.open(snapshot)
+        ledger = Ledger(base.layout, facts, opening.arena, opening.room)
         world = world_of(facts, ledger.columns, masks.tolist(), scores.tolist())
         naive_booking.open_accounts(world)
         if rules.mix.weight:

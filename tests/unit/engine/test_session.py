@@ -189,10 +189,11 @@ def test_attending_to_a_group_says_which_one_was_attended_to_before():
 def test_the_base_of_a_snapshot_is_made_once_and_no_session_changes_it():
     session = opened({"first": ONE})
     base = base_of(session.snapshot)
-    before = base.arena.copy()
+    before = base.open(session.snapshot).arena
     bind(session, "first")
     assert base_of(session.snapshot) is base
-    assert np.array_equal(base.arena, before)
+    assert np.array_equal(base.open(session.snapshot).arena, before)
+    assert not np.array_equal(session.ledger.arena, before)
 
 
 # ---------------------------------------------------------------------------------------------------- bind requests

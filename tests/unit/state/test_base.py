@@ -4,7 +4,6 @@ import pytest
 from kai.plugins.gpusharing import GpuSharing
 from kai.plugins.pool_maximum import PoolMaximum
 from kai.state.base import make_base
-from kai.state.memory import Memory
 from tests.unit.plugins.stage import node, play, pod, snapshot_of
 
 MEMORY = {"nvidia.com/gpu.memory": "16000"}
@@ -71,54 +70,63 @@ def test_a_request_by_memory_for_more_devices_than_any_node_has_is_refused():
 
 
 def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody_looks_at_it():
-    base, memory = make_base(snapshot_of(gpu_node("n1", 4))), Memory()
-    seen = base.fresh_arena(memory)
-    base.leave_arena(seen, memory)
-    other = base.fresh_arena(memory)
+    snapshot = snapshot_of(gpu_node("n1", 4), pod("a-0", on="n1"))
+    base = make_base(snapshot)
+    seen = base.open(snapshot).arena
+    booked = seen.tolist()
+    base.leave_arena(seen, snapshot.memory)
+    other = base.open(snapshot).arena
     assert not np.shares_memory(seen, other)
     place = other.ctypes.data
     other[:] = 7
-    base.leave_arena(other, memory)
+    base.leave_arena(other, snapshot.memory)
     del other
-    again = base.fresh_arena(memory)
+    again = base.open(snapshot).arena
     assert again.ctypes.data == place
-    assert np.array_equal(again[: base.layout.still], base.arena)
-    assert not np.shares_memory(again, base.fresh_arena(memory))
+    assert again.tolist() == booked
+    assert not np.shares_memory(again, base.open(snapshot).arena)
 
 
 def test_what_a_session_begins_with_none_of_is_zero_in_memory_that_was_used_before():
-    base, memory = make_base(snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))), Memory()
-    used = base.fresh_arena(memory)
+    snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))
+    base = make_base(snapshot)
+    used = base.open(snapshot).arena
+    booked = used.tolist()
     used[:] = 7
-    base.leave_arena(used, memory)
+    base.leave_arena(used, snapshot.memory)
     del used
-    again = base.fresh_arena(memory)
-    assert again[: base.layout.still].tolist() == base.arena.tolist()
+    again = base.open(snapshot).arena
+    assert again.tolist() == booked
     assert not again[base.layout.still :].any()
-    assert base.arena.any()
+    assert again.any()
 
 
 @pytest.mark.parametrize("pods", [30, 40, 41])
 def test_what_a_session_left_zero_is_zero_in_the_next_one_however_large_that_is(pods):
     def of(count):
-        return make_base(snapshot_of(gpu_node("n1", 8), *(pod(f"a-{at}", on="n1") for at in range(count))))
+        return snapshot_of(gpu_node("n1", 8), *(pod(f"a-{at}", on="n1") for at in range(count)))
 
-    memory, before, after = Memory(), of(40), of(pods)
-    used = before.fresh_arena(memory)
-    used[: before.layout.still] = 7
-    used.base[before.layout.size :] = 7
-    before.leave_arena(used, memory, (before.layout.still, before.layout.size))
+    before, after = of(40), of(pods)
+    first, second = make_base(before), make_base(after)
+    expected = second.open(after).arena
+    used = first.open(before).arena
+    used[: first.layout.still] = 7
+    used.base[first.layout.size :] = 7
+    first.leave_arena(used, after.memory, (first.layout.still, first.layout.size))
     del used
-    again = after.fresh_arena(memory)
-    assert again[: after.layout.still].tolist() == after.arena.tolist()
-    assert not again[after.layout.still :].any()
+    again = second.open(after).arena
+    assert again.tolist() == expected.tolist()
+    assert not again[second.layout.still :].any()
 
 
-def test_bases_share_the_zeros_of_columns_that_no_session_has_anything_in_yet():
-    snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))
-    one, other = make_base(snapshot), make_base(snapshot)
-    assert len(one.arena) == one.layout.still < one.layout.size
-    assert np.shares_memory(one.booked.left, other.booked.left)
-    assert one.booked.left.shape == (1, 3)
-    assert not any(column.any() for column in (one.booked.virtual, one.booked.evicted_status, one.booked.left))
-    assert not np.shares_memory(one.booked.status, other.booked.status)
+def test_books_belong_to_one_session_and_all_sessions_on_a_snapshot_begin_with_the_same():
+    groups = {"runai-gpu-group/x": "x"}
+    snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"), sharing("b-0", 1, on="n1", labels=groups))
+    base = make_base(snapshot)
+    one, other = base.open(snapshot), base.open(snapshot)
+    assert one.arena.tolist() == other.arena.tolist()
+    assert one.columns.placement.tolist() == [0, 1]
+    assert one.columns.placement_slots[1, 0] >= 0
+    one.columns.arena[:] = 7
+    assert not np.shares_memory(one.arena, other.arena)
+    assert base.open(snapshot).arena.tolist() == other.arena.tolist()
