@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.actions.search.prospects import Prospects
-from kai.actions.search.waiting import EvictionPass, any_group
+from kai.actions.search.waiting import EvictionPass
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
@@ -45,7 +45,6 @@ class Consolidate:
             name=self.name,
             cause=Cause.CONSOLIDATE,
             rule="every victim finds another place",
-            may_search=any_group,
             can_succeed=Prospects(session).allow,
             victims=_anybody,
             per_queue=False,

@@ -5,7 +5,7 @@ Source: the peer's actions/preempt.
 
 import attrs
 
-from kai.actions.search.waiting import EvictionPass, any_group
+from kai.actions.search.waiting import EvictionPass
 from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict
 from kai.engine.session import Session
@@ -39,7 +39,6 @@ class Preempt:
             name=self.name,
             cause=Cause.PREEMPT,
             rule="priority",
-            may_search=any_group,
             can_succeed=_within_quota,
             victims=_lower,
             per_queue=True,

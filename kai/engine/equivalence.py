@@ -17,6 +17,7 @@ class EquivalenceClasses:
         """Begin with no class known."""
         self._world = world
         self._signatures: dict[str, int] = {}
+        self._added: dict[str, int] = {}
         self._numbers: dict[tuple[int, ...], int] = {}
 
     # Most cycles compare no groups, so that memory for all of them is only taken by those that do.
@@ -24,6 +25,10 @@ class EquivalenceClasses:
     @cached_property
     def _signature(self) -> Int64s:
         return np.full(len(self._world.snapshot.pods), -1, np.int64)
+
+    @cached_property
+    def _added_to(self) -> Int64s:
+        return np.full(len(self._world.snapshot.shapes), -1, np.int64)
 
     @cached_property
     def _class(self) -> Int64s:
@@ -47,6 +52,18 @@ class EquivalenceClasses:
             self._class[changed] = self._compare(changed)
             self._seen[changed] = epoch[changed]
         return self._class[groups]
+
+    def constraints_of(self, pods: PodRows) -> Int64s:
+        """Return int64[n]: equal numbers for pods whose constraints have the same signature, by plugins too.
+
+        Numbers of two calls are not to be compared. Cost: a look at each pod and each shape, once in a session.
+        """
+        shapes = self._world.facts.pods.shape[pods]
+        for shape in np.unique(shapes[self._added_to[shapes] < 0]).tolist():
+            text = self._world.policy.signature(shape)
+            self._added_to[shape] = self._added.setdefault(text, len(self._added))
+        signatures = self._signatures_of(pods)
+        return signatures * max(1, len(self._added)) + self._added_to[shapes]
 
     def _compare(self, groups: GroupRows) -> Int64s:
         facts = self._world.facts

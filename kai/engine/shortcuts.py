@@ -124,6 +124,14 @@ ALIKE: Final = Shortcut(
     workload="w1b",
     gain="877 → 31",
 )
+NO_LESS: Final = Shortcut(
+    name="no-less",
+    plain="kai.actions.search.waiting.EvictionPass",
+    fast="kai.actions.search.no_less.NoLess",
+    applies="groups of one pod that differ in amounts, after a search that each of them may make failed",
+    workload="shapes-full",
+    gain="823 → 652",
+)
 FULL_QUEUES: Final = Shortcut(
     name="full-queues",
     plain="kai.engine.fast_path.FastPath",
@@ -153,6 +161,7 @@ TABLE: Final = (
     PROSPECTS,
     HOPELESS,
     ALIKE,
+    NO_LESS,
     FULL_QUEUES,
     UNCHANGED,
 )

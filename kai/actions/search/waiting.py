@@ -11,13 +11,14 @@ import numpy as np
 
 from kai.actions.search.eviction_facts import Explain
 from kai.actions.search.group_states import GroupStates
+from kai.actions.search.no_less import NoLess
 from kai.actions.search.one_call import OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Outcome, Search
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
-from kai.engine.shortcuts import ALIKE, HOPELESS, SEARCH
+from kai.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
 from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.kernels.group_state import keep_queues
@@ -35,8 +36,8 @@ class EvictionPass:
     name: str
     cause: Cause
     rule: str
-    may_search: Callable[[Session, Portion], Verdict]
-    """Whether a group may search at all; if not it is skipped without being remembered as failed.
+    may_search: Callable[[Session, Portion], Verdict] | None = None
+    """Whether a group may search at all; if not it is skipped without being remembered as failed. None: each may.
 
     One answer holds for all groups that are alike, until something is committed.
     """
@@ -60,7 +61,7 @@ class EvictionPass:
         self._serve(session, heap, Closed(session, waiting))
 
     def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
-        """Take groups off the heap in turn; those that are just like one that was passed over are dropped at once."""
+        """Take groups off the heap in turn; those that would be passed over like one that was are dropped at once."""
         state = PassState(session)
         while True:
             session.attend(-1)
@@ -76,9 +77,12 @@ class EvictionPass:
             if portion is None:
                 return
             session.attend(portion.group)
-            verdict = self.may_search(session, portion)
-            if not verdict or self._has_failed(session, portion, state):
+            verdict = ACCEPTED if self.may_search is None else self.may_search(session, portion)
+            failed = self._failure(session, portion, state) if verdict else None
+            if not verdict or failed is not None:
                 closed.close(portion.group, verdict)
+                if failed is not None and self.may_search is None:  # else each has an answer of its own
+                    closed.close_no_less(portion.group, failed, per_queue=self.per_queue)
                 continue
             if _could_ever_run(session, portion):
                 if not self._try(session, portion, state):
@@ -103,13 +107,13 @@ class EvictionPass:
         queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
         return state.failed.setdefault(queue, {})
 
-    def _has_failed(self, session: Session, portion: Portion, state: "PassState") -> bool:
-        """Say whether a search for a group with the same demands failed, and this one asks for no less."""
+    def _failure(self, session: Session, portion: Portion, state: "PassState") -> Footprint | None:
+        """Return the footprint of a group of the same demands that failed, if this one asks for no less."""
         table = self._table(session, portion, state)
         if not session.parameters.use_scheduling_signatures or not table:
-            return False
-        signature = signature_of(session, portion)
-        return signature in table and not is_easier(session, portion, table[signature])
+            return None
+        failed = table.get(signature_of(session, portion))
+        return failed if failed is not None and not is_easier(session, portion, failed) else None
 
     def _try(self, session: Session, portion: Portion, state: "PassState") -> bool:
         """Search for one group, remember a failure, and say whether there is time for more."""
@@ -263,6 +267,8 @@ class Closed:
     def __init__(self, session: Session, groups: GroupRows) -> None:
         """Begin with all of ``groups`` open."""
         self._session = session
+        self._groups = groups
+        self._no_less: NoLess | None = None
         self._classes = np.full(len(session.snapshot.groups), -1, np.int64)
         self._classes[groups] = session.equivalence.classes(groups)
         self._ordered = groups[np.argsort(self._classes[groups], kind="stable")]
@@ -279,10 +285,24 @@ class Closed:
         if not verdict:
             self._session.records.note_alike(np.array([group], np.int64), verdict.reasons)
         if number >= 0 and self._session.takes(ALIKE):
-            self._notes[number] = verdict.reasons
-            begin, end = np.searchsorted(self._numbers, (number, number + 1))
-            self.mask[self._ordered[begin:end]] = True
-            self.is_any = True
+            begin, end = self._numbers.searchsorted((number, number + 1)).tolist()
+            if end - begin > 1:  # else it is alone, and off the heap already
+                self._notes[number] = verdict.reasons
+                self.mask[self._ordered[begin:end]] = True
+                self.is_any = True
+
+    def close_no_less(self, group: int, failed: Footprint, *, per_queue: bool) -> None:
+        """Pass over the groups that differ from ``group`` in amounts and ask for no less than what ``failed``, either.
+
+        Nothing is told them. ``per_queue``: other queues' groups do not differ in amounts only.
+        """
+        if len(failed) != 1 or not self._session.takes(NO_LESS):
+            return
+        if self._no_less is None:
+            self._no_less = NoLess(self._session, self._groups, per_queue=per_queue)
+        groups = self._no_less.than(group, failed[0])
+        self.mask[groups] = True
+        self.is_any = self.is_any or len(groups) > 0
 
     def note(self, dropped: GroupRows) -> None:
         """Note on the ``dropped`` groups what was noted on the group that they are like."""
@@ -290,7 +310,7 @@ class Closed:
             return
         classes = self._classes[dropped]
         for number in np.unique(classes).tolist():
-            if self._notes[number]:
+            if self._notes.get(number):
                 self._session.records.note_alike(dropped[classes == number], self._notes[number])
 
     def reopen(self) -> None:
@@ -298,12 +318,6 @@ class Closed:
         if self.is_any:
             self.mask[:] = False
             self.is_any = False
-
-
-def any_group(session: Session, portion: Portion) -> Verdict:
-    """Let each group search."""
-    del session, portion
-    return ACCEPTED
 
 
 def anything(session: Session, portion: Portion) -> bool:
