@@ -17,6 +17,9 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 # Elections, and questions about rights that the server asks itself, are no work for pods.
 _NOT_COUNTED = frozenset({"leases", "subjectaccessreviews", "tokenreviews"})
 _TICKS = os.sysconf("SC_CLK_TCK")
+_ONE_GROUP = "/apis/scheduling.run.ai/v2alpha2/podgroups"
+_LEASES_AT_ONCE = 4
+"""So many of the changes between two looks may be of leases."""
 
 
 def requests(api: Api) -> Counter[str]:
@@ -80,13 +83,27 @@ def when_quiet(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> Counte
 def last_write(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> tuple[Counter[str], float]:
     """Wait until nothing was written for so long, and return the counts of that moment and when the last one came.
 
+    Counts cost the server 50 ms and us 25. In a rush, where that would slow down what is measured, the revision of the
+    cluster tells as much; counts tell writes from the changes of leases.
+
     Units: the instant on the monotonic clock, half a second late at most.
     """
-    counts = requests(api)
+    counts: Counter[str] | None = requests(api)
+    changed = _revision(api)
     since = end = time.monotonic()
     while time.monotonic() - since < seconds and time.monotonic() - end < limit:
         time.sleep(0.5)
-        later = requests(api)
-        if writes(later) != writes(counts):
-            counts, since = later, time.monotonic()
-    return counts, since
+        before, changed = changed, _revision(api)
+        if changed - before > _LEASES_AT_ONCE:
+            counts, since = None, time.monotonic()
+        elif changed > before:
+            later = requests(api)
+            if counts is None or writes(later) != writes(counts):
+                since = time.monotonic()
+            counts = later
+    return requests(api) if counts is None else counts, since
+
+
+def _revision(api: Api) -> int:
+    """Return the number of changes that the cluster has seen; those of leases count."""
+    return int(api.request("GET", _ONE_GROUP, limit=1)["metadata"]["resourceVersion"])

@@ -1,7 +1,6 @@
 import os
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -32,22 +31,57 @@ def test_requests_are_counted_by_verb_and_what_they_are_about_with_the_code_of_a
     assert writes(counts).total() == 52
 
 
+class Passing:
+    """Time passes only while one waits; at each look at the revision the cluster is as far as it says."""
+
+    def __init__(self, revisions, written):
+        self.now, self.revisions, self.written, self.counted = 100.0, revisions, written, 0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    @property
+    def look(self):
+        return min(round(2 * (self.now - 100.0)), len(self.revisions) - 1)
+
+    def request(self, method, path, *, limit):
+        assert (method, limit) == ("GET", 1), path
+        return {"metadata": {"resourceVersion": str(self.revisions[self.look])}}
+
+    def requests(self, _):
+        self.counted += 1
+        return Counter({"POST pods/binding": self.written[self.look], "GET pods": self.counted})
+
+
+def watched(monkeypatch, server):
+    monkeypatch.setattr(counting, "time", server)
+    monkeypatch.setattr(counting, "requests", server.requests)
+    counts, at = last_write(server, seconds=3.0)
+    return counts["POST pods/binding"], at
+
+
 def test_the_last_write_came_when_the_counts_grew_last(monkeypatch):
-    """Time passes only while one waits, and the third look finds a write more."""
-    now, looks = [100.0], []
+    server = Passing([7, 7, 9, 9], [1, 1, 2, 2])
+    assert watched(monkeypatch, server) == (2, 101.0)
+    assert server.now == 104.0
 
-    def later(seconds):
-        now[0] += seconds
 
-    def counted(_):
-        looks.append(now[0])
-        return Counter({"POST pods/binding": 1 + (len(looks) >= 3), "GET pods": len(looks)})
+def test_a_lease_that_is_renewed_is_no_write(monkeypatch):
+    server = Passing([7, 7, 9, 9], [1, 1, 1, 1])
+    assert watched(monkeypatch, server) == (1, 100.0)
 
-    monkeypatch.setattr(counting, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=later))
-    monkeypatch.setattr(counting, "requests", counted)
-    counts, at = last_write("the server", seconds=3.0)
-    assert (counts["POST pods/binding"], at) == (2, 101.0)
-    assert now[0] == 104.0
+
+def test_in_a_rush_of_writes_counts_are_read_once_it_is_over(monkeypatch):
+    server = Passing([0, 100, 200, 300, 301, 301], [0, 90, 190, 290, 291, 291])
+    assert watched(monkeypatch, server) == (291, 102.0)
+    assert server.counted == 2
+
+
+def test_counts_are_of_the_end_also_where_a_rush_ended_at_once(monkeypatch):
+    assert watched(monkeypatch, Passing([0, 100], [0, 90])) == (90, 100.5)
 
 
 def test_the_use_of_a_process_is_read_from_the_system():
