@@ -155,6 +155,11 @@ class AssumeCache(Generic[T]):
                 return metadata.uid, version_of(metadata.resource_version)
         return found
 
+    def knows(self, seen: Peek) -> bool:
+        """Return whether an object is really there in this very form; one whose form has no version never is."""
+        is_there = seen.version >= 0 and self.version(seen.key) == (seen.uid, seen.version)
+        return is_there and not self._tombstones.covers(seen.uid, seen.version)
+
     def versions(self) -> dict[Key, tuple[str, int]]:
         """Return UID and version of all that is really there."""
         found = {key: self.version(key) for key in self._besides(set())}

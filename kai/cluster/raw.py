@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from kai.api.outline import decode_as
-from kai.cluster.assume_cache import AssumeCache, Peek
+from kai.cluster.assume_cache import AssumeCache, Peek, version_of
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -37,8 +37,24 @@ class Line(msgspec.Struct):
     object: msgspec.Raw
 
 
+class Names(msgspec.Struct):
+    """Which object this is, and in which form."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class Head(msgspec.Struct):
+    """An object, all but its names unread."""
+
+    metadata: Names
+
+
 _PAGES: Final = msgspec.json.Decoder(Page)
 _LINES: Final = msgspec.json.Decoder(Line)
+_HEADS: Final = msgspec.json.Decoder(Head)
 
 
 def page_of(body: bytes) -> Page | None:
@@ -55,6 +71,15 @@ def line_of(line: bytes) -> Line | None:
         return _LINES.decode(line)
     except _ERRORS:
         return None
+
+
+def is_known(cache: AssumeCache[Any], raw: msgspec.Raw) -> bool:
+    """Return whether an object is in its cache in this very form, by its names alone."""
+    try:
+        head = _HEADS.decode(raw).metadata
+    except _ERRORS:
+        return False
+    return cache.knows(Peek((head.namespace, head.name), head.uid, version_of(head.version)))
 
 
 def take(cache: AssumeCache[Any], raw: msgspec.Raw, *, is_listed: bool = False) -> Peek | None:

@@ -11,7 +11,7 @@ from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
 from kai.api.plans import Bind, Get, Patch, Ref
 from kai.api.pod import Pod
-from kai.cluster.calls import METADATA, METADATA_LIST, Answer, NoAnswer
+from kai.cluster.calls import JSON, METADATA, METADATA_LIST, Answer, NoAnswer
 from kai.cluster.requests import Evict
 from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
@@ -52,6 +52,52 @@ async def test_of_a_kind_whose_names_are_enough_nothing_else_is_asked_for_or_kep
         assert asked == {False: METADATA_LIST, True: METADATA}
         whole = await cluster.api.perform(Get(ref=Ref(ConfigMap, "c1", "team"), fresh=True))
         assert whole.data == {"n": "1"}
+
+
+def lists_of(server, since=0):
+    """Return in which form each page was asked for."""
+    return [call.accept for call in server.calls[since:] if call.method == "GET" and "watch" not in dict(call.query)]
+
+
+@in_virtual_time
+async def test_a_list_of_what_is_known_already_asks_for_names_alone():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        before, kept, revision = len(server.calls), cluster.store.get(ConfigMap, "c3", "team"), cluster.store.revision
+        await cluster.store.refresh(ConfigMap)
+        assert lists_of(server, before) == [METADATA_LIST] * 3
+        assert cluster.store.get(ConfigMap, "c3", "team") is kept
+        assert cluster.store.revision == revision
+
+
+@in_virtual_time
+async def test_a_page_with_something_new_is_read_whole():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        server.faults.is_silent = lambda: True
+        server.put("configmaps", "c4", "team", data={"n": "new"})
+        server.remove("configmaps", "c0", "team")
+        server.put("configmaps", "c9", "team", data={"n": "9"})
+        await anyio.sleep(1.0)
+        before = len(server.calls)
+        await cluster.store.refresh(ConfigMap)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.store.get(ConfigMap, "c4", "team").data == {"n": "new"}
+        assert cluster.store.get(ConfigMap, "c9", "team").data == {"n": "9"}
+        # c1 to c3 are known; c4 is new among c4 to c6, and so is c9.
+        assert lists_of(server, before) == [METADATA_LIST, METADATA_LIST, JSON, METADATA_LIST, JSON]
+        server.faults.is_silent = lambda: False
+
+
+@in_virtual_time
+async def test_a_server_that_has_no_names_alone_is_asked_for_whole_objects():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        server.faults = Faults(before=lambda call: Answer(status=406) if call.accept == METADATA_LIST else None)
+        server.put("configmaps", "c1", "team", data={"n": "new"})
+        await cluster.store.refresh(ConfigMap)
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "new"}
+        assert cluster.problems() == ()
 
 
 @in_virtual_time
