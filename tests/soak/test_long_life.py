@@ -45,6 +45,17 @@ def test_a_count_that_goes_up_and_down_has_not_grown_and_one_that_only_goes_up_h
     assert grown(moments, _WARM) == {"steady": (3, 7)}
 
 
+def test_a_count_with_a_bound_of_its_own_has_grown_above_it_alone() -> None:
+    name = "kai.cluster.sending.Sender.sent"
+
+    def seen(*counts: int) -> list[Sample]:
+        samples = (Counter({name: count}) for count in counts)
+        return [Sample(number, 0.0, each, 0, 0, 0, 0) for number, each in enumerate(samples)]
+
+    assert grown(seen(22, 22, 22, 23, 23, 23), _WARM) == {}
+    assert grown(seen(22, 22, 22, 100, 201, 202), _WARM) == {name: (22, 201)}
+
+
 def test_what_is_never_forgotten_is_found_by_its_name() -> None:
     holder = type("Holder", (), {"__module__": "kai.soak"})()
     holder.kept = {}
