@@ -7,7 +7,8 @@ from typing import Final
 
 from kai.doctor.seen import Right
 
-_READ: Final = ("get", "list", "watch")
+_FOLLOW: Final = ("list", "watch")
+_READ: Final = ("get", *_FOLLOW)
 _OURS: Final = "scheduling.run.ai"
 _RESERVATION: Final = "kai-resource-reservation"
 _SCALE: Final = "kai-scale-adjust"
@@ -15,14 +16,15 @@ _SCALE: Final = "kai-scale-adjust"
 _Row = tuple[str, tuple[str, ...], tuple[str, ...], str]
 TABLE: Final[dict[str, tuple[_Row, ...]]] = {
     "scheduler": (
-        ("", ("nodes", "pods", "namespaces", "configmaps", "persistentvolumeclaims"), _READ, ""),
+        ("", ("nodes", "pods"), _READ, ""),
+        ("", ("namespaces", "configmaps", "persistentvolumeclaims"), _FOLLOW, ""),
         ("", ("pods", "pods/status"), ("patch",), ""),
         ("", ("pods/eviction",), ("create",), ""),
         ("", ("events",), ("create",), ""),
-        ("policy", ("poddisruptionbudgets",), _READ, ""),
-        ("scheduling.k8s.io", ("priorityclasses",), _READ, ""),
-        ("storage.k8s.io", ("storageclasses",), _READ, ""),
-        ("kai.scheduler", ("topologies",), _READ, ""),
+        ("policy", ("poddisruptionbudgets",), _FOLLOW, ""),
+        ("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, ""),
+        ("storage.k8s.io", ("storageclasses",), _FOLLOW, ""),
+        ("kai.scheduler", ("topologies",), _FOLLOW, ""),
         (_OURS, ("queues", "podgroups", "bindrequests"), _READ, ""),
         (_OURS, ("podgroups", "podgroups/status", "queues/status"), ("patch",), ""),
         (_OURS, ("bindrequests",), ("create", "delete"), ""),
@@ -36,27 +38,29 @@ TABLE: Final[dict[str, tuple[_Row, ...]]] = {
         ("", ("pods",), ("create",), _RESERVATION),
     ),
     "podgrouper": (
-        ("", ("pods", "namespaces"), _READ, ""),
+        ("", ("pods",), _READ, ""),
+        ("", ("namespaces",), _FOLLOW, ""),
         ("", ("pods",), ("patch",), ""),
         (_OURS, ("podgroups",), (*_READ, "create", "patch"), ""),
         ("batch", ("jobs",), ("get",), ""),
         ("apps", ("replicasets",), ("get",), ""),
     ),
     "podgroup-controller": (
-        ("", ("pods", "nodes"), _READ, ""),
+        ("", ("pods", "nodes"), _FOLLOW, ""),
         (_OURS, ("podgroups",), _READ, ""),
         (_OURS, ("podgroups/status",), ("patch",), ""),
     ),
     "queue-controller": (
-        ("", ("pods", "nodes"), _READ, ""),
-        (_OURS, ("queues", "podgroups"), _READ, ""),
+        ("", ("pods", "nodes"), _FOLLOW, ""),
+        (_OURS, ("queues",), _READ, ""),
+        (_OURS, ("podgroups",), _FOLLOW, ""),
         (_OURS, ("queues/status",), ("patch",), ""),
     ),
     "node-scale-adjuster": (
         ("", ("pods",), _READ, ""),
         ("", ("pods",), ("create", "delete"), _SCALE),
     ),
-    "admission": ((_OURS, ("queues",), _READ, ""),),
+    "admission": ((_OURS, ("queues",), _FOLLOW, ""),),
 }
 READER: Final[tuple[_Row, ...]] = (
     ("", ("nodes", "pods", "namespaces"), ("list",), ""),

@@ -38,6 +38,10 @@ _WRITERS: Final = 8
 _MOST_PERCENT: Final = 1.0
 _CHANCE: Final = 3.0
 _MOST_NAMED: Final = 5
+_PERIOD: Final = "1s"
+"""How far cycles are apart, as they are in a Deployment that does not say otherwise."""
+_POINTS: Final = 13
+"""So many samples of each figure are printed, evenly apart."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +89,12 @@ class Samples:
         first = self._first(warm_up)
         return [slope(name, self.times[first:], values[first:]) for name, values in self.values.items()]
 
+    def curve(self, name: str) -> str:
+        """Return a figure over time, in words: a few of its samples, evenly apart, from the first to the last."""
+        values, last = self.values[name], len(self.times) - 1
+        rows = sorted({round(last * point / (_POINTS - 1)) for point in range(_POINTS)})
+        return ", ".join(f"{(self.times[row] - self.times[0]) / 60.0:.0f} min {values[row]:.0f}" for row in rows)
+
     def more_series(self, warm_up: float) -> list[tuple[str, int]]:
         """Return which metrics have more series at the end than after the warm-up, and how many more."""
         return (self.shown[-1] - self.shown[self._first(warm_up)]).most_common(_MOST_NAMED) if self.shown else []
@@ -115,7 +125,7 @@ def _soak(stage: Stage, plan: Plan) -> int:
     stage.open()
     stage.is_patient = True
     _furnish(stage, plan.pods)
-    program = stage.start("kai", flags=("--leader-elect",))
+    program = stage.start("kai", flags=("--leader-elect", f"--schedule-period={_PERIOD}"))
     load, samples = Load(stage, random.Random(plan.seed), _FOUGHT_FOR * _GPUS), Samples()
     load.start()
     bad = False
@@ -135,6 +145,8 @@ def _soak(stage: Stage, plan: Plan) -> int:
         grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error
         bad |= grows
         _say(f"{each}{': TOO MUCH' if grows else ''}")
+    for name in samples.values:
+        _say(f"{name}: {samples.curve(name)}")
     for name, more in samples.more_series(plan.warm_up):
         _say(f"{name}: {more} series more")
     for problem in load.problems[:3]:

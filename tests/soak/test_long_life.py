@@ -90,6 +90,15 @@ def test_a_metric_with_more_series_is_named() -> None:
     assert live.Samples(times=[0.0, 10.0], shown=shown).more_series(0.0) == [("a", 1)]
 
 
+def test_a_curve_has_the_first_and_the_last_sample_and_some_between() -> None:
+    samples = live.Samples(
+        times=[60.0 * number for number in range(25)], values={"threads": [float(number) for number in range(25)]}
+    )
+    assert samples.curve("threads").startswith("0 min 0, 2 min 2, 4 min 4")
+    assert samples.curve("threads").endswith("22 min 22, 24 min 24")
+    assert live.Samples(times=[5.0], values={"threads": [3.0]}).curve("threads") == "0 min 3"
+
+
 @pytest.mark.parametrize(("an_hour", "found"), [(0.0, 0.0), (4.0, 2.0), (-2.0, -1.0)])
 def test_a_slope_is_a_part_of_where_the_line_begins(an_hour: float, found: float) -> None:
     times = [60.0 * number for number in range(30)]

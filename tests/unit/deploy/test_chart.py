@@ -40,7 +40,7 @@ def test_a_shadow_of_the_chart_is_what_kustomize_makes_and_nothing_else():
     verbs = {
         verb for each in copies if each["kind"] == "ClusterRole" for rule in each["rules"] for verb in rule["verbs"]
     }
-    assert verbs == {"get", "list", "watch"}
+    assert verbs == {"list", "watch"}
 
 
 def test_the_chart_has_the_version_of_the_package():

@@ -5,7 +5,7 @@ from kai.cli.running.roleflags import FLAGS, ROLES, SCHEDULER, TOGETHER
 from tests.unit.deploy.rendering import DEPLOY, deployment, of_kind, render
 
 MANIFESTS = render(DEPLOY / "overlays" / "shadow")
-READ = {"get", "list", "watch"}
+READ = {"list", "watch"}
 
 
 def rights(rules):
