@@ -71,6 +71,7 @@ def run(arguments: tuple[str, ...]) -> int:
         return 0
     import anyio
 
+    from kai.cli.running.cores import withhold_memory
     from kai.cli.running.flags import read_flags
     from kai.cli.running.process import Process
     from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
@@ -82,6 +83,7 @@ def run(arguments: tuple[str, ...]) -> int:
         verbosity=given.whole(named[0]) if named else given.whole("v"),
         json=given.truth("log-json") or given.text("zap-encoder") == "json",
     )
+    withhold_memory()
     sys.setswitchinterval(_SWITCH_SECONDS)
     anyio.run(Process.of(given).run)
     return 0
