@@ -177,9 +177,10 @@ class GroupHeap:
     def refresh(self) -> None:
         """Describe the groups that changed, as every operation does, and as is due before a kernel pops."""
         epoch = self._session.columns.epoch
-        changed = np.flatnonzero(epoch != self._seen)
-        if not len(changed):
+        differs = epoch != self._seen
+        if not np.count_nonzero(differs):
             return
+        changed = np.flatnonzero(differs)
         self._seen[changed] = epoch[changed]
         mine = changed[self._member[changed]]
         if len(mine):

@@ -1,13 +1,13 @@
 """How many nodes refuse a pod, and for what: what a kernel counts, with the words of plugins."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
-from kai.engine.objections import OVER, Objections, Spare, excesses, shortage, shortages, spare_of
+from kai.engine.objections import OVER, Objections, excesses, shortage, shortages
 from kai.engine.policy import mask_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
@@ -51,46 +51,43 @@ def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeRe
     policy.prepare(shape, PodRow(pod), session.all_nodes)
     session.grant_credit(pod, nodes)
     codes = np.empty(len(nodes), np.int64)
-    place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes)
-    over = any((codes == code).any() for code in OVER)
+    counts = np.empty(fit.CODES + len(session.snapshot.axis) + 1, np.int64)
+    place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes, counts)
+    by_code = counts.tolist()
+    over = any(by_code[code] for code in OVER)
     if over or nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]:
-        return _counted(session, pod, nodes, codes)
+        return _counted(session, pod, nodes, codes, by_code)
     # Groups of many queues wait for the same: nodes that refuse for the same reasons say it in the same words.
     known, touches, found = session.objections, int(session.columns.touches[0]), codes.tobytes()
     if known is None or (known.shape, known.touches, known.codes) != (shape, touches, found):
-        known = session.objections = Objections(shape, touches, found, _counted(session, pod, nodes, codes))
+        counted = _counted(session, pod, nodes, codes, by_code)
+        known = session.objections = Objections(shape, touches, found, counted)
     return known.counts
 
 
-def _counted(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
-    """Return how many of ``nodes`` object to what; ``codes`` [n] are the first objections of kernels."""
+def _counted(
+    session: "Session", pod: int, nodes: NodeRows, codes: Int64s, by_code: Sequence[int]
+) -> Counter[NodeReason]:
+    """Return how many of ``nodes`` object to what.
+
+    ``codes`` [n] are the first objections of kernels, ``by_code`` how many there are of each, and of shortages.
+    """
     facts = session.facts
     shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
-    words = _words(session, pod, nodes, codes)
-    counts = Counter(words.values())
-    if words:
-        untold = np.ones(len(nodes), np.bool_)
-        untold[list(words)] = False
-        nodes, codes = nodes[untold], codes[untold]
-    by_code = np.bincount(codes, minlength=fit.SHORT_OF)
+    masked, counts = by_code[fit.REFUSED_MASK], Counter[NodeReason]()
+    if masked or by_code[fit.ACCEPTED]:
+        counts.update(_words(session, pod, nodes, codes).values())
+        masked = int(np.count_nonzero(codes == fit.REFUSED_MASK))
     if by_code[fit.REFUSED_NOT_READY]:
         counts.update(_unready(session, node) for node in nodes[codes == fit.REFUSED_NOT_READY].tolist())
-    if len(by_code) > fit.SHORT_OF:
-        short = codes >= fit.SHORT_OF
-        counts.update(shortages(session, _spare(session), shape, nodes[short], codes[short]))
+    counts.update(shortages(session, by_code[fit.CODES :]))
     if any(by_code[code] for code in OVER):
         counts.update(excesses(session, shape, group, nodes, codes))
-    for code in np.flatnonzero(by_code[: fit.SHORT_OF]).tolist():
-        if code not in _IN_OTHER_WORDS:
-            counts[NodeReason(code=code)] += int(by_code[code])
+    for code, count in enumerate(by_code[: fit.CODES]):
+        found = masked if code == fit.REFUSED_MASK else count
+        if found and code not in _IN_OTHER_WORDS:
+            counts[NodeReason(code=code)] += found
     return counts
-
-
-def _spare(session: "Session") -> Spare:
-    """Return what pods leave of each node, put together again if something changed."""
-    if session.spare is None or session.spare.touches != session.columns.touches[0]:
-        session.spare = spare_of(session)
-    return session.spare
 
 
 def _unready(session: "Session", node: int) -> NodeReason:
@@ -103,8 +100,6 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
     """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
     shape = int(session.facts.pods.shape[pod])
     out: dict[int, NodeReason] = {}
-    if not ((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)).any():
-        return out
     for plugin in session.policy.plugins:
         if plugin.node_filter is None or not plugin.is_asked(shape):
             continue

@@ -7,7 +7,7 @@ Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; it
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -16,9 +16,9 @@ import numpy as np
 from kai.engine.world import World
 from kai.framework.verdict import ACCEPTED, Code, NodeReason, Shortage, Verdict
 from kai.kernels import fit
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
-from kai.model.rows import Bools, Float64s, Int64s, NodeRows
+from kai.model.rows import Float64s, Int64s, NodeRows
 
 RESOURCES = ("cpu", "memory", "gpu")
 GPU_MEMORY = "gpu-memory"
@@ -37,54 +37,13 @@ class Objections:
     counts: Mapping[NodeReason, int]
 
 
-@attrs.frozen(eq=False)
-class Spare:
-    """What pods leave of each node, those included that are leaving. Units: as the axis has them."""
-
-    touches: int
-    """How often the numbers of nodes had changed by then."""
-    amounts: Int64s
-    """[N, R]"""
-    gpus: Int64s
-    """[N] of GPUs that no pod shares."""
-
-
-def spare_of(world: World) -> Spare:
-    """Return what pods leave of each node as things stand. Cost: a pass over all nodes."""
-    amounts = world.facts.nodes.allocatable - world.columns.used
-    return Spare(int(world.columns.touches[0]), amounts, amounts[:, GPU] - _shared_gpus(world, world.all_nodes))
-
-
-def shortages(world: World, spare: Spare, shape: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
-    """Return how many of ``nodes``, all short of something by ``codes``, are short of what; one may count for several.
-
-    Short is what pods hold, those included that are leaving.
-    """
-    counts: Counter[NodeReason] = Counter()
-    told = np.zeros(len(nodes), np.bool_)
-    gpu, names = world.snapshot.shapes[shape].gpu, world.snapshot.axis.names
-    request = world.facts.shapes.request[shape]
-
-    def count(short: Bools, resource: int, subject: str) -> None:
-        found = int(np.count_nonzero(short))
-        if found:
-            counts[NodeReason(code=fit.SHORT_OF + resource, subject=subject)] += found
-            np.logical_or(told, short, out=told)
-
-    for resource in sorted({CPU, MEMORY, *np.flatnonzero(request > 0).tolist()} - {GPU}):
-        short = request[resource] > spare.amounts[nodes, resource]
-        if world.facts.nodes.claimable[resource]:
-            # Where a node has none of a resource, devices that plugins allocate may serve it.
-            short &= world.facts.nodes.allocatable[nodes, resource] != 0
-        count(short, resource, names[resource])
-    if not gpu.sliced:
-        count(_wanted_gpus(world, shape, nodes) > spare.gpus[nodes], GPU, names[GPU])
-    if gpu.kind is GpuKind.MEMORY:
-        count(gpu.memory > world.facts.nodes.gpu_memory[nodes], GPU, GPU_MEMORY)
-    if not told.all():
-        for code, found in zip(*np.unique(codes[~told], return_counts=True), strict=True):
-            counts[NodeReason(code=int(code), subject=names[code - fit.SHORT_OF])] += int(found)
-    return counts
+def shortages(world: World, counts: Sequence[int]) -> Mapping[NodeReason, int]:
+    """Return how many nodes are short of what, by ``counts`` [R + 1]: of each resource, of memory of a device."""
+    names = (*world.snapshot.axis.names, GPU_MEMORY)
+    codes = (*range(len(names) - 1), GPU)
+    return {
+        NodeReason(code=fit.SHORT_OF + codes[at], subject=names[at]): count for at, count in enumerate(counts) if count
+    }
 
 
 def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortage | None:
@@ -172,4 +131,4 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     return ACCEPTED
 
 
-__all__ = ["OVER", "Objections", "Spare", "excess", "excesses", "shortage", "shortages", "spare_of"]
+__all__ = ["OVER", "Objections", "excess", "excesses", "shortage", "shortages"]

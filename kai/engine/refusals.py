@@ -8,6 +8,7 @@ from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.verdict import ACCEPTED, Code, Fact, Reason, Verdict
 from kai.kernels import fit
+from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.rows import NodeRows, PodRow, PodRows
 
 
@@ -36,15 +37,16 @@ def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, plac
 
 
 def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: int) -> dict[str, Fact]:
-    leaves = portion.leaves
+    leaves, minimum = portion.leaves, portion.minimum(leaf)
+    name = session.snapshot.groups[portion.group].subgroups[leaf - portion.root].name
     return {
         "placed": placed,
-        "minimum": portion.minimum(leaf),
-        "subgroup": session.subgroup_name(leaf),
+        "minimum": minimum,
+        "subgroup": name,
         "gang": any(portion.minimum(row) > 1 for row in leaves),
-        "single_leaf": len(leaves) == 1 and session.subgroup_name(leaf) == "default",
+        "single_leaf": len(leaves) == 1 and name == DEFAULT_SUBGROUP,
         "extra": len(leaves) > 1 and portion.is_gang_satisfied(),
-        "satisfied": portion.occupying(leaf) >= portion.minimum(leaf),
+        "satisfied": portion.occupying(leaf) >= minimum,
         "pod": session.snapshot.pods[pod].key,
         "pod_row": pod,
     }

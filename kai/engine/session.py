@@ -19,11 +19,11 @@ from kai.engine.equivalence import EquivalenceClasses
 from kai.engine.eviction_caps import EvictionCaps
 from kai.engine.failing import Failures
 from kai.engine.filled import Filled
-from kai.engine.objections import Objections, Spare
+from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
 from kai.engine.portion import Portion, Portions
-from kai.engine.readiness import are_ready, have_some
+from kai.engine.readiness import are_ready
 from kai.engine.records import GroupRecord, Records
 from kai.engine.refusing import refusing_nodes
 from kai.engine.statement import Statement
@@ -86,8 +86,6 @@ class Session(World):
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self.objections: Objections | None = None
         """Why no node took the pod that was explained last."""
-        self.spare: Spare | None = None
-        """What pods left of nodes when that was last told."""
         self._at_group = -1
         self.left: GroupRows = np.zeros(0, np.int64)
         """Groups that were left to a later cycle, because this one had no time for them."""
@@ -132,19 +130,20 @@ class Session(World):
         """
         changes = self.changes() + len(self.failures.refused)
         if self._waiting is None or self._waiting[0] != changes:
-            rows = np.union1d(self._waiting_at_first, np.flatnonzero(self.columns.epoch))
+            rows = self._with_pending_pods()
             for others in (self.snapshot.crowds.waiting, [*self.failures.refused]):
                 if len(others):
                     rows = rows[~np.isin(rows, others)]
-            rows = rows[have_some(self.facts.groups, self.columns.pending, rows)]
             self._waiting = changes, self.oldest_first(rows[are_ready(self.facts.groups, self.columns, rows)])
         return self._waiting[1]
 
-    @cached_property
-    def _waiting_at_first(self) -> GroupRows:
-        """The groups that had pending pods when this was first asked; no other has any before its epoch changes."""
+    def _with_pending_pods(self) -> GroupRows:
+        """Return the groups that have pending pods. Cost: a pass over all sub-groups, and a look at each such leaf."""
         leaves = np.flatnonzero(self.columns.pending > 0)
-        found: GroupRows = np.unique(np.searchsorted(self.facts.groups.first_subgroup, leaves, side="right") - 1)
+        rows = self.facts.groups.first_subgroup.searchsorted(leaves, side="right") - 1
+        first = np.ones(len(rows), np.bool_)  # of the leaves of its group
+        np.not_equal(rows[1:], rows[:-1], out=first[1:])
+        found: GroupRows = rows[first]
         return found
 
     def changes(self) -> int:

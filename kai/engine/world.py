@@ -204,7 +204,7 @@ class World:
 
     def group_of_subgroup(self, subgroup: int) -> int:
         """Return the group that a sub-group belongs to."""
-        return int(np.searchsorted(self.facts.groups.first_subgroup, subgroup, side="right")) - 1
+        return int(self.facts.groups.first_subgroup.searchsorted(subgroup, side="right")) - 1
 
     def subgroup_name(self, subgroup: int) -> str:
         """Return the name of a sub-group within its group."""

@@ -131,10 +131,7 @@ def give_surplus(
     for queue in range(count):
         requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
     leftovers = np.zeros(count, np.float64)
-    lowness = np.empty(count, np.float64)
-    for queue in range(count):
-        lowness[queue] = -priority[queue]
-    falling = ascending(lowness)
+    falling = ascending(-priority)
     first = 0
     while first < count:
         past = _past_level(priority, falling, first)

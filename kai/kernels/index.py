@@ -131,8 +131,14 @@ def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, inde
         for change in range(seen, touches):
             node = columns.touched[change % size]
             if index.changed[node] == change:
+                tier, spare = index.tier[row, node], index.spare[row, node]
                 _rate(facts, columns, rules, vectors, index, shape, node)
-                _replay(index, row, node)
+                # The best node that got no worse has still won each match.
+                stays = index.tier[row, node] > tier or (
+                    index.tier[row, node] == tier and index.spare[row, node] <= spare
+                )
+                if not stays or index.winner[row, 1] != node:
+                    _replay(index, row, node)
     index.seen[row] = touches
 
 

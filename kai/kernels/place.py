@@ -7,14 +7,25 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.arrays import copy
-from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
-from kai.kernels.columns import CPU, GPU, Columns, Facts, Offsets
-from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
+from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, slots_in_use, whole
+from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_MEMORY, KIND_MIG, MEMORY, Columns, Facts, Offsets
+from kai.kernels.fit import (
+    CODES,
+    SHORT_OF,
+    Rules,
+    Vectors,
+    gpu_on_node,
+    refusal,
+    shortage,
+    slot_fits,
+    slot_has_idle,
+)
 from kai.kernels.fragments import FRESH, NONE, choose_devices
-from kai.kernels.score import free_bounds, is_cpu_only, node_score, score_nodes
+from kai.kernels.score import free_bounds, is_cpu_only, node_score, score_within
 from kai.kernels.struct import Float64s, Int64s
 
 NO_ROOM, IDLE, RELEASING_TOO = -1, 0, 1
+ABSENT = -(2**62)
 
 
 @inner
@@ -239,6 +250,65 @@ def _goes_by_bounds(facts: Facts, rules: Rules, shape: int) -> bool:
     return rules.spread_gpu <= 0.0 and rules.binpack_gpu != 0.0
 
 
+@inner
+def _read_free(facts: Facts, columns: Columns, resource: int, nodes: Int64s, free: Int64s) -> None:
+    """Fill ``free`` [m] with what is idle or being released of ``resource`` on ``nodes`` [m]; ABSENT: a node has none.
+
+    ``free_bounds`` leaves such nodes out, too.
+    """
+    for at in range(nodes.shape[0]):
+        node = nodes[at]
+        free[at] = ABSENT
+        if facts.nodes.allocatable[node, resource] != 0:
+            free[at] = columns.idle[node, resource] + columns.releasing[node, resource]
+
+
+@inner
+def _ends_of(free: Int64s) -> tuple[int, int, int, int]:
+    """Return the least and the most of ``free``, and how many there are of each; zeros if there are none at all."""
+    low, high, lows, highs = 0, 0, 0, 0
+    for amount in free:
+        if amount == ABSENT:
+            continue
+        if lows == 0 or amount < low:
+            low, lows = amount, 0
+        if highs == 0 or amount > high:
+            high, highs = amount, 0
+        lows += int(amount == low)
+        highs += int(amount == high)
+    return low, high, lows, highs
+
+
+@inner
+def _follow(
+    columns: Columns, resource: int, nodes: Int64s, seen: int, ends: tuple[int, int, int, int], free: Int64s
+) -> tuple[int, int, int, int]:
+    """Bring ``free`` and its ``ends`` up to date for the nodes that changed since change ``seen``.
+
+    Cost: O(log m) for each change; O(m) where the last one at an end left it.
+    """
+    size = columns.touched.shape[0]
+    low, high, lows, highs = ends
+    for change in range(seen, columns.touches[0]):
+        node = columns.touched[change % size]
+        at = np.searchsorted(nodes, node)
+        if at >= nodes.shape[0] or nodes[at] != node or free[at] == ABSENT:
+            continue
+        before, now = free[at], columns.idle[node, resource] + columns.releasing[node, resource]
+        if now == before:
+            continue
+        free[at] = now
+        lows -= int(before == low)
+        highs -= int(before == high)
+        if now < low:
+            low, lows = now, 0
+        if now > high:
+            high, highs = now, 0
+        lows += int(now == low)
+        highs += int(now == high)
+    return _ends_of(free) if lows <= 0 or highs <= 0 else (low, high, lows, highs)
+
+
 @kernel
 def place_pods(
     facts: Facts,
@@ -257,19 +327,26 @@ def place_pods(
     Cost:   O(m) for each shape in a row, then a scan of m scores for each pod. What is changed stays changed, the
         caller decides whether to undo.
     """
-    scores = np.empty(nodes.shape[0], np.float64)
-    known, owner, seen = -1, -1, 0
-    bounds = (0, 0)
+    scores, free = np.empty(nodes.shape[0], np.float64), np.empty(nodes.shape[0], np.int64)
+    known, owner, seen, followed = -1, -1, 0, -1
+    bounds, ends = (0, 0), (0, 0, 0, 0)
     for at in range(pods.shape[0]):
         shape, group = facts.pods.shape[pods[at]], facts.pods.group[pods[at]]
-        now = bounds
-        if _goes_by_bounds(facts, rules, shape):
-            now = free_bounds(facts, columns, CPU if is_cpu_only(facts, shape) else GPU, nodes)
-        missed = columns.touches[0] - seen
-        if known == shape and owner == group and now == bounds and missed <= columns.touched.shape[0]:
+        resource = CPU if is_cpu_only(facts, shape) else GPU
+        is_told = columns.touches[0] - seen <= columns.touched.shape[0]
+        if not _goes_by_bounds(facts, rules, shape):
+            now, followed = (0, 0), -1
+        else:
+            if followed == resource and is_told:
+                ends = _follow(columns, resource, nodes, seen, ends, free)
+            else:
+                _read_free(facts, columns, resource, nodes, free)
+                ends, followed = _ends_of(free), resource
+            now = (ends[0], ends[1])
+        if known == shape and owner == group and now == bounds and is_told:
             _rescore(facts, columns, rules, vectors, shape, nodes, extra, seen, bounds, scores)
         else:
-            score_nodes(facts, columns, rules, vectors, shape, nodes, extra, scores)
+            score_within(facts, columns, rules, vectors, shape, nodes, extra, now, scores)
         known, owner, seen, bounds = shape, group, columns.touches[0], now
         while True:
             best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
@@ -313,7 +390,7 @@ def place_rated(
     if known[0] >= 0 and known[1] == bounds[0] and known[2] == bounds[1] and missed <= columns.touched.shape[0]:
         _rescore(facts, columns, rules, vectors, shape, nodes, extra, known[0], bounds, terms)
     else:
-        score_nodes(facts, columns, rules, vectors, shape, nodes, extra, terms)
+        score_within(facts, columns, rules, vectors, shape, nodes, extra, bounds, terms)
     known[0], known[1], known[2] = columns.touches[0], bounds[0], bounds[1]
     scores = terms + answers
     while True:
@@ -325,10 +402,61 @@ def place_rated(
         scores[best] = np.nan
 
 
+@inner
+def _count_shortages(facts: Facts, columns: Columns, shape: int, node: int, first: int, counts: Int64s) -> None:
+    """Add what ``node`` is short of to ``counts``, or what it is ``first`` short of where it is of nothing by itself.
+
+    Short is what pods hold, those included that are leaving.
+    """
+    told, width = False, facts.shapes.request.shape[1]
+    for resource in range(width):
+        amount = facts.shapes.request[shape, resource]
+        if resource == GPU or (amount <= 0 and resource != CPU and resource != MEMORY):
+            continue
+        total = facts.nodes.allocatable[node, resource]
+        if facts.nodes.claimable[resource] and total == 0:
+            continue
+        if amount > total - columns.used[node, resource]:
+            counts[CODES + resource] += 1
+            told = True
+    kind, device = facts.shapes.kind[shape], facts.nodes.gpu_memory[node]
+    if kind != KIND_MIG:
+        gpus = facts.shapes.request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT
+        if kind == KIND_MEMORY:
+            gpus = gpu_on_node(facts, shape, node) if device > 0 else 0
+        taken = columns.used[node, GPU] + slots_in_use(facts, columns, node) * GPU_UNIT
+        if gpus > facts.nodes.allocatable[node, GPU] - taken:
+            counts[CODES + GPU] += 1
+            told = True
+    if kind == KIND_MEMORY and facts.shapes.memory[shape] > device:
+        counts[CODES + width] += 1
+        told = True
+    if not told:
+        counts[CODES + first - SHORT_OF] += 1
+
+
 @kernel
 def refusals(
-    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, nodes: Int64s, out: Int64s
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    group: int,
+    nodes: Int64s,
+    codes: Int64s,
+    counts: Int64s,
 ) -> None:
-    """Fill ``out`` [n] with the refusal of each of ``nodes`` [n] for a pod of ``shape``."""
+    """Fill ``codes`` [n] with the refusal of each of ``nodes`` [n] for a pod of ``shape``, and count what they say.
+
+    ``counts`` [CODES + R + 1]: nodes by code, nodes that are short of each resource, nodes whose devices have less
+    memory than the pod asks for. A node that is short of several things counts for each of them.
+    """
+    counts[:] = 0
     for at in range(nodes.shape[0]):
-        out[at] = refusal(facts, columns, rules, vectors, shape, group, nodes[at])
+        code = refusal(facts, columns, rules, vectors, shape, group, nodes[at])
+        codes[at] = code
+        if code >= SHORT_OF:
+            _count_shortages(facts, columns, shape, nodes[at], code, counts)
+        else:
+            counts[code] += 1

@@ -86,6 +86,24 @@ def node_score(
     return score + vectors.scores[facts.shapes.score[shape], node]
 
 
+@inner
+def score_within(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    nodes: Int64s,
+    extra: Float64s,
+    bounds: tuple[int, int],
+    scores: Float64s,
+) -> None:
+    """Do what ``score_nodes`` does where the ``bounds`` of what is free are known."""
+    for at in range(nodes.shape[0]):
+        node = nodes[at]
+        scores[at] = node_score(facts, columns, rules, vectors, shape, node, bounds[0], bounds[1]) + extra[node]
+
+
 @kernel
 def score_nodes(
     facts: Facts,
@@ -104,7 +122,5 @@ def score_nodes(
     Cost: O(n).
     """
     resource = CPU if is_cpu_only(facts, shape) else GPU
-    low, high = free_bounds(facts, columns, resource, nodes)
-    for at in range(nodes.shape[0]):
-        node = nodes[at]
-        scores[at] = node_score(facts, columns, rules, vectors, shape, node, low, high) + extra[node]
+    bounds = free_bounds(facts, columns, resource, nodes)
+    score_within(facts, columns, rules, vectors, shape, nodes, extra, bounds, scores)

@@ -25,15 +25,17 @@ def groups_of(world, shape):
 
 
 @given(stages())
-def test_nodes_refuse_what_the_twins_refuse_for_the_same_reason(stage):
+def test_nodes_refuse_what_the_twins_refuse_for_the_same_reasons(stage):
     ledger, world = stage.ledger, stage.world
     nodes = np.arange(len(world.nodes))
-    out = np.empty(len(nodes), np.int64)
+    codes, counts = np.empty(len(nodes), np.int64), np.empty(fit.CODES + len(stage.snapshot.axis) + 1, np.int64)
+    asked = ledger.facts, ledger.columns, stage.rules, stage.vectors
     for shape in world.shapes:
         for group in groups_of(world, shape):
             row = -1 if group is None else group.row
-            place.refusals(ledger.facts, ledger.columns, stage.rules, stage.vectors, shape.row, row, nodes, out)
-            assert out.tolist() == naive_place.refusals(world, stage.rules, shape, group, nodes.tolist())
+            place.refusals(*asked, shape.row, row, nodes, codes, counts)
+            expected = naive_place.refusals(world, stage.rules, shape, group, nodes.tolist())
+            assert (codes.tolist(), counts.tolist()) == expected
 
 
 @given(stages(), extras, st.integers(-1, 2))

@@ -223,6 +223,8 @@ class PassState:
 
 def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
     """Return those of ``groups`` that have waited long enough to evict others."""
+    if not len(groups):
+        return groups
     snapshot = session.snapshot
     objects = snapshot.groups
 

@@ -1,10 +1,13 @@
 """Twins of ``kai.kernels.place``: sort the nodes, take the first that accepts, choose devices, book."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
+from kai.kernels import fit as codes
 from kai.kernels.fit import Rules
-from kai.model.axis import GPU
+from kai.model.axis import CPU, GPU, MEMORY
+from kai.model.pod import GpuKind
 from tests.kernels.naive.booking import allocate, new_placement, pipeline, truncated
 from tests.kernels.naive.fit import device_has_idle, device_takes, refusal, shortage
 from tests.kernels.naive.fragments import with_pod
@@ -114,6 +117,30 @@ def place_rated(
     return place_pods(world, rules, [pod], nodes, answers, promise=promise) == 1
 
 
-def refusals(world: World, rules: Rules, shape: Shape, group: Group | None, nodes: Sequence[int]) -> list[int]:
-    """Return the refusal of each node."""
-    return [refusal(world, rules, shape, group, world.nodes[row]) for row in nodes]
+def refusals(
+    world: World, rules: Rules, shape: Shape, group: Group | None, nodes: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the refusal of each node; and how many nodes say what, each of them all that it is short of."""
+    found = [refusal(world, rules, shape, group, world.nodes[row]) for row in nodes]
+    counts = Counter(code for code in found if code < codes.SHORT_OF)
+    for row, code in zip(nodes, found, strict=True):
+        if code >= codes.SHORT_OF:
+            short = _short_of(world, shape, world.nodes[row]) or {code - codes.SHORT_OF}
+            counts.update(codes.CODES + resource for resource in short)
+    return found, [counts[at] for at in range(codes.CODES + len(shape.request) + 1)]
+
+
+def _short_of(world: World, shape: Shape, node: Node) -> set[int]:
+    """Return the resources of which pods, leaving ones included, do not spare enough; one more for device memory."""
+    spare = [total - node.used(resource) for resource, total in enumerate(node.allocatable)]
+    spare[GPU] -= 1000 * sum(device.used > 0 for device in node.devices)
+    wanted = list(shape.request)
+    wanted[GPU] -= 1000 * shape.claimed
+    if shape.kind == GpuKind.MEMORY:
+        wanted[GPU] = shape.devices * -(-100 * shape.memory // node.gpu_memory) * 10
+    asked = {CPU, MEMORY, GPU} | {at for at, amount in enumerate(shape.request) if amount > 0}
+    asked -= {GPU} if shape.kind == GpuKind.MIG else set()
+    asked -= {at for at in asked - {GPU} if world.claimable[at] and not node.allocatable[at]}
+    short = {at for at in asked if wanted[at] > spare[at]}
+    too_small = shape.kind == GpuKind.MEMORY and shape.memory > node.gpu_memory
+    return short | ({len(shape.request)} if too_small else set())

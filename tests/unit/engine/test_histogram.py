@@ -26,9 +26,9 @@ def counted(monkeypatch):
     """The pods for which nodes were counted, in turn."""
     pods, count = [], histogram._counted
 
-    def counting(session, pod, nodes, codes):
+    def counting(session, pod, *asked):
         pods.append(session.snapshot.pods[pod].name)
-        return count(session, pod, nodes, codes)
+        return count(session, pod, *asked)
 
     monkeypatch.setattr(histogram, "_counted", counting)
     return pods
