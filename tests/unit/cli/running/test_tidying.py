@@ -1,11 +1,21 @@
 """The collector looks now and then, and never while a cycle is at work."""
 
+from contextlib import asynccontextmanager
+
 import anyio
+import attrs
+from prometheus_client import CollectorRegistry
 
 from kai.api.collector import collect_young
+from kai.cli.running import process
+from kai.cli.running.flags import read_flags
+from kai.cli.running.process import Process
+from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.tidying import tidying
+from tests.doubles.cpu import InlineCpu
+from tests.doubles.http_server import HttpServer
 from tests.doubles.virtual_time import VirtualClock
-from tests.unit.cluster.assembled import in_virtual_time
+from tests.unit.cluster.assembled import in_virtual_time, port
 
 
 class Resting:
@@ -40,3 +50,30 @@ async def test_it_does_not_look_while_a_cycle_is_at_work():
         await anyio.sleep(1.0)
         assert len(cluster.computed) == 1
         tasks.cancel_scope.cancel()
+
+
+@in_virtual_time
+async def test_a_process_with_the_scheduler_has_it_look(monkeypatch):
+    """What the process is connected to, listens on and is ended by is not of interest here."""
+    looks, begun = [], anyio.current_time()
+
+    @asynccontextmanager
+    async def connected(options):
+        yield attrs.evolve(port(HttpServer(), watched=options.watched), cpu=InlineCpu())
+
+    async def silent(_address, _routes, *, task_status):
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def after_a_while(scope):
+        await anyio.sleep(100.0)
+        scope.cancel()
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", InlineCpu().run)
+    monkeypatch.setattr(process, "connect", connected)
+    monkeypatch.setattr(process, "listen", silent)
+    monkeypatch.setattr(process, "_until_signalled", after_a_while)
+    monkeypatch.setattr("kai.cli.running.tidying.collect_young", lambda: looks.append(anyio.current_time() - begun))
+    given = read_flags(("scheduler", "--leader-elect=false"), FLAGS, ROLES, TOGETHER)
+    await attrs.evolve(Process.of(given, {}), registry=CollectorRegistry()).run()
+    assert [round(at) for at in looks] == [30, 60, 90]
