@@ -131,7 +131,11 @@ def give_surplus(
     for queue in range(count):
         requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
     leftovers = np.zeros(count, np.float64)
-    falling = ascending(-priority)
+    # As floats, which are sorted elsewhere too: a sort of integers would be compiled for this alone.
+    lowness = np.empty(count, np.float64)
+    for queue in range(count):
+        lowness[queue] = -priority[queue]
+    falling = ascending(lowness)
     first = 0
     while first < count:
         past = _past_level(priority, falling, first)
