@@ -1,6 +1,7 @@
 """Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work.
 
-``lone`` measures how soon one pod is bound where nothing else happens, ``steady`` pods that come at a rate.
+``lone`` measures how soon one pod is bound where nothing else happens, ``steady`` pods that come at a rate, ``start``
+how soon a process is ready beside pods that run.
 ``shards`` measures several schedulers beside each other. ``reality`` compares the times of a simulation with those of a
 real API server.
 """
@@ -36,6 +37,7 @@ from benchmarks.live.hour import HOUR, hour, write_hour
 from benchmarks.live.playing import Player, set_up
 from benchmarks.live.reality import Comparison, compare, reality_table
 from benchmarks.live.shards import fill_shards, schedulers
+from benchmarks.live.start import run_starts
 from benchmarks.live.steady import Pace, run_steadily
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
@@ -188,6 +190,18 @@ def idle(
         binds.wait(_LIMIT)
         run_pods(plane.admin)
         click.echo(json.dumps(_idle(plane, found, 60.0 * minutes), indent=2))
+
+
+@main.command(help="Start kai beside pods that run, then a second replica that takes over: how soon, and how large.")
+@click.option("--nodes", default=5000, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--pods", default=40_000, show_default=True, type=click.IntRange(min=0), help="That run, of one GPU each."
+)
+@_folder
+def start(nodes: int, pods: int, keep: Path | None) -> None:
+    """Print one JSON object."""
+    with _foldered(keep) as folder, control_plane(folder / "plane", Size(nodes=0)) as plane:
+        click.echo(json.dumps(run_starts(plane, folder, nodes=nodes, pods=pods), indent=2))
 
 
 @main.command(

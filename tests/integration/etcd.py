@@ -9,14 +9,17 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.integration.client import until
+from tests.integration.client import Manifest, until
 from tests.integration.controlplane import ControlPlane
 
+_AT_ONCE = 100
+"""So many objects in one transaction: etcd takes 128."""
 _BUMP = 200
 """So many versions later than ever before a backup goes on whose versions are moved on."""
 
@@ -25,6 +28,16 @@ def compact(plane: ControlPlane) -> None:
     """Let etcd forget the past, as the API server itself asks for every five minutes."""
     with closing(_connected(plane)) as connection:
         _ask(connection, "/v3/kv/compaction", {"revision": _revision(connection), "physical": True})
+
+
+def put(plane: ControlPlane, objects: Mapping[str, Manifest]) -> None:
+    """Write objects into the store as they are, past the API server; it reads JSON there as well as its own form."""
+    entries = [{"requestPut": {"key": _text(key), "value": _text(json.dumps(each))}} for key, each in objects.items()]
+    with closing(_connected(plane)) as connection:
+        for start in range(0, len(entries), _AT_ONCE):
+            answer = _ask(connection, "/v3/kv/txn", {"success": entries[start : start + _AT_ONCE]})
+            if not answer.get("succeeded"):
+                raise RuntimeError(f"etcd: found {answer}, expected objects to be taken")
 
 
 def back_up(plane: ControlPlane, backup: Path) -> None:

@@ -1,0 +1,19 @@
+from benchmarks.live.start import objects_that_run
+from kai.api.codec import structure_as
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+
+KINDS = {"minions": Node, "pods": Pod, "scheduling.run.ai": PodGroup}
+
+
+def test_what_runs_when_a_process_begins_is_right_and_belongs_together():
+    found = {key: structure_as(KINDS[key.split("/")[2]], each) for key, each in objects_that_run(nodes=3, pods=32)}
+    assert len(found) == 3 + 4 + 32
+    pods = [each for each in found.values() if isinstance(each, Pod)]
+    nodes, groups = (
+        {each.metadata.name for each in found.values() if isinstance(each, cls)} for cls in (Node, PodGroup)
+    )
+    assert {each.spec.node_name for each in pods} == nodes
+    assert {each.metadata.annotations["pod-group-name"] for each in pods} == groups
+    assert len({each.metadata.uid for each in found.values()}) == len(found)
