@@ -14,7 +14,7 @@ from kai.api.grants import ordered_grant
 from kai.intake.pods import PodRecord
 from kai.intake.table import GroupColumns, GroupTable, PodTable
 from kai.model.pod import Pod
-from kai.model.rows import NONE, Int64s
+from kai.model.rows import NONE, Int64s, locked
 from kai.model.status import ACTIVE_USED, Status, within
 from kai.state.items import replaced
 from kai.state.memory import Memory
@@ -72,14 +72,29 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
     """Return the columns that neither the clock nor bind requests change."""
     columns = table.columns
     group = table.group_keys.rows(groups.columns.group_key, columns.group_key)
-    tree = np.append(groups.columns.leaves, NONE)[group]  # -1, for no group, is the last one
-    subgroup = table.leaves.positions(tree, columns.subgroup)
+    subgroup = _positions(table, groups.columns.leaves, group)
     held = groups.columns.held
     if held.any():  # a pod without a leaf is never tried
         waits = (columns.status == Status.PENDING) | (columns.status == Status.GATED)
         subgroup[np.append(held, values=False)[group] & waits] = NONE
     node = table.node_rows(node_rows)
-    return BaseColumns(table=table, groups=groups.columns, node=node, group=group, subgroup=subgroup)
+    # Snapshots share them for as long as they hold.
+    return BaseColumns(
+        table=table, groups=groups.columns, node=locked(node), group=locked(group), subgroup=locked(subgroup)
+    )
+
+
+def _positions(table: PodTable, trees: Int64s, group: Int64s) -> Int64s:
+    """Return int64[P]: the position of the leaf of each pod, by the ``trees`` [G] and by the pods' own names of it."""
+    names = table.columns.subgroup
+    if len(trees) and len(names) and (trees == trees[0]).all() and (names == names[0]).all():
+        # A cluster of single pods, most often.
+        found = np.full(len(names), table.leaves.positions(trees[:1], names[:1])[0])
+        nowhere = group < 0
+        if nowhere.any():
+            found[nowhere] = NONE
+        return found
+    return table.leaves.positions(np.append(trees, NONE)[group], names)  # -1, for no group, is the last one
 
 
 def read_assigned(
@@ -102,7 +117,10 @@ def read_assigned(
         It goes by the group that the pod names, and writes that before it decides on the pod.
     """
     records = base.records
-    status, node = base.table.columns.status.copy(), base.node.copy()
+    ordered_rows = _ordered_rows(records, bind_requests, memory)
+    status, node = base.table.columns.status, base.node
+    if base.watched or ordered_rows:
+        status, node = status.copy(), node.copy()
     changed: dict[int, Pod] = {}
     devices: dict[int, tuple[str, ...]] = {}
     requests: dict[int, BindRequest] = {}
@@ -112,7 +130,7 @@ def read_assigned(
         if record.leaving_since is not None and record.leaving_since < stuck_before:
             status[row] = Status.STUCK_IN_RELEASING
         devices[row] = record.devices
-    for row, ordered in _ordered_rows(records, bind_requests, memory).items():
+    for row, ordered in ordered_rows.items():
         request, record = ordered.request, ordered.record
         requests[row], changed[row] = request, ordered.pod
         if record.waiting:

@@ -66,10 +66,11 @@ class Orphans:
 
         ``records`` are those of the pods. Cost: columns; a look at each pod whose group is gone.
         """
-        exists = np.zeros(group_keys, np.bool_)
-        exists[groups.group_key[~groups.stands_in]] = True
         rows = np.flatnonzero(pods.account >= 0)
-        rows = rows[~exists[pods.group_key[rows]]]
+        if len(rows):
+            exists = np.zeros(group_keys, np.bool_)
+            exists[groups.group_key[~groups.stands_in]] = True
+            rows = rows[~exists[pods.group_key[rows]]]
         if not len(rows) and not self._made:
             return False
         first: dict[int, int] = {}

@@ -12,7 +12,7 @@ from kai.intake.surroundings import NOTHING, Additions, Surroundings
 from kai.model.amounts import packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
-from kai.model.rows import Int64s
+from kai.model.rows import Int64s, locked
 from kai.state.table_version import TableVersion
 
 _MANY = 1 << 13
@@ -79,14 +79,19 @@ class ShapeTable:
         """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape."""
         numbers = self._shape_of
         count = len(numbers)
-        first = np.full(len(self._shapes), count, np.int64)
-        first[numbers[::-1]] = np.arange(count - 1, -1, -1)  # of several writes the last stays: the first pod's
-        order = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
-        rank = np.empty(len(self._shapes), np.int64)
-        rank[order] = np.arange(len(order))
+        counts = np.bincount(numbers, minlength=len(self._shapes))
+        order = np.flatnonzero(counts)
+        if len(order) > 1:
+            first = np.full(len(self._shapes), count, np.int64)
+            first[numbers[::-1]] = np.arange(count - 1, -1, -1)  # of several writes the last stays: the first pod's
+            order = order[np.argsort(first[order])]
         shapes = tuple([self._shapes[number] for number in order])
         if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
             self._used = shapes
+        if (order == np.arange(len(order))).all():  # they are numbered like that
+            return self._used, locked(numbers)
+        rank = np.empty(len(self._shapes), np.int64)
+        rank[order] = np.arange(len(order))
         return self._used, rank[numbers]
 
     def _number(self, demand: Demand, constraints: Constraints, around: Additions) -> int:

@@ -211,7 +211,9 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
     """Return the pod table."""
     group = snapshot.pod_group
     leaf = snapshot.first_subgroup[group] + snapshot.pod_subgroup
-    leaf[(group | snapshot.pod_subgroup) < 0] = -1  # one of the two is negative
+    nowhere = (group | snapshot.pod_subgroup) < 0  # one of the two is negative
+    if nowhere.any():
+        leaf[nowhere] = -1
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 

@@ -152,11 +152,13 @@ def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
         return SubGroupColumns(mask, mask.copy(), rows, mask.copy(), rows.copy())
     sizes = np.array([len(each.leaf) for each in trees], np.int64)
     first = snapshot.first_subgroup
+    if (tree == tree[0]).all():  # a cluster of single pods, most often: every group has the same tree
+        only = trees[int(tree[0])]
+        minimum, leaf, parent = _repeated(snapshot.memory, only, len(tree))
+        simple, constrained = np.full(len(tree), only.simple), np.full(len(tree), only.constrained)
+        return SubGroupColumns(simple, constrained, minimum, leaf, parent)
     simple = np.array([each.simple for each in trees], np.bool_)[tree]
     constrained = np.array([each.constrained for each in trees], np.bool_)[tree]
-    if (tree == tree[0]).all():  # a cluster of single pods, most often: every group has the same tree
-        minimum, leaf, parent = _repeated(snapshot.memory, trees[int(tree[0])], len(tree))
-        return SubGroupColumns(simple, constrained, minimum, leaf, parent)
     begins = np.cumsum(sizes) - sizes
     # Where each row of the result is among the rows of all distinct trees.
     group_of = np.repeat(np.arange(len(tree)), sizes[tree])

@@ -6,12 +6,16 @@ keeps each answer with its inputs and compares identities; so no caller has to s
 
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import attrs
+import numpy as np
 
+from kai.model.rows import Int64s, locked
 from kai.state.kinds import PodKinds
 from kai.state.table_version import Carrier, TableVersion
+
+_STEPS: Final = "even steps"
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -79,6 +83,16 @@ class Memory:
     def keep(self, name: str, value: object) -> None:
         """Keep ``value`` under ``name`` for a caller that can tell whether it still holds."""
         self._answers[name] = ((), value)
+
+
+def even_steps(memory: Memory, step: int, count: int) -> Int64s:
+    """Return int64[count]: 0, ``step``, twice the step and so on, not to be written; the first ones of what is kept."""
+    known = memory.recall(_STEPS)
+    if not isinstance(known, np.ndarray) or len(known) < max(count, 2) or known[1] != step:
+        known = locked(np.arange(count + count // 16 + 2) * step)
+        memory.keep(_STEPS, known)
+    steps: Int64s = known[:count]
+    return steps
 
 
 @attrs.frozen(eq=False, kw_only=True)

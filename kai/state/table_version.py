@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from kai.model.rows import Bools, Int64s
+from kai.model.rows import Bools, Int64s, locked
 
 T = TypeVar("T")
 _FEW: Final = 64
@@ -37,13 +37,15 @@ class TableVersion:
 
     before: object = None
     """The mark of the version that this one came from; None: nothing can be carried over."""
-    source: Int64s | None = None
-    """[rows] Where each row was, -1 for fresh ones; None: every row kept its place."""
+    _source: Int64s | None = None
+    """Of a version that is not told: where each row was."""
     fresh: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Rows whose object is new, ascending."""
     mark: object = attrs.field(factory=object)
-    told: tuple[Run, ...] | None = attrs.field(default=None, kw_only=True)
+    told: tuple[Run, ...] | None = None
     """The runs of rows that still stand side by side, where the maker of the version knows them."""
+    _told_rows: int = 0
+    """How many rows there are, for a version that is told."""
 
     @classmethod
     def of_changes(
@@ -59,7 +61,7 @@ class TableVersion:
         ``inserted``: how many rows came before which row; of the rows that there were, some are ``replaced`` by rows
         of other objects, and some ``removed``.
 
-        Cost: two columns of numbers, and little more for each place that changed.
+        Cost: little for each place that changed; a column of numbers where there are many.
         """
         runs: list[Run] = []
         fresh: list[int] = []
@@ -75,42 +77,63 @@ class TableVersion:
         if count > at:
             runs.append((now, now + count - at, at))
             now += count - at
-        rows, source = np.array(fresh, np.int64), np.arange(now)
+        rows = np.array(fresh, np.int64)
+        if len(runs) <= _MOST_RUNS:
+            return cls(before=before, fresh=rows, told=tuple(runs), told_rows=now)
+        source = np.arange(now)
         source[rows] = -1
-        if len(runs) > _MOST_RUNS:
-            first, end, start = np.array(runs, np.int64).T
-            source[source >= 0] += np.repeat(start - first, end - first)
-            return cls(before=before, source=source, fresh=rows)
-        for here, there, start in runs:
-            source[here:there] += start - here
-        return cls(before=before, source=source, fresh=rows, told=tuple(runs))
+        first, end, start = np.array(runs, np.int64).T
+        source[source >= 0] += np.repeat(start - first, end - first)
+        return cls(before=before, source=source, fresh=rows)
+
+    @cached_property
+    def source(self) -> Int64s | None:
+        """[rows] Where each row was, -1 for fresh ones; None: every row kept its place."""
+        if self.told is None:
+            return self._source
+        source = np.full(self._told_rows, -1, np.int64)
+        for first, end, before in self.told:
+            source[first:end] = np.arange(before, before + end - first)
+        return source
+
+    @property
+    def has_kept_places(self) -> bool:
+        """Whether every row is where it was."""
+        return self.told is None and self._source is None
 
     def carried(self, column: Column) -> Column:
         """Return a copy of a column of the version before, with rows where they are now and anything in fresh ones."""
-        if self.source is None:
+        if self.has_kept_places:
             return column.copy()
+        runs, rows = self._runs, self._count
         if not len(column):
-            return np.zeros((len(self.source), *column.shape[1:]), column.dtype)
-        if self._runs is None:
+            return np.zeros((rows, *column.shape[1:]), column.dtype)
+        if runs is None:
             return column[self.source]
-        out = np.empty((len(self.source), *column.shape[1:]), column.dtype)
-        for first, end, before in self._runs:
+        out = np.empty((rows, *column.shape[1:]), column.dtype)
+        for first, end, before in runs:
             out[first:end] = column[before : before + end - first]
         return out
 
     def rows_now(self, before: int) -> Int64s:
         """Return int64[before]: where each row of the version before is now, -1 for those that are gone."""
-        rows = np.full(before, -1, np.int64)
-        if self.source is None:
-            rows[:] = np.arange(before)
+        if self.has_kept_places:
+            rows = np.arange(before)
             rows[self.fresh] = -1
-        elif self._runs is None:
+            return rows
+        rows = np.full(before, -1, np.int64)
+        if self._runs is None and self.source is not None:
             kept = np.flatnonzero(self.source >= 0)
             rows[self.source[kept]] = kept
         else:
-            for first, end, start in self._runs:
+            for first, end, start in self._runs or ():
                 rows[start : start + end - first] = np.arange(first, end)
         return rows
+
+    @property
+    def _count(self) -> int:
+        """How many rows there are, where not every row kept its place."""
+        return self._told_rows if self.told is not None or self._source is None else len(self._source)
 
     @cached_property
     def _runs(self) -> Sequence[Run] | None:
@@ -167,14 +190,14 @@ class TableVersion:
 
     def _gaps(self, before: int) -> list[tuple[int, int, int]]:
         """Return where rows of the version before gave way to fresh ones: first, end, and how many."""
+        if self.told is not None:
+            ends = [(0, 0), *((end, start + end - first) for first, end, start in self.told)]
+            begins = [*((first, start) for first, _, start in self.told), (self._told_rows, before)]
+            found = [(old, start, first - now) for (now, old), (first, start) in zip(ends, begins, strict=True)]
+            return [gap for gap in found if gap[2] or gap[1] > gap[0]]
         source = self.source
         if source is None:
             return [(row, row + 1, 1) for row in self.fresh.tolist()]
-        if self.told is not None:
-            ends = [(0, 0), *((end, start + end - first) for first, end, start in self.told)]
-            begins = [*((first, start) for first, _, start in self.told), (len(source), before)]
-            found = [(old, start, first - now) for (now, old), (first, start) in zip(ends, begins, strict=True)]
-            return [gap for gap in found if gap[2] or gap[1] > gap[0]]
         count, fresh = len(source), self.fresh
         # Rows beside a change; all others follow the row before as they did.
         steps = np.flatnonzero(source[1:] - source[:-1] != 1)
@@ -203,11 +226,55 @@ class TableVersion:
         )
 
 
+@attrs.frozen(eq=False)
+class _Carried:
+    """One column, which is not written any more."""
+
+    column: Column
+    alike: Column | None = None
+    """A longer column of the same number, if all rows have the same."""
+
+    @classmethod
+    def of(cls, column: Column) -> "_Carried":
+        """Return a column that was made anew."""
+        alike = column.ndim == 1 and len(column) > 0 and _is_all(column, column[:1])
+        return cls(locked(column), column if alike else None)
+
+    def next(self, version: TableVersion, count: int, values: Column) -> "_Carried":
+        """Return the column of the version after this one, in which there are ``values`` in fresh rows.
+
+        Cost: of what is fresh, where nothing changed or all rows have the same as before; else a copy.
+        """
+        before, alike = self.column, self.alike
+        if version.has_kept_places and _are_same(before[version.fresh], values):
+            return self
+        if alike is not None and _is_all(values, alike[:1]):
+            if len(alike) < count:
+                alike = np.full(count + count // 16 + _FEW, alike[0], alike.dtype)
+            return _Carried(locked(alike[:count]), alike)
+        column = version.carried(before)
+        column[version.fresh] = values
+        return _Carried(locked(column))
+
+
+def _are_same(one: Column, other: Column) -> bool:
+    """Say whether two columns are bit for bit the same: NaN is, and the two zeros are not."""
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _is_all(column: Column, first: Column) -> bool:
+    """Say whether each row of ``column`` [n] is bit for bit ``first`` [1]."""
+    if column.dtype != first.dtype:
+        return False
+    bits = np.dtype(f"i{first.dtype.itemsize}")
+    return bool((column.view(bits) == first.view(bits)).all())
+
+
 @attrs.define(eq=False)
 class Carrier:
     """Columns by name, each brought from version to version."""
 
-    _columns: dict[str, tuple[object, tuple[object, ...], tuple[Column, ...]]] = attrs.field(factory=dict)
+    _known: dict[str, tuple[object, tuple[object, ...], tuple[_Carried, ...]]] = attrs.field(factory=dict)
 
     def columns(
         self,
@@ -219,23 +286,20 @@ class Carrier:
     ) -> tuple[Column, ...]:
         """Return columns that ``make`` reads off the objects of rows; of fresh rows only, where that is enough.
 
-        Holds: ``make`` depends on each row's object and on ``inputs`` (compared by identity) alone; the columns
-            are not changed afterwards.
+        Holds: ``make`` depends on each row's object and on ``inputs`` (compared by identity) alone; the columns cannot
+            be written, since versions share those that stay as they are.
+        Cost: a copy of each column in which rows moved and that has more than one number in it.
         """
-        known = self._columns.get(name)
+        known = self._known.get(name)
         same = known is not None and len(known[1]) == len(inputs) and all(map(_is, known[1], inputs))
-        if known is not None and same and known[0] is version.mark:
-            return known[2]
-        if known is not None and same and version.before is not None and known[0] is version.before:
-            fresh = version.fresh
-            carried = tuple(version.carried(column) for column in known[2])
-            if len(fresh):
-                for column, values in zip(carried, make(fresh.tolist()), strict=True):
-                    column[fresh] = values
-        else:
-            carried = make(range(count))
-        self._columns[name] = (version.mark, inputs, carried)
-        return carried
+        if known is None or not same or known[0] is not version.mark:
+            if known is not None and same and version.before is not None and known[0] is version.before:
+                values = make(version.fresh.tolist())
+                carried = tuple(each.next(version, count, some) for each, some in zip(known[2], values, strict=True))
+            else:
+                carried = tuple(map(_Carried.of, make(range(count))))
+            known = self._known[name] = version.mark, inputs, carried
+        return tuple([each.column for each in known[2]])
 
 
 def _is(one: object, other: object) -> bool:

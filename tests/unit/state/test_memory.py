@@ -1,4 +1,4 @@
-from kai.state.memory import Memory
+from kai.state.memory import Memory, even_steps
 
 
 def test_an_answer_is_kept_for_as_long_as_its_inputs_are_the_very_same_objects():
@@ -55,3 +55,14 @@ def test_an_item_that_left_is_forgotten():
     for items in ((item,), (other,), (item,)):
         memory.each("numbers", items, asked.append)
     assert asked == [item, other, item]
+
+
+def test_even_steps_are_kept_and_begin_anew_for_others():
+    memory = Memory()
+    first = even_steps(memory, 2, 3)
+    assert first.tolist() == [0, 2, 4]
+    assert even_steps(memory, 2, 4).base is first.base
+    assert even_steps(memory, 2, 100).tolist() == list(range(0, 200, 2))
+    assert even_steps(memory, 3, 4).tolist() == [0, 3, 6, 9]
+    assert first.tolist() == [0, 2, 4]
+    assert even_steps(memory, 0, 2).tolist() == [0, 0]

@@ -157,3 +157,66 @@ def test_a_version_that_is_told_its_changes_says_where_rows_were_however_many_ch
     column = np.arange(100, 100 + count)
     stayed = found.source >= 0
     assert found.carried(column)[stayed].tolist() == column[found.source[stayed]].tolist()
+
+
+OF_ROWS = st.dictionaries(st.integers(0, 12), st.sampled_from([0.0, -0.0, np.nan, 1.0]))
+"""What rows say, by what is in them; all others say nothing, that is NaN."""
+
+
+@given(st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12)), OF_ROWS), min_size=1, max_size=6))
+def test_a_column_of_the_past_stays_bit_for_bit_what_it_was_whatever_versions_follow(rounds):
+    carrier, version, before, said, past = Carrier(), TableVersion(), [], {}, []
+    for now, changed, says in rounds:
+        version = told_successor(version, before, now, changed)
+        said |= {row: says.get(row, np.nan) for row in now if row not in before or row in changed}
+        values = np.array([said[row] for row in now], np.float64)
+
+        def read(rows, values=values):
+            return values[list(rows)], np.isnan(values[list(rows)])
+
+        found = carrier.columns("values", version, len(now), read)
+        assert [column.tobytes() for column in found] == [values.tobytes(), np.isnan(values).tobytes()]
+        past.append((found, values))
+        before = now
+    for (numbers, flags), values in past:
+        assert numbers.tobytes() == values.tobytes()
+        assert flags.tobytes() == np.isnan(values).tobytes()
+        for column in (numbers, flags):
+            with pytest.raises(ValueError, match="read-only"):
+                column[:] = 1
+
+
+def carried(rows, *columns):
+    """Bring columns through versions, each given as the places that changed and what rows say then."""
+    carrier, version = Carrier(), TableVersion()
+    out = [carrier.columns("column", version, rows, lambda _: (np.array(columns[0]),))[0]]
+    for inserted, changed, column in columns[1:]:
+        version = TableVersion.of_changes(version.mark, rows, inserted, changed, set())
+        if not inserted:
+            version = TableVersion(before=version.before, fresh=version.fresh)
+        rows += sum(inserted.values())
+        values = np.array(column)
+        out.append(carrier.columns("column", version, rows, lambda chosen, all_=values: (all_[list(chosen)],))[0])
+    return out
+
+
+def test_versions_share_a_column_in_which_replaced_rows_say_what_they_said():
+    first, same, other = carried(3, [1, 2, 3], ({}, {1}, [1, 2, 3]), ({}, {1}, [1, 7, 3]))
+    assert same is first
+    assert other.tolist() == [1, 7, 3]
+    assert first.tolist() == [1, 2, 3]
+
+
+def test_versions_share_a_column_in_which_all_rows_say_the_same_for_as_long_as_they_do():
+    more = ({1: 1}, set(), [5] * 4), ({0: 2}, {3}, [5] * 6), ({0: 1}, set(), [6, *[5] * 6])
+    first, second, third, other = carried(3, [5] * 3, *more)
+    assert (first.tolist(), second.tolist(), third.tolist()) == ([5] * 3, [5] * 4, [5] * 6)
+    assert np.shares_memory(second, third)
+    assert other.tolist() == [6, *[5] * 6]
+    assert not np.shares_memory(other, third)
+
+
+def test_zeros_of_either_sign_are_not_the_same():
+    first, second = carried(2, [0.0, 0.0], ({0: 1}, set(), [-0.0, 0.0, 0.0]))
+    assert np.signbit(second).tolist() == [True, False, False]
+    assert not np.signbit(first).any()
