@@ -289,12 +289,10 @@ class Intake:
         """Return the axis of a snapshot; the same one as long as it has the same names."""
 
         def axis() -> ResourceAxis:
-            offered = {name for node in nodes for name in node.allocatable}
+            offered = self._memory.once("offered", (nodes,), lambda: _offered(nodes))
             asked = {name for shape in shapes for name, _ in shape.request}
-            offered |= asked & {each.extended_resource for each in classes.values()}
-            if any(node.dra_gpus for node in nodes):
-                offered.add(PLUGGED_GPU)
-            found = ResourceAxis.around(offered, asked)
+            backed = asked & {each.extended_resource for each in classes.values()}
+            found = ResourceAxis.around(offered | backed, asked)
             if found != self._known_axis:
                 self._known_axis = found
             return self._known_axis
@@ -327,6 +325,14 @@ class Intake:
     def _put_sources(self, objects: ClusterObjects) -> None:
         orphans = self._orphans
         self._groups.put(orphans.among(objects.pod_groups), orphans.reading(self._group_reader))
+
+
+def _offered(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the resources that nodes have."""
+    offered = {name for node in nodes for name in node.allocatable}
+    if any(node.dra_gpus for node in nodes):
+        offered.add(PLUGGED_GPU)
+    return frozenset(offered)
 
 
 def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:
