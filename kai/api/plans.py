@@ -120,6 +120,8 @@ class List:
     namespace: str = ""
     labels: Mapping[str, str] = EMPTY
     node: str = ""
+    among: str = ""
+    """Which of them suffice, by a name for them; where that is unknown all are read."""
     fresh: bool = False
 
 
@@ -266,13 +268,16 @@ def every(
     namespace: str = "",
     labels: Mapping[str, str] = EMPTY,
     node: str = "",
+    among: str = "",
     fresh: bool = False,
 ) -> Plan[tuple[T, ...]]:
     """Return all objects of a class that match, in the order of their namespaces and names.
 
+    Of all that match, those ``among`` what has this name suffice: the others may be missing, and may be there.
+
     Raises: RefusedError.
     """
-    request = List(cls=cls, namespace=namespace, labels=labels, node=node, fresh=fresh)
+    request = List(cls=cls, namespace=namespace, labels=labels, node=node, among=among, fresh=fresh)
     return cast("tuple[T, ...]", (yield from _answered(request)))
 
 

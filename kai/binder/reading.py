@@ -8,8 +8,9 @@ from typing import Any, Final
 import attrs
 
 from kai.api import sharing
+from kai.api.grants import grant_of
 from kai.api.plans import List
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 from kai.cluster.port import Api, Index, Store, Term
 from kai.cluster.requests import Request
 
@@ -27,6 +28,27 @@ def _namespace(pod: Pod) -> Iterable[str]:
     return (pod.metadata.namespace,)
 
 
+SHARING: Final = "pods that may use or hold shared GPUs"
+UNGRANTED: Final = "pods of ours that run without a grant"
+UNBOUND: Final = "pods of ours without a node"
+
+
+def of_scheduler(name: str) -> Index[Pod]:
+    """Return an index of the pods that sweeps look at, where the scheduler has this name: a few, among all others."""
+
+    def keys(pod: Pod) -> Iterable[str]:
+        grant = grant_of(pod)
+        if (grant is not None and grant.gpus) or sharing.group_labels(pod.metadata.labels):
+            yield SHARING
+        if pod.spec.scheduler_name == name:
+            if not pod.spec.node_name:
+                yield UNBOUND
+            elif grant is None and pod.status.phase not in ENDED:
+                yield UNGRANTED
+
+    return Index(Pod, f"binder: sweeps for {name}", keys)
+
+
 NODES: Final = Index(Pod, "binder: node", _node)
 GPU_GROUPS: Final = Index(Pod, "binder: label of a GPU group", _gpu_labels)
 NAMESPACES: Final = Index(Pod, "binder: namespace", _namespace)
@@ -34,14 +56,16 @@ NAMESPACES: Final = Index(Pod, "binder: namespace", _namespace)
 
 @attrs.frozen
 class IndexedApi:
-    """An `Api` that answers lists of pods on a node, of a GPU group or in a namespace from the store."""
+    """An `Api` that answers lists of pods on a node, of a GPU group, in a namespace or for a sweep from the store."""
 
     inner: Api
     store: Store
+    swept: Index[Pod]
+    """The pods that sweeps look at (`of_scheduler`)."""
 
     def fenced(self, term: Term) -> IndexedApi:
         """Return this, refusing writes once the term is over."""
-        return IndexedApi(self.inner.fenced(term), self.store)
+        return IndexedApi(self.inner.fenced(term), self.store, self.swept)
 
     async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
         """Return the reply to a request, or a `Refusal`."""
@@ -52,6 +76,8 @@ class IndexedApi:
         return await self.inner.perform(request)
 
     def _found(self, request: List) -> tuple[Pod, ...] | None:
+        if request.among:
+            return self.store.find(self.swept, request.among)
         if request.node:
             return self.store.find(NODES, request.node)
         for key, value in sorted(request.labels.items()):

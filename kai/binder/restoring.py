@@ -19,6 +19,7 @@ from kai.api.grants import Grant, ordered_grant
 from kai.api.kinds import title
 from kai.api.plans import Plan, Ref, RefusedError, every, find, patch
 from kai.api.pod import Pod
+from kai.binder.reading import UNGRANTED
 from kai.binder.reservation import pod_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, has_bound, misses_grant
@@ -37,7 +38,7 @@ class Lost:
 def restore_grants(settings: BinderSettings) -> Plan[tuple[Lost, ...]]:
     """Return the running pods that have lost what was granted, after writing again what is known of it."""
     found = []
-    for pod in (yield from every(Pod)):
+    for pod in (yield from every(Pod, among=UNGRANTED)):
         if misses_grant(pod, settings):
             lost = yield from _restored(pod)
             if lost is not None:

@@ -24,6 +24,7 @@ from kai.api.bindrequest import CLOSED, BindRequest, is_for
 from kai.api.grants import shared_gpus
 from kai.api.plans import Plan, Ref, delete, every, find, locked
 from kai.api.pod import ENDED, Pod
+from kai.binder.reading import SHARING, UNBOUND
 from kai.binder.reporting import request_ref
 from kai.binder.reservation import group_key, pod_ref
 from kai.binder.settings import BinderSettings
@@ -35,17 +36,17 @@ def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
 
     Raises: RefusedError.
     """
-    pods = yield from every(Pod)
+    pods = yield from every(Pod, among=SHARING)
     return (yield from _sweep_groups(pods, settings))
 
 
 def sweep_requests(settings: BinderSettings) -> Plan[tuple[str, ...]]:
     """Return the names of the bind requests that were deleted because they claim a binding that was never made.
 
-    Cost: a pass over the pods and the requests of the store; two questions for each request that is suspected.
+    Cost: a pass over the pods that wait and the requests; two questions for each request that is suspected.
     Raises: RefusedError.
     """
-    pods = yield from every(Pod)
+    pods = yield from every(Pod, among=UNBOUND)
     waiting = {
         (pod.metadata.namespace, pod.metadata.name)
         for pod in pods

@@ -23,6 +23,7 @@ from kai.framework import (
     Bools,
     Cause,
     Code,
+    Column,
     Extension,
     FairShares,
     Float64s,
@@ -40,6 +41,8 @@ from kai.framework.division import divide
 from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
 
 SCALING_POD = "scaling-pod"
+_SCALES: Final = Column(read=lambda labels, _: float(labels["app"] == SCALING_POD), otherwise=0.0)
+"""Whether a pod is labelled as a scaling pod."""
 _UNITS: Final = (1.0, 1.0, float(GPU_UNIT))
 
 
@@ -191,14 +194,15 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
     nodes, snapshot = session.facts.nodes, session.snapshot
     inputs = (snapshot.nodes, snapshot.axis, session.parameters)
     total = session.once("what ready nodes have", inputs, lambda: _ready_total(session)).copy()
-    for row in session.pods_of_others().tolist():
-        node = int(snapshot.pod_node[row])
-        active = node >= 0 and nodes.ready[node] and (ACTIVE_USED >> int(snapshot.pod_status[row])) & 1
-        if not active or snapshot.pod_reservation[row]:
-            continue
-        pod = snapshot.pods[row]
-        if pod.labels.get("app") != SCALING_POD or pod.namespace != scaling_namespace:
-            total -= session.requested[snapshot.pod_shape[row]]
+    rows = session.pods_of_others()
+    if not len(rows):
+        return total
+    rows = rows[(snapshot.pod_node[rows] >= 0) & ~snapshot.pod_reservation[rows]]
+    rows = rows[nodes.ready[snapshot.pod_node[rows]] & ((ACTIVE_USED >> snapshot.pod_status[rows]) & 1 > 0)]
+    taken = np.bincount(snapshot.pod_shape[rows], minlength=len(snapshot.shapes))
+    for row in rows[session.pod_column(_SCALES)[rows] > 0].tolist():
+        taken[snapshot.pod_shape[row]] -= snapshot.pods[row].namespace == scaling_namespace
+    total -= taken @ session.requested
     return total
 
 

@@ -1,13 +1,16 @@
 import pytest
 
+from kai.api.names import GRANTED
 from kai.api.node import Node
 from kai.api.plans import Get, List, Ref
 from kai.api.pod import Pod
-from kai.binder.reading import IndexedApi
+from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, of_scheduler
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import node, pod
 
 pytestmark = pytest.mark.anyio
+
+SWEPT = of_scheduler("kai-scheduler")
 
 LISTS = [
     List(cls=Pod, node="n1"),
@@ -35,11 +38,41 @@ async def test_an_index_answers_as_a_walk_over_all_pods_does(request_):
         pod("d", nodeName="n2", labels={"app": "a"}),
         pod("e"),
     )
-    found = await IndexedApi(memory.api, memory.store).perform(request_)
+    found = await IndexedApi(memory.api, memory.store, SWEPT).perform(request_)
     assert found == await memory.api.perform(request_)
 
 
 async def test_a_fenced_one_stays_fenced():
     memory = MemoryCluster()
-    indexed = IndexedApi(memory.api, memory.store)
+    indexed = IndexedApi(memory.api, memory.store, SWEPT)
     assert isinstance(indexed.fenced(None), IndexedApi)
+
+
+@pytest.mark.parametrize(
+    ("among", "names"),
+    [
+        (SHARING, ["granted", "labelled", "of-others", "waits-labelled"]),
+        (UNBOUND, ["waits", "waits-labelled"]),
+        (UNGRANTED, ["labelled", "runs", "unreadable"]),
+    ],
+)
+async def test_a_sweep_is_told_the_few_pods_that_it_looks_at(among, names):
+    group = {"runai-gpu-group": "g1"}
+    memory = MemoryCluster(
+        node(),
+        pod("granted", nodeName="n1", annotations={GRANTED: '{"queue":"q","gpus":["g1"]}'}),
+        pod("granted-whole", nodeName="n1", annotations={GRANTED: '{"queue":"q"}'}),
+        pod("unreadable", nodeName="n1", annotations={GRANTED: "{"}),
+        pod("runs", nodeName="n1"),
+        pod("ended", nodeName="n1", phase="Succeeded"),
+        pod("labelled", nodeName="n1", labels=group),
+        pod("of-others", nodeName="n1", labels=group, schedulerName="others"),
+        pod("runs-for-others", nodeName="n1", schedulerName="others"),
+        pod("waits"),
+        pod("waits-labelled", labels=group),
+        pod("waits-for-others", schedulerName="others"),
+    )
+    found = await IndexedApi(memory.api, memory.store, SWEPT).perform(List(cls=Pod, among=among))
+    assert [each.metadata.name for each in found] == names
+    everything = await memory.api.perform(List(cls=Pod, among=among))
+    assert len(everything) == 11, "who has no such index answers with all of them"
