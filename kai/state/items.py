@@ -15,6 +15,8 @@ from kai.state.table_version import TableVersion
 T = TypeVar("T")
 
 _FEW: Final = 64
+_PAST: Final = 32
+"""One item of so many may be of the past: it is held for no reader, and a list is made anew once there are more."""
 
 
 class Items(Sequence[T]):
@@ -59,7 +61,7 @@ class Items(Sequence[T]):
     def next(self, version: TableVersion, fresh: Sequence[T]) -> "Items[T] | None":
         """Return the items of the version after this one; None if too much of the list would be of the past."""
         first = len(self._store)
-        if first + len(fresh) > _FEW + len(self) + len(self) // 8:
+        if first + len(fresh) > _FEW + len(self) + len(self) // _PAST:
             return None
         self._store.extend(fresh)
         places = version.carried(self._places)
