@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
 from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
 _MMAP_THRESHOLD: Final = -3
-_MOST_ARENAS: Final = -8
 """Numbers of settings in glibc's malloc.h."""
 _KEPT: Final = 256 << 20
 _AT_ONCE: Final = 64 << 20
 _LARGEST: Final = 32 << 20
 """The most that glibc takes: a larger block is mapped by itself in any case."""
-
-
-def share_freed() -> bool:
-    """Have all threads take memory from one heap, and return whether the C library can be told so.
-
-    Call it before there are threads: each would have a heap of its own, and what one has freed no other could use. A
-    process that decides in whichever thread is at rest would hold the memory of a cycle as often as it has threads, and
-    threads come and go. The interpreter's lock keeps them from waiting for each other's heap.
-    """
-    return _told({_MOST_ARENAS: 1})
 
 
 def keep_freed() -> bool:
@@ -35,15 +23,12 @@ def keep_freed() -> bool:
     filling the page takes. It is worst in threads other than the first: their memory lies in pieces of 64 MB, each of
     which is returned whole as soon as nothing of it is in use.
     """
-    return _told({_TRIM_THRESHOLD: _KEPT, _TOP_PAD: _AT_ONCE, _MMAP_THRESHOLD: _LARGEST})
-
-
-def _told(settings: Mapping[int, int]) -> bool:
     try:
         tell = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, which has its own ways
         return False
-    return {tell(number, value) for number, value in settings.items()} == {1}
+    settings = ((_TRIM_THRESHOLD, _KEPT), (_TOP_PAD, _AT_ONCE), (_MMAP_THRESHOLD, _LARGEST))
+    return {tell(number, value) for number, value in settings} == {1}
 
 
-__all__ = ["keep_freed", "share_freed"]
+__all__ = ["keep_freed"]

@@ -71,7 +71,6 @@ def run(arguments: tuple[str, ...]) -> int:
         return 0
     import anyio
 
-    from kai.api.allocator import share_freed
     from kai.cli.running.cores import withhold_memory
     from kai.cli.running.flags import read_flags
     from kai.cli.running.process import Process
@@ -85,7 +84,6 @@ def run(arguments: tuple[str, ...]) -> int:
         json=given.truth("log-json") or given.text("zap-encoder") == "json",
     )
     withhold_memory()
-    share_freed()
     sys.setswitchinterval(_SWITCH_SECONDS)
     anyio.run(Process.of(given).run)
     return 0

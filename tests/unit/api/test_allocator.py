@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from kai.api.allocator import keep_freed, share_freed
+from kai.api.allocator import keep_freed
 
 _ROUNDS = """
 import resource, threading
@@ -40,39 +40,3 @@ def test_a_thread_uses_again_the_memory_of_columns_that_it_dropped() -> None:
     done = subprocess.run([sys.executable, "-c", _ROUNDS], capture_output=True, text=True, check=True)
     pages_of_one_cycle = 30 * 140_000 * 8 // 4096
     assert int(done.stdout) < pages_of_one_cycle // 10
-
-
-_THREADS = """
-import ctypes, sys, threading
-import numpy as np
-from kai.api.allocator import keep_freed, share_freed
-
-if {shares}:
-    share_freed()
-keep_freed()
-held, all_hold = [], threading.Barrier(4)
-
-def hold():
-    held.append(np.ones(140_000, np.int64))
-    all_hold.wait()
-
-threads = [threading.Thread(target=hold) for _ in range(4)]
-for each in threads:
-    each.start()
-for each in threads:
-    each.join()
-libc = ctypes.CDLL(None)
-libc.fdopen.restype = ctypes.c_void_p
-out = ctypes.c_void_p(libc.fdopen(1, b"w"))
-libc.malloc_info(0, out)
-libc.fflush(out)
-"""
-
-
-@pytest.mark.parametrize("shares", [True, False])
-def test_threads_have_one_heap_where_it_is_shared(*, shares: bool) -> None:
-    if not share_freed():
-        pytest.skip("another C library than glibc, which cannot be told how many heaps there are")
-    program = [sys.executable, "-c", _THREADS.format(shares=shares)]
-    done = subprocess.run(program, capture_output=True, text=True, check=True)
-    assert (done.stdout.count("<heap nr=") == 1) is shares
