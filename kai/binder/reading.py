@@ -10,7 +10,9 @@ import attrs
 from kai.api import sharing
 from kai.api.grants import grant_of
 from kai.api.plans import List
-from kai.api.pod import ENDED, Pod
+from kai.api.pod import Pod
+from kai.binder.settings import BinderSettings
+from kai.binder.sharers import misses_grant
 from kai.cluster.port import Api, Index, Store, Term
 from kai.cluster.requests import Request
 
@@ -33,20 +35,19 @@ UNGRANTED: Final = "pods of ours that run without a grant"
 UNBOUND: Final = "pods of ours without a node"
 
 
-def of_scheduler(name: str) -> Index[Pod]:
-    """Return an index of the pods that sweeps look at, where the scheduler has this name: a few, among all others."""
+def swept_pods(settings: BinderSettings) -> Index[Pod]:
+    """Return an index of the pods that sweeps look at: a few, among those of other schedulers."""
 
     def keys(pod: Pod) -> Iterable[str]:
         grant = grant_of(pod)
         if (grant is not None and grant.gpus) or sharing.group_labels(pod.metadata.labels):
             yield SHARING
-        if pod.spec.scheduler_name == name:
-            if not pod.spec.node_name:
-                yield UNBOUND
-            elif grant is None and pod.status.phase not in ENDED:
-                yield UNGRANTED
+        if misses_grant(pod, settings):
+            yield UNGRANTED
+        if pod.spec.scheduler_name == settings.scheduler_name and not pod.spec.node_name:
+            yield UNBOUND
 
-    return Index(Pod, f"binder: sweeps for {name}", keys)
+    return Index(Pod, f"binder: sweeps for {settings.scheduler_name}", keys)
 
 
 NODES: Final = Index(Pod, "binder: node", _node)
@@ -61,7 +62,7 @@ class IndexedApi:
     inner: Api
     store: Store
     swept: Index[Pod]
-    """The pods that sweeps look at (`of_scheduler`)."""
+    """The pods that sweeps look at (`swept_pods`)."""
 
     def fenced(self, term: Term) -> IndexedApi:
         """Return this, refusing writes once the term is over."""

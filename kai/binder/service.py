@@ -51,7 +51,7 @@ from kai.binder.queue import (
     Tick,
     WakeAt,
 )
-from kai.binder.reading import IndexedApi, of_scheduler
+from kai.binder.reading import IndexedApi, swept_pods
 from kai.binder.reporting import request_ref
 from kai.binder.restoring import restore_grants
 from kai.binder.settings import BinderSettings
@@ -117,8 +117,7 @@ class BinderService:
         """Make the parts that need the others."""
         self.binder = attrs.evolve(self.binder, refuse_order=self._terms.refuse)
         self._queue = BindQueue(self.binder.settings)
-        swept = of_scheduler(self.binder.settings.scheduler_name)
-        self._api = IndexedApi(self.cluster.api, self.cluster.store, swept)
+        self._api = IndexedApi(self.cluster.api, self.cluster.store, swept_pods(self.binder.settings))
 
     @property
     def waiting(self) -> int:

@@ -4,13 +4,14 @@ from kai.api.names import GRANTED
 from kai.api.node import Node
 from kai.api.plans import Get, List, Ref
 from kai.api.pod import Pod
-from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, of_scheduler
+from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, swept_pods
+from kai.binder.settings import BinderSettings
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import node, pod
 
 pytestmark = pytest.mark.anyio
 
-SWEPT = of_scheduler("kai-scheduler")
+SWEPT = swept_pods(BinderSettings())
 
 LISTS = [
     List(cls=Pod, node="n1"),
