@@ -60,6 +60,7 @@ from kai.binder.sweep import sweep_everything, sweep_group, sweep_requests
 from kai.binder.terms import Terms
 from kai.cluster.carrying import KeyRing, carry_out
 from kai.cluster.leading import catch_up
+from kai.cluster.pieces import pieces
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import BindEnded, Observe, unobserved
 from kai.cluster.warning import warn
@@ -160,7 +161,7 @@ class BinderService:
                 tasks.start_soon(self._sweep_now_and_then)
                 with self.cluster.store.changes(BindRequest, Pod) as changes:
                     async for batch in changes:
-                        self._take(batch)
+                        await self._take(batch)
             finally:
                 self.cluster.connectivity.unlisten(self._go_on)
                 self._tasks = self._alarm = None
@@ -168,18 +169,22 @@ class BinderService:
     def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
         self._step(ServerBack())
 
-    def _take(self, batch: Sequence[Change[Any]]) -> None:
+    async def _take(self, batch: Sequence[Change[Any]]) -> None:
         for change in batch:
             if isinstance(change.after, BindRequest):
                 self._terms.see(change.after)  # all of a batch, before any of it is carried out
-        for change in batch:
-            present = change.present
-            if isinstance(present, Pod):
-                self._step(PodSeen(change.before, change.after))
-            elif change.after is None:
-                self._step(RequestGone(present))
-            elif not self.cluster.store.is_assumed(BindRequest, (present.metadata.namespace, present.metadata.name)):
-                self._step(RequestSeen(present))
+        async for piece in pieces(batch):
+            for change in piece:
+                self._take_change(change)
+
+    def _take_change(self, change: Change[Any]) -> None:
+        present = change.present
+        if isinstance(present, Pod):
+            self._step(PodSeen(change.before, change.after))
+        elif change.after is None:
+            self._step(RequestGone(present))
+        elif not self.cluster.store.is_assumed(BindRequest, (present.metadata.namespace, present.metadata.name)):
+            self._step(RequestSeen(present))
 
     # --- The machine ---------------------------------------------------------------------------------------------
 

@@ -234,6 +234,12 @@ class AssumeCache(Generic[T]):
                 self._passed_over.append((seen, manifest))
         return self._see(seen, manifest)
 
+    def see_known(self, seen: Peek) -> None:
+        """Take an object of the list that is under way, of which `knows` says that it is there."""
+        if self._listing is not None:
+            self._listing.add(seen.key)
+        self.newest = max(self.newest, seen.version)
+
     def _see(self, seen: Peek | None, manifest: object) -> Peek | None:
         if seen is None:
             self._reject(("", ""), "metadata.name: found nothing, expected a name")

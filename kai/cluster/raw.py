@@ -52,9 +52,16 @@ class Head(msgspec.Struct):
     metadata: Names
 
 
+class NamesPage(msgspec.Struct):
+    """A page of a list, its objects unread but for their names."""
+
+    metadata: ListMetadata
+    items: list[Head] | None = None
+
+
 _PAGES: Final = msgspec.json.Decoder(Page)
 _LINES: Final = msgspec.json.Decoder(Line)
-_HEADS: Final = msgspec.json.Decoder(Head)
+_NAMES_PAGES: Final = msgspec.json.Decoder(NamesPage)
 
 
 def page_of(body: bytes) -> Page | None:
@@ -73,13 +80,24 @@ def line_of(line: bytes) -> Line | None:
         return None
 
 
-def is_known(cache: AssumeCache[Any], raw: msgspec.Raw) -> bool:
-    """Return whether an object is in its cache in this very form, by its names alone."""
+def names_page_of(body: bytes) -> NamesPage | None:
+    """Return a page of names; None for what is none."""
     try:
-        head = _HEADS.decode(raw).metadata
+        return _NAMES_PAGES.decode(body)
     except _ERRORS:
-        return False
-    return cache.knows(Peek((head.namespace, head.name), head.uid, version_of(head.version)))
+        return None
+
+
+def known_in(cache: AssumeCache[Any], page: NamesPage) -> list[Peek] | None:
+    """Return which objects a page names; None unless each of them is in the cache in this very form."""
+    found = []
+    for head in page.items or ():
+        names = head.metadata
+        seen = Peek((sys.intern(names.namespace), names.name), names.uid, version_of(names.version))
+        if not cache.knows(seen):
+            return None
+        found.append(seen)
+    return found
 
 
 def take(cache: AssumeCache[Any], raw: msgspec.Raw, *, is_listed: bool = False) -> Peek | None:

@@ -21,6 +21,7 @@ from kai.api.queue import Queue
 from kai.cluster.arrivals import Arrivals
 from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.port import Change, Clock, Index, Key, Rejected
+from kai.cluster.subscription import Changes, Subscription
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -65,35 +66,6 @@ class _Sync:
     """Asks the watch for another list; returns its number."""
 
 
-class _Subscription:
-    """Changes that a subscriber has not taken yet, joined object by object."""
-
-    def __init__(self) -> None:
-        self._pending: dict[tuple[type[ApiObject], Key, str], Change[Any]] = {}
-        self._wake: anyio.Event | None = None
-
-    def add(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
-        place = (cls, key, change.present.metadata.uid)
-        known = self._pending.pop(place, None)
-        joined = change if known is None else Change(known.before, change.after)
-        if joined.before is not joined.after:
-            self._pending[place] = joined
-        if self._wake is not None and self._pending:
-            self._wake.set()
-
-    def __aiter__(self) -> _Subscription:
-        return self
-
-    async def __anext__(self) -> tuple[Change[Any], ...]:
-        while not self._pending:
-            self._wake = anyio.Event()
-            await self._wake.wait()
-        self._wake = None
-        batch = tuple(self._pending.values())
-        self._pending.clear()
-        return batch
-
-
 class WatchedStore:
     """A store that watches keep current; see `kai.cluster.port.Store` for what it shows."""
 
@@ -104,9 +76,11 @@ class WatchedStore:
         for each in watched:
             self._caches[each.cls] = _cache_of(each, self._changed)
             self._syncs[each.cls] = _Sync(each)
-        self._subscriptions: dict[type[ApiObject], list[_Subscription | Arrivals]] = {cls: [] for cls in self._caches}
+        self._subscriptions: dict[type[ApiObject], list[Subscription | Arrivals]] = {cls: [] for cls in self._caches}
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
+        self._begun: dict[type[ApiObject], Changes] = {}
+        """What subscriptions begin with, as long as nothing changes."""
         self._revision = self._substance = 0
         self._passed_over: Callable[[Change[Any]], bool] = _only_tells
         self._whole: tuple[int, ClusterObjects] | None = None
@@ -209,18 +183,25 @@ class WatchedStore:
     # --- Waiting ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def changes(self, *classes: type[Any]) -> Iterator[_Subscription]:
+    def changes(self, *classes: type[Any]) -> Iterator[Subscription]:
         """Subscribe to changes; the first batch brings what exists."""
-        subscription = _Subscription()
+        subscription = Subscription()
         for cls in classes:
-            for key, obj in self.cache(cls).items():
-                subscription.add(cls, key, Change(None, obj))
+            subscription.begin(self._all_that_is(cls))
             self._subscriptions[cls].append(subscription)
         try:
             yield subscription
         finally:
             for cls in classes:
                 self._subscriptions[cls].remove(subscription)
+
+    def _all_that_is(self, cls: type[ApiObject]) -> Changes:
+        """Return what a subscription begins with; as a term begins, all roles subscribe to the same."""
+        known = self._begun.get(cls)
+        if known is None:
+            present = self.cache(cls).items()
+            known = self._begun[cls] = {(cls, key, obj.metadata.uid): Change(None, obj) for key, obj in present}
+        return known
 
     @contextmanager
     def arrivals(self, *classes: type[Any]) -> Iterator[Arrivals]:
@@ -374,6 +355,7 @@ class WatchedStore:
 
     def _changed(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
         self._revision += 1
+        self._begun.clear()
         self._substance += not self._passed_over(change)
         for subscription in self._subscriptions[cls]:
             subscription.add(cls, key, change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
@@ -12,7 +12,7 @@ import structlog
 from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
 from kai.cluster.answers import status_of, wait_of
-from kai.cluster.assume_cache import Asked, peek, version_of
+from kai.cluster.assume_cache import Asked, Peek, peek, version_of
 from kai.cluster.calls import (
     JSON,
     METADATA,
@@ -28,7 +28,18 @@ from kai.cluster.calls import (
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
-from kai.cluster.raw import Line, Page, is_known, line_of, manifest_of, page_of, take
+from kai.cluster.raw import (
+    Line,
+    ListMetadata,
+    NamesPage,
+    Page,
+    known_in,
+    line_of,
+    manifest_of,
+    names_page_of,
+    page_of,
+    take,
+)
 from kai.cluster.reachability import Reachability
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
@@ -56,6 +67,8 @@ from kai.cluster.watch import (
 _PAGE_TIMEOUT: Final = 60.0
 _GRACE: Final = 15.0
 _NOT_IN_THIS_FORM: Final = 406
+_MORE_NAMES: Final = 10
+"""How many times as many names as whole objects are in a page: small pages of names cost the server twice as much."""
 
 
 @attrs.define(eq=False)
@@ -76,6 +89,8 @@ class Watcher:
     _is_outdated: bool = False
     """Whether the stream that is open began before the server was away."""
     _is_said: bool = False
+    _expects_news: bool = False
+    """Whether the last page of a list had objects in a form that was not known."""
 
     @property
     def problem(self) -> str:
@@ -162,58 +177,81 @@ class Watcher:
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     async def _read_page(self, effect: ReadPage) -> Event:
-        asked = self.store.cache(self.watched.cls).ask()
-        page = await self._known_page(effect) or await self._page(effect.variant, effect.limit, effect.rest)
+        cache = self.store.cache(self.watched.cls)
+        asked = cache.ask()
+        names = await self._names(effect)
+        if isinstance(names, Refused):
+            return names
+        known = None if names is None else known_in(cache, names)
+        self._expects_news = known is None
+        if names is not None and known is not None:
+            self._take_page(effect, names.metadata, asked, lambda: self._take_known(known))
+            return PageCame(version=names.metadata.version, rest=names.metadata.token)
+        page = await self._page(effect.variant, effect.limit, effect.rest)
         if isinstance(page, Refused):
             return page
-        self._take_page(effect, page, asked)
+        self._take_page(effect, page.metadata, asked, lambda: self._take_items(page))
         return PageCame(version=page.metadata.version, rest=page.metadata.token)
 
-    async def _known_page(self, effect: ReadPage) -> Page | Refused | None:
+    async def _names(self, effect: ReadPage) -> NamesPage | Refused | None:
         """Return a page of names and versions, which is enough where each of its objects is known in that form.
 
         A new leader lists what it has watched all the time, and decides nothing before. With whole objects this takes
         the server eight times as long: seconds, of a large cluster. None: the page is to be read whole.
         """
-        cache = self.store.cache(self.watched.cls)
         if self.watched.metadata_only or not self.machine.completed:
             return None
-        page = await self._page(effect.variant, effect.limit, effect.rest, METADATA_LIST)
-        if isinstance(page, Refused):
-            return None if page.status == _NOT_IN_THIS_FORM else page
-        return page if all(is_known(cache, item) for item in page.items or ()) else None
+        limit = effect.limit if self._expects_news and not effect.is_first else effect.limit * _MORE_NAMES
+        answer = await self._answer(effect.variant, limit, effect.rest, METADATA_LIST)
+        page = names_page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        if page is not None:
+            return page
+        refused = self._refused(answer)
+        return None if refused.status == _NOT_IN_THIS_FORM else refused
 
     async def _ask_version(self, effect: AskVersion) -> Event:
         page = await self._page(effect.variant, 1, "")
         return page if isinstance(page, Refused) else VersionCame(version=version_of(page.metadata.version))
 
-    async def _page(self, variant: int, limit: int, rest: str, form: str = JSON) -> Page | Refused:
+    async def _page(self, variant: int, limit: int, rest: str) -> Page | Refused:
+        answer = await self._answer(variant, limit, rest, self._form(METADATA_LIST))
+        page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        return self._refused(answer) if page is None else page
+
+    async def _answer(self, variant: int, limit: int, rest: str, form: str) -> Answer | NoAnswer:
         call = Call(
             method="GET",
             path=self._path(variant),
             query=(*self._selectors(), *page_query(limit, rest)),
-            accept=self._form(METADATA_LIST, form),
+            accept=form,
             timeout=_PAGE_TIMEOUT,
         )
-        answer = await self.transport.request(call)
-        page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
-        return self._refused(answer) if page is None else page
+        return await self.transport.request(call)
 
-    def _take_page(self, effect: ReadPage, page: Page, asked: Asked) -> None:
+    def _take_page(self, effect: ReadPage, said: ListMetadata, asked: Asked, take_all: Callable[[], None]) -> None:
         cls = self.watched.cls
         cache = self.store.cache(cls)
-        version, is_last = version_of(page.metadata.version), not page.metadata.token
+        version, is_last = version_of(said.version), not said.token
         with self.store.taking(), paused() if self.store.is_synced else growing():
             if effect.is_first:
                 cache.begin_list(version, asked)
-            for item in page.items or ():
-                take(cache, item, is_listed=True)
+            take_all()
             if is_last:
                 cache.end_list(version)
         self.store.heard(cls)
         if is_last:
             self.served.settle(cls, BY_CLASS[cls].api_versions[effect.variant])
             self.store.listed(cls, self.machine.started)
+
+    def _take_items(self, page: Page) -> None:
+        cache = self.store.cache(self.watched.cls)
+        for item in page.items or ():
+            take(cache, item, is_listed=True)
+
+    def _take_known(self, known: list[Peek]) -> None:
+        cache = self.store.cache(self.watched.cls)
+        for seen in known:
+            cache.see_known(seen)
 
     def _vanish(self) -> None:
         cls = self.watched.cls
@@ -304,8 +342,8 @@ class Watcher:
         chosen = (("labelSelector", self.watched.label_selector), ("fieldSelector", self.watched.field_selector))
         return tuple((name, value) for name, value in chosen if value)
 
-    def _form(self, metadata: str, form: str = JSON) -> str:
-        return metadata if self.watched.metadata_only else form
+    def _form(self, metadata: str) -> str:
+        return metadata if self.watched.metadata_only else JSON
 
     def _refused(self, answer: Answer | NoAnswer) -> Refused:
         if isinstance(answer, NoAnswer):
