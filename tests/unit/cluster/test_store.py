@@ -122,3 +122,20 @@ def test_a_queue_that_is_counted_anew_is_a_change_without_substance_and_its_end_
     assert (store.revision, store.substance) == (2, seen)
     store.take_end(Queue, ("", "q"), "u")
     assert store.substance == seen + 1
+
+
+def test_subscriptions_begin_with_the_same_and_each_takes_by_itself_what_comes_later():
+    store = WatchedStore([Watched(cls=ConfigMap)], SimpleNamespace(monotonic=lambda: 0.0))
+    cache = store.cache(ConfigMap)
+    cache.see(config("a", 1))
+
+    async def batches():
+        with store.changes(ConfigMap) as first, store.changes(ConfigMap) as second:
+            begun = await anext(first)
+            cache.see(config("b", 2))
+            later, both = await anext(first), await anext(second)
+            with store.changes(ConfigMap) as third:
+                return begun, later, both, await anext(third)
+
+    found = [[change.after.metadata.uid for change in batch] for batch in anyio.run(batches)]
+    assert found == [["a"], ["b"], ["a", "b"], ["a", "b"]]
