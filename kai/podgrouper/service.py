@@ -61,7 +61,6 @@ _REHEARSED: Final = b"""
 {"metadata": {"name": "rehearsed", "namespace": "default", "uid": "rehearsed"}, "status": {"phase": "Pending"},
  "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
 """
-# What other parts of kai write on a pod says nothing about its workload.
 
 
 @attrs.frozen
@@ -81,8 +80,8 @@ class PodGrouper:
     groupers: Groupers
     options: QueueOptions = DEFAULT_OPTIONS
     observe: Observe = unobserved
-    _settled: dict[Key, object] = attrs.field(factory=dict)
-    """What each pod looked like when nothing was left to do about it."""
+    _settled: dict[Key, int] = attrs.field(factory=dict)
+    """The traits of each pod when nothing was left to do about it."""
     _asked: dict[Key, int] = attrs.field(factory=dict)
     """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
