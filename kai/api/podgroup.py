@@ -54,6 +54,11 @@ class PodGroupSpec:
     preemption_delay: Seconds | None = None
     staleness_grace_period: Seconds | None = None
 
+    @property
+    def minimum(self) -> int:
+        """How many pods of a group without sub-groups must be placed together."""
+        return 1 if self.min_member is None else self.min_member
+
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class QueueDetails:
@@ -139,4 +144,4 @@ def least_members(spec: PodGroupSpec) -> int:
     leaves = [each for each in spec.sub_groups if each.name not in parents]
     if leaves:
         return max(1, sum(1 if each.min_member is None else each.min_member for each in leaves))
-    return max(1, 1 if spec.min_member is None else spec.min_member)
+    return max(1, spec.minimum)

@@ -238,7 +238,7 @@ def _tree(spec: api.PodGroupSpec) -> _Tree:
     Source: the peer logs an unusable tree and goes on with one flat group of minimum 1, without the root's constraint.
     """
     if not spec.sub_groups:
-        least = 1 if spec.min_member is None else spec.min_member
+        least = spec.minimum
         return _Tree(_flat(spec.min_sub_group, _constraint(spec.topology_constraint), least))
     root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
     one = (root, _leaf(DEFAULT_SUBGROUP, 0, 1, None))

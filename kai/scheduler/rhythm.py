@@ -66,4 +66,4 @@ class Haste:
 def starts_alone(group: PodGroup) -> bool:
     """Return whether a pod of a group may start without any other of them."""
     spec = group.spec
-    return (spec.min_member is None or spec.min_member <= 1) and not spec.min_sub_group and not spec.sub_groups
+    return spec.minimum <= 1 and not spec.min_sub_group and not spec.sub_groups

@@ -64,7 +64,7 @@ def _at_once(site: Site) -> Iterator[Family]:
     spec = site.source.spec
     subgroup = str(_fact(site, "subgroup", ""))
     if not spec.sub_groups:
-        least = 1 if spec.min_member is None else spec.min_member
+        least = spec.minimum
         yield Family(topic="size", steps=tuple(partial(changes.at_once, site, each) for each in _below(least)))
     for part in spec.sub_groups:
         if part.name == subgroup:

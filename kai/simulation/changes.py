@@ -57,7 +57,7 @@ class Change:
 def at_once(site: Site, least: int) -> Change:
     """Let the group start with ``least`` pods."""
     spec = site.source.spec
-    old = 1 if spec.min_member is None else spec.min_member
+    old = spec.minimum
     return Change(
         field="minMember",
         old=str(old),
@@ -83,7 +83,7 @@ def at_once_in(site: Site, subgroup: str, least: int) -> Change:
 
 def pods(site: Site, count: int) -> Change:
     """Leave ``count`` of the pods that wait, and ask for no more than that at once."""
-    least = 1 if site.source.spec.min_member is None else site.source.spec.min_member
+    least = site.source.spec.minimum
     gone = {id(pod) for pod in site.waiting[count:]}
     source = attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, min_member=min(least, count)))
     left = tuple(pod for pod in site.objects.pods if id(pod) not in gone)
