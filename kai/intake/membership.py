@@ -10,6 +10,8 @@ from kai.model.rows import NONE, Int64s
 GroupKey: TypeAlias = tuple[str, str]
 """Name of a group, and a namespace."""
 
+_KEPT = 1 << 10
+"""So many keys are kept at least, whether or not they are of the past."""
 _MANY = 1 << 16
 _UNKNOWN = -2
 
@@ -27,20 +29,43 @@ class GroupKeys:
 
     def __init__(self) -> None:
         self._numbers: dict[GroupKey, int] = {}
+        self._free: list[int] = []
+        """Numbers of keys of the past, for keys to come."""
+        self._most = _KEPT
+        """How many keys there may be before those of the past are looked for."""
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        """Return how many numbers there are: each is smaller."""
+        return len(self._numbers) + len(self._free)
 
     def of(self, key: GroupKey) -> int:
         """Return the number of a key, whether or not there is such a group."""
-        return self._numbers.setdefault(key, len(self._numbers))
+        known = self._numbers.get(key)
+        if known is None:
+            known = self._numbers[key] = self._free.pop() if self._free else len(self._numbers)
+        return known
+
+    def keep(self, *used: Int64s) -> None:
+        """Forget keys of which the number is in no column of ``used``, once there are many of these.
+
+        Holds: called when no number of a key is anywhere else, for the next key may get it.
+        Cost: one comparison; a pass over the columns and all keys when the keys are twice as many as they were then.
+        """
+        if len(self._numbers) <= self._most:
+            return
+        is_used = np.zeros(len(self), np.bool_)
+        for numbers in used:
+            is_used[numbers] = True
+        self._numbers = {key: number for key, number in self._numbers.items() if is_used[number]}
+        self._free = np.flatnonzero(~is_used).tolist()
+        self._most = _KEPT + 2 * len(self._numbers)
 
     def rows(self, of_groups: Int64s, of_pods: Int64s) -> Int64s:
         """Return int64[P]: the row of each pod's group, -1 for none.
 
         ``of_groups`` [G] and ``of_pods`` [P] are numbers of keys.
         """
-        row_of = np.full(len(self._numbers), NONE, np.int64)
+        row_of = np.full(len(self), NONE, np.int64)
         row_of[of_groups] = np.arange(len(of_groups))
         return row_of[of_pods]
 

@@ -83,10 +83,10 @@ class RecordCache(Generic[Source, Record]):
         Raises: InputError for two objects of one kind, namespace and name.
         """
         before = self._sources
-        if sources is before:
-            return False
         ahead, self._ahead = self._ahead, {}
         self._latest.clear()
+        if sources is before:
+            return False
         if isinstance(sources, Listing) and sources.before is not None and sources.before is self._mark:
             gone, come = list(sources.gone), list(sources.come)
         else:

@@ -270,6 +270,7 @@ class Intake:
         if held.version is not groups.version:
             said = table.read(held.records, held.version, "held")
         table.settle(held.records, held.version, said)
+        self._group_keys.keep(granted.pods.group_key, said.group_key)
 
     def _settle_nodes(self, library: Library) -> NodeTable:
         records, gpus = self._nodes.records, library.node_gpus

@@ -286,7 +286,8 @@ class Committer:
         if pod.metadata.deletion_timestamp is not None:
             return []
         queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""
-        self.evicted.note(pod.metadata.uid, queue, decision.gpus, now)
+        if self.settings.configuration.parameters.caps_evictions_by_the_hour:
+            self.evicted.note(pod.metadata.uid, queue, decision.gpus, now)
         self._unanswered.begin(key_of(pod), queue, self._cycle)
         budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
         told = self.settings.names_others

@@ -1,6 +1,7 @@
 """What is carried from cycle to cycle changes nothing: neither the snapshot, nor the books, nor a decision."""
 
 from random import Random
+from unittest import mock
 
 import attrs
 import numpy as np
@@ -18,6 +19,8 @@ from tests.properties.test_determinism import AT, EVERYTHING, objects_of
 ROUNDS = 5
 AHEAD = 0.7
 """How often some objects are read before the next cycle, be they known, of that cycle, or soon gone again."""
+FORGETTING = st.sampled_from((1 << 10, -(1 << 30)))
+"""How many keys of groups are kept: none is forgotten here, or each at once when no object has it any more."""
 UNTOLD = {"versions"}
 NUMBERS = {"tree"}
 """Columns of numbers that only stand for something, in the order in which it was seen first."""
@@ -54,10 +57,17 @@ def decide(snapshot):
     return sink.statements, state, reasons
 
 
-@given(st.integers(0, 100), st.integers(0, 10**6))
-def test_a_snapshot_and_its_decisions_do_not_depend_on_what_was_taken_before(seed, luck):
+@given(st.integers(0, 100), st.integers(0, 10**6), FORGETTING)
+def test_a_snapshot_and_its_decisions_do_not_depend_on_what_was_taken_before(seed, luck, kept_keys):
     chance, whole = Random(luck), objects_of(seed, None)
-    objects, intake, now = whole, Intake(), AT
+    with mock.patch("kai.intake.membership._KEPT", kept_keys):
+        intake = Intake()
+        _take_changes(intake, whole, chance)
+
+
+def _take_changes(intake, whole, chance):
+    """Take snapshots of a cluster that changes, and compare each with one that was taken of it alone."""
+    objects, now = whole, AT
     past = []
     for _ in range(ROUNDS):
         kept, fresh = intake.take(objects, now), take_snapshot(objects, now)

@@ -29,6 +29,17 @@ def test_a_place_leads_nowhere_before_and_after_its_group_exists():
     assert rows(keys, [], [("g", "a")]) == [-1]
 
 
+def test_the_numbers_of_keys_of_the_past_go_to_keys_to_come():
+    keys = GroupKeys()
+    lasting = np.array([keys.of((f"lasting-{number}", "a")) for number in range(3)], np.int64)
+    for round_ in range(50):
+        here = np.array([keys.of((f"job-{round_}-{number}", "a")) for number in range(100)], np.int64)
+        assert len({*lasting.tolist(), *here.tolist()}) == 103
+        keys.keep(lasting, here)
+    assert len(keys) < 2000
+    assert [keys.of((f"lasting-{number}", "a")) for number in range(3)] == lasting.tolist()
+
+
 @given(st.lists(KEYS, max_size=4), st.lists(st.sets(KEYS), min_size=1, max_size=4))
 def test_a_place_leads_to_the_group_of_its_namespace_or_to_none(asked_for, rounds):
     keys = GroupKeys()

@@ -1,4 +1,5 @@
 import random
+from unittest import mock
 
 import attrs
 import pytest
@@ -106,12 +107,17 @@ def test_the_order_of_objects_makes_no_difference(seed):
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.lists(EDITS, max_size=4), max_size=5), st.randoms(use_true_random=False))
-def test_what_was_taken_or_read_before_makes_no_difference(rounds, chance):
+@given(st.lists(st.lists(EDITS, max_size=4), max_size=5), st.randoms(use_true_random=False), st.booleans())
+def test_what_was_taken_or_read_before_makes_no_difference(rounds, chance, forgets):
     """Each round takes some objects away, puts some back and makes others anew, which is what a watch does.
 
-    Some of what there is, or was for a moment, is read ahead.
+    Some of what there is, or was for a moment, is read ahead. Keys of groups of the past may be forgotten at once.
     """
+    with mock.patch("kai.intake.membership._KEPT", -(1 << 30) if forgets else 1 << 10):
+        _take_rounds(rounds, chance)
+
+
+def _take_rounds(rounds, chance):
     before, after, now = cluster(), cluster(later=True), cluster()
     intake = Intake()
     for number, edits in enumerate(rounds):

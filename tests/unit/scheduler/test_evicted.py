@@ -1,4 +1,9 @@
+import attrs
+
+from kai.configuration.reading import default_configuration
+from kai.framework.parameters import Parameters
 from kai.scheduler.evicted import HOUR, EvictedLately
+from kai.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.test_committer import cluster
 from tests.unit.scheduler.test_committer_evictions import budget
 
@@ -45,8 +50,14 @@ def test_pods_without_gpus_are_not_counted():
     assert lately.next_due() is None
 
 
+def capped():
+    """Return settings with a cap that counts what was evicted within the hour."""
+    parameters = Parameters(evicted_gpus_per_hour=100.0)
+    return SchedulerSettings(configuration=attrs.evolve(default_configuration(), parameters=parameters))
+
+
 def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
-    world = cluster()
+    world = cluster(settings=capped())
     world.decide(world.evict("old"))
     (counted,) = world.committer.evicted.current(world.time)
     assert counted == ("q", 1000)
@@ -54,8 +65,14 @@ def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
     assert world.committer.evicted.current(world.time) == (counted,)
 
 
+def test_evictions_are_not_counted_where_no_cap_asks():
+    world = cluster()
+    world.decide(world.evict("old"))
+    assert world.committer.evicted.next_due() is None
+
+
 def test_an_eviction_that_a_budget_refuses_counts_no_more():
-    world = cluster(budget(1))
+    world = cluster(budget(1), settings=capped())
     world.protected.add("old")
     world.decide(world.evict("old"))
     world.settle()
