@@ -36,6 +36,12 @@ NOJIT = [
     "tests/unit/kernels",
     "tests/unit/state",
 ]
+# Of these, what imports no kernel: it would run the same twice (tests/architecture/test_kernels.py looks).
+NO_KERNEL = [
+    "tests/properties/test_light_roles.py",
+    "tests/unit/state/test_memory.py",
+    "tests/unit/state/test_table_version.py",
+]
 
 
 def python(session: nox.Session, *args: str, env: dict[str, str] | None = None) -> None:
@@ -75,7 +81,7 @@ def nojit(session: nox.Session) -> None:
     if not chosen:
         session.skip("none of the folders it runs exists yet")
     # Plain kernels are a hundred times slower; many examples are for the compiled run.
-    workers = () if session.posargs else EVENLY
+    workers = () if session.posargs else (*EVENLY, *(f"--ignore={path}" for path in NO_KERNEL))
     env = {"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "dev"}
     python(session, "-m", "pytest", "-q", *workers, *chosen, env=env)
 

@@ -1,6 +1,9 @@
 """Every kernel that the engine calls has a plain-Python twin that says the same the long way."""
 
 import ast
+import subprocess
+import sys
+from pathlib import Path
 
 from tests.architecture.source import ROOT, AnyFunction, Module, modules
 
@@ -77,3 +80,22 @@ def test_twins_import_no_kernel() -> None:
         module.place: sorted(names) for module in naive_modules() if (names := names_taken(module) & set(kernels()))
     }
     assert not borrowed, f"a twin that calls the kernel proves nothing: {borrowed}"
+
+
+def test_what_the_plain_run_leaves_out_runs_no_kernel() -> None:
+    left_out = ast.literal_eval(assigned(ROOT / "noxfile.py", "NO_KERNEL"))
+    assert left_out
+    for path in left_out:
+        name = path.removesuffix(".py").replace("/", ".")
+        look = f"import sys, {name}; print(*(each for each in sys.modules if each.startswith('kai.kernels')))"
+        seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert (seen.returncode, seen.stdout.split()) == (0, []), f"{path}: {seen.stderr}"
+
+
+def assigned(file: Path, name: str) -> ast.expr:
+    """Return what a module assigns to a name."""
+    return next(
+        node.value
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.Assign) and [ast.unparse(each) for each in node.targets] == [name]
+    )
