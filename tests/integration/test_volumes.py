@@ -1,0 +1,135 @@
+"""Claims of volumes that wait for their first consumer, on a real API server; the volume controller is played.
+
+The scheduler chooses a node that can have the volume, the binder offers the volume to the claim or asks its
+provisioner for one there, and the pod is bound once the claim is.
+"""
+
+import pytest
+
+from kai.api import names
+from tests.integration.behaviour import Job
+from tests.integration.client import until
+from tests.integration.installation import install
+from tests.integration.stage import an_object, node, queue, scene, staged
+from tests.unit.deploy.rendering import DEPLOY
+
+STORAGE = "storage.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def cluster(bare_control_plane, tmp_path_factory):
+    install(bare_control_plane, DEPLOY)
+    with staged(bare_control_plane, tmp_path_factory.mktemp("volumes")) as stage:
+        stage.start("kai")
+        yield stage
+
+
+@pytest.fixture
+def stage(cluster):
+    with scene(cluster) as opened:
+        for manifest in (node("n1"), node("n2"), queue("top"), queue("team", "top")):
+            opened.create(manifest)
+        yield opened
+
+
+def storage_class(stage, name, provisioner):
+    body = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+    stage.create(an_object(STORAGE, "StorageClass", name, **body))
+
+
+def claim(stage, name, storage_class):
+    spec = {
+        "storageClassName": storage_class,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    stage.create(an_object("v1", "PersistentVolumeClaim", name, spec=spec))
+
+
+def volume(stage, name, storage_class, on):
+    there = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]}
+    spec = {
+        "storageClassName": storage_class,
+        "capacity": {"storage": "2Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "local": {"path": f"/disks/{name}"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [there]}},
+    }
+    made = stage.api.create(an_object("v1", "PersistentVolume", name, spec=spec))
+    stage.api.patch(made, {"status": {"phase": "Available"}}, subresource="status")
+
+
+def claim_of(stage, name):
+    return stage.api.get(an_object("v1", "PersistentVolumeClaim", name, metadata={"namespace": stage.space}))
+
+
+def volume_of(stage, name):
+    return stage.api.get(an_object("v1", "PersistentVolume", name))
+
+
+def has_volume(stage, claimed, name):
+    """Do what the volume controller does once a claim and a volume belong to each other."""
+    done = {names.VOLUME_BIND_COMPLETED: "yes"}
+    found = claim_of(stage, claimed)
+    ref = {"kind": "PersistentVolumeClaim", "namespace": stage.space, "name": claimed, "uid": found["metadata"]["uid"]}
+    there = volume_of(stage, name)
+    stage.api.patch(there, {"spec": {"claimRef": {"apiVersion": "v1", **ref}}})
+    stage.api.patch(found, {"metadata": {"annotations": done}, "spec": {"volumeName": name}})
+    for each in (there, found):
+        stage.api.patch(each, {"status": {"phase": "Bound"}}, subresource="status")
+
+
+def submit(stage, name, claimed):
+    spec = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claimed}}]}
+    for manifest in Job.read(name, {"bare": True, "queue": "team", "spec": spec}).manifests():
+        stage.create(manifest)
+    return f"{name}-0"
+
+
+def node_of(stage, pod):
+    return stage.pod(pod)["spec"].get("nodeName")
+
+
+def test_a_pod_starts_where_a_volume_for_its_claim_is(stage):
+    storage_class(stage, "disks", "kubernetes.io/no-provisioner")
+    volume(stage, "disk-of-n2", "disks", on="n2")
+    claim(stage, "data", "disks")
+    pod = submit(stage, "writer", "data")
+
+    def offered_to():
+        return volume_of(stage, "disk-of-n2")["spec"].get("claimRef")
+
+    found = until(offered_to, "the volume to be offered to the claim")
+    assert (found["namespace"], found["name"]) == (stage.space, "data")
+    assert node_of(stage, pod) is None
+    has_volume(stage, "data", "disk-of-n2")
+    assert until(lambda: node_of(stage, pod), "the pod to be bound") == "n2"
+
+
+def test_a_volume_is_asked_for_on_the_node_that_was_chosen(stage):
+    storage_class(stage, "clouds", "csi.tests.example")
+    claim(stage, "data", "clouds")
+    pod = submit(stage, "writer", "data")
+
+    def asked_for():
+        return claim_of(stage, "data")["metadata"].get("annotations", {}).get(names.VOLUME_NODE)
+
+    chosen = until(asked_for, "the provisioner to be told the node")
+    assert chosen in {"n1", "n2"}
+    assert node_of(stage, pod) is None
+    volume(stage, "made", "clouds", on=chosen)
+    has_volume(stage, "data", "made")
+    assert until(lambda: node_of(stage, pod), "the pod to be bound") == chosen
+
+
+def test_a_pod_without_a_volume_waits_is_told_and_starts_once_there_is_one(stage):
+    storage_class(stage, "disks", "kubernetes.io/no-provisioner")
+    claim(stage, "data", "disks")
+    pod = submit(stage, "writer", "data")
+    condition = until(lambda: stage.condition(pod), "a condition of the pod")
+    assert "persistent volumes to bind" in condition["message"], condition
+    assert node_of(stage, pod) is None
+    volume(stage, "late", "disks", on="n1")
+    until(lambda: volume_of(stage, "late")["spec"].get("claimRef"), "the volume to be offered")
+    has_volume(stage, "data", "late")
+    assert until(lambda: node_of(stage, pod), "the pod to be bound") == "n1"
