@@ -22,7 +22,7 @@ from kai.api.plans import Emit, Patch, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
-from kai.cluster.port import Key
+from kai.cluster.port import Index, Key
 from kai.scheduler import orders
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import (
@@ -44,6 +44,15 @@ _STAMPS: Final = "/stamps"
 _REMEMBERED: Final = 200_000
 _SWEPT: Final = 600.0
 """So often what was said of objects that are gone is forgotten: all that there are must be looked at."""
+_ANY: Final = "any"
+
+
+def _has_conditions(group: PodGroup) -> Iterable[str]:
+    return (_ANY,) if group.status.scheduling_conditions else ()
+
+
+CONDITIONS: Final = Index(PodGroup, "scheduler: conditions", _has_conditions)
+"""Pod groups that have scheduling conditions."""
 
 
 @attrs.frozen
@@ -223,10 +232,12 @@ class Publisher:
             yield Send(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
     def _clear(self, overall: Overall, now: float) -> Iterable[Effect]:
-        """Remove the conditions of groups of which nothing waits or is being bound."""
-        for group in self.reader.all(PodGroup):
-            conditions = group.status.scheduling_conditions
-            if conditions and (group.metadata.namespace, group.metadata.name) in overall.settled:
+        """Remove the conditions of groups of which nothing waits or is being bound.
+
+        Cost: of the groups that have conditions.
+        """
+        for group in self.reader.find(CONDITIONS, _ANY):
+            if (group.metadata.namespace, group.metadata.name) in overall.settled:
                 self._said.pop((group.metadata.uid, UNSCHEDULABLE), None)
                 yield from self._write(_condition_of(group), group, _conditions(group, ()), None, now)
 

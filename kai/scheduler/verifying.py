@@ -13,7 +13,7 @@ from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.pod import ENDED, Pod
-from kai.cluster.port import Key
+from kai.cluster.port import Index, Key
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
@@ -33,6 +33,10 @@ class Reader(Protocol):
 
     def all(self, cls: type[T]) -> tuple[T, ...]:
         """Return all objects of a kind."""
+        ...
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which this key of an index leads, by namespace and name."""
         ...
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:

@@ -72,7 +72,7 @@ def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_writt
     )
     told = CycleOver(Overall(groups=(account,)))
     group = structure_as(PodGroup, shown)
-    store = SimpleNamespace(get=lambda cls, *_: group if cls is PodGroup else None, all=lambda _: ())
+    store = SimpleNamespace(get=lambda cls, *_: group if cls is PodGroup else None, find=lambda *_: ())
     publisher = Publisher(SchedulerSettings(direct_binds=True), store, lambda: WALL)
     start = Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
     assert publisher.step(told, 0.0) == (start,)

@@ -17,7 +17,7 @@ from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
-from kai.cluster.port import Term
+from kai.cluster.port import Index, Term
 from kai.cluster.requests import BudgetExhausted, NotLeading
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
@@ -90,6 +90,9 @@ class World:
 
     def all(self, cls: type) -> tuple[Any, ...]:
         return tuple(obj for (found, _), obj in sorted(self.shown.items(), key=str) if found is cls)
+
+    def find(self, index: Index[Any], key: str) -> tuple[Any, ...]:
+        return tuple(obj for obj in self.all(index.cls) if key in index.keys(obj))
 
     def is_assumed(self, cls: type, key: tuple[str, str]) -> bool:
         return (cls, key) in self.assumed
