@@ -324,7 +324,10 @@ class Publisher:
         self._letters.forget(now)
         if now - self._swept >= _SWEPT:
             self._swept = now
-            there = {each.metadata.uid for cls in (Pod, PodGroup) for each in self.reader.all(cls)}
+            # A set of all there are would be megabytes, which the process keeps.
+            told = {uid for uid, _ in self._said}
+            everything = (each.metadata.uid for cls in (Pod, PodGroup) for each in self.reader.all(cls))
+            there = told.intersection(everything)
             self._said = {topic: text for topic, text in self._said.items() if topic[0] in there}
         while len(self._said) > _REMEMBERED:
             self._said.pop(next(iter(self._said)))
