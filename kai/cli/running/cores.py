@@ -14,6 +14,7 @@ _NOTHING: Final = "0"
 def withhold_memory() -> None:
     """Have no core file written of this process, and none of its memory where one is written all the same.
 
+    What is left are registers of its threads: at most some hundred letters of what each of them last copied.
     A limit of zero does not hold where cores are piped to a program of the node; what is left out of them does. Both
     pass on to programs that this one starts. An administrator can take both back from outside (``prlimit``, and
     ``coredump_filter`` below ``/proc``). Other systems than Linux have the limit alone.
