@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import anyio
@@ -30,7 +30,6 @@ from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
 from kai.cluster.raw import (
     Line,
-    ListMetadata,
     NamesPage,
     Page,
     known_in,
@@ -184,13 +183,10 @@ class Watcher:
             return names
         known = None if names is None else known_in(cache, names)
         self._expects_news = known is None
-        if names is not None and known is not None:
-            self._take_page(effect, names.metadata, asked, lambda: self._take_known(known))
-            return PageCame(version=names.metadata.version, rest=names.metadata.token)
-        page = await self._page(effect.variant, effect.limit, effect.rest)
+        page = await self._page(effect.variant, effect.limit, effect.rest) if names is None or known is None else names
         if isinstance(page, Refused):
             return page
-        self._take_page(effect, page.metadata, asked, lambda: self._take_items(page))
+        self._take_page(effect, page, known, asked)
         return PageCame(version=page.metadata.version, rest=page.metadata.token)
 
     async def _names(self, effect: ReadPage) -> NamesPage | Refused | None:
@@ -203,9 +199,8 @@ class Watcher:
             return None
         limit = effect.limit if self._expects_news and not effect.is_first else effect.limit * _MORE_NAMES
         answer = await self._answer(effect.variant, limit, effect.rest, METADATA_LIST)
-        page = names_page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
-        if page is not None:
-            return page
+        if isinstance(answer, Answer) and answer.is_good:
+            return names_page_of(answer.body)
         refused = self._refused(answer)
         return None if refused.status == _NOT_IN_THIS_FORM else refused
 
@@ -228,30 +223,23 @@ class Watcher:
         )
         return await self.transport.request(call)
 
-    def _take_page(self, effect: ReadPage, said: ListMetadata, asked: Asked, take_all: Callable[[], None]) -> None:
+    def _take_page(self, effect: ReadPage, page: Page | NamesPage, known: list[Peek] | None, asked: Asked) -> None:
         cls = self.watched.cls
         cache = self.store.cache(cls)
-        version, is_last = version_of(said.version), not said.token
+        version, is_last = version_of(page.metadata.version), not page.metadata.token
         with self.store.taking(), paused() if self.store.is_synced else growing():
             if effect.is_first:
                 cache.begin_list(version, asked)
-            take_all()
+            for seen in known or ():
+                cache.see_known(seen)
+            for item in page.items or () if isinstance(page, Page) else ():
+                take(cache, item, is_listed=True)
             if is_last:
                 cache.end_list(version)
         self.store.heard(cls)
         if is_last:
             self.served.settle(cls, BY_CLASS[cls].api_versions[effect.variant])
             self.store.listed(cls, self.machine.started)
-
-    def _take_items(self, page: Page) -> None:
-        cache = self.store.cache(self.watched.cls)
-        for item in page.items or ():
-            take(cache, item, is_listed=True)
-
-    def _take_known(self, known: list[Peek]) -> None:
-        cache = self.store.cache(self.watched.cls)
-        for seen in known:
-            cache.see_known(seen)
 
     def _vanish(self) -> None:
         cls = self.watched.cls

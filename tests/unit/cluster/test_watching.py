@@ -101,6 +101,18 @@ async def test_a_server_that_has_no_names_alone_is_asked_for_whole_objects():
 
 
 @in_virtual_time
+async def test_names_that_are_none_are_asked_for_as_whole_objects():
+    server = filled()
+    nonsense = Answer(status=200, body=b'{"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": 5}}]}')
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        server.faults = Faults(before=lambda call: nonsense if call.accept == METADATA_LIST else None)
+        server.put("configmaps", "c1", "team", data={"n": "new"})
+        await cluster.store.refresh(ConfigMap)
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "new"}
+        assert cluster.problems() == ()
+
+
+@in_virtual_time
 async def test_an_idle_hour_costs_no_list():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
