@@ -18,6 +18,7 @@ from tests.integration import programs
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import install
 from tests.integration.proxy import Latency, proxied
+from tests.integration.stage import Stage, staged
 from tests.unit.deploy.rendering import DEPLOY
 
 # What takes longest begins first, or all other processes wait at the end for the one that has it. A process that has
@@ -70,6 +71,15 @@ def helm() -> Path:
             pytest.fail("helm is not built, and CI must not pass without these tests")
         pytest.skip("helm is not built; `nox -s integration` builds it once")
     return found
+
+
+@pytest.fixture(scope="module")
+def whole(bare_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Run all roles in one process, on all that is shipped."""
+    install(bare_control_plane, DEPLOY)
+    with staged(bare_control_plane, tmp_path_factory.mktemp("whole")) as stage:
+        stage.start("kai")
+        yield stage
 
 
 @contextmanager

@@ -8,26 +8,15 @@ import pytest
 
 from tests.integration.behaviour import Job, Part
 from tests.integration.client import until
-from tests.integration.installation import install
-from tests.integration.stage import POD_GROUP, node, queue, scene, staged
-from tests.unit.deploy.rendering import DEPLOY
+from tests.integration.stage import POD_GROUP, node, queue, scene
 
 FLOOD = 300
 LIMIT = 2
 
 
-@pytest.fixture(scope="module")
-def cluster(bare_control_plane, tmp_path_factory):
-    """Run all roles in one process, with what a namespace may have considered as shipped."""
-    install(bare_control_plane, DEPLOY)
-    with staged(bare_control_plane, tmp_path_factory.mktemp("flood")) as stage:
-        stage.start("kai")
-        yield stage
-
-
 @pytest.fixture
-def stage(cluster):
-    with scene(cluster) as opened:
+def stage(whole):
+    with scene(whole) as opened:
         yield opened
 
 

@@ -9,24 +9,14 @@ import pytest
 from kai.api import names
 from tests.integration.behaviour import Job
 from tests.integration.client import until
-from tests.integration.installation import install
-from tests.integration.stage import an_object, node, queue, scene, staged
-from tests.unit.deploy.rendering import DEPLOY
+from tests.integration.stage import an_object, node, queue, scene
 
 STORAGE = "storage.k8s.io/v1"
 
 
-@pytest.fixture(scope="module")
-def cluster(bare_control_plane, tmp_path_factory):
-    install(bare_control_plane, DEPLOY)
-    with staged(bare_control_plane, tmp_path_factory.mktemp("volumes")) as stage:
-        stage.start("kai")
-        yield stage
-
-
 @pytest.fixture
-def stage(cluster):
-    with scene(cluster) as opened:
+def stage(whole):
+    with scene(whole) as opened:
         for manifest in (node("n1"), node("n2"), queue("top"), queue("team", "top")):
             opened.create(manifest)
         yield opened
