@@ -19,7 +19,7 @@ from kai.api.node import Node
 from kai.api.plans import Reason
 from kai.api.pod import Pod
 from kai.cluster.answers import decoded, refusal_of
-from kai.cluster.calls import Answer, Call, NoAnswer, Transport
+from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Transport
 from kai.cluster.encoding import to_json
 from kai.cluster.lease import (
     Effect,
@@ -46,6 +46,9 @@ FENCE_DELAY: Final = 0.25
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
 _LONGEST_LIST: Final = 30.0
+_APART: Final = 2.0
+"""How far two watches of a lease are apart."""
+_LONGEST_WATCH: Final = 300.0
 DECISIVE: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
 """Kinds of which no decision may rest on old knowledge: they say what nodes hold."""
 
@@ -66,6 +69,8 @@ class LeaseLeadership:
         self._changed = anyio.Event()
         self._wake: anyio.CancelScope | None = None
         self._is_resigning = False
+        self._is_free = False
+        """Whether a watch said that the lease was given back, and it was not looked at since."""
         self._is_over = anyio.Event()
         self.problem = ""
         """Why the lease could not be read or written, in words; empty while it can."""
@@ -129,6 +134,12 @@ class LeaseLeadership:
 
     async def run(self) -> None:
         """Compete for the lease until `resign`, or until cancelled, which leaves it to run out."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen)
+            await self._compete()
+            tasks.cancel_scope.cancel()
+
+    async def _compete(self) -> None:
         event: Event = Ticked()
         while True:
             effect = self._step(event)
@@ -158,13 +169,69 @@ class LeaseLeadership:
             case WriteLease():
                 return await self._write(effect)
             case WakeAt():
-                if not self._is_resigning:
+                if self._is_resigning or self._is_free:
+                    await self._clock.sleep(0)
+                else:
                     with anyio.CancelScope() as self._wake:
                         await self._clock.sleep(effect.time - self._clock.monotonic())
                     self._wake = None
-                else:
-                    await self._clock.sleep(0)
+                self._is_free = False
         return Ticked()
+
+    # --- Listening -------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Look at the lease of another process in the moment in which it is given back.
+
+        A watch says so at once. The looks that `Election` asks for go on: a watch may be refused, late or silent, and
+        tells nothing of a holder that died.
+        """
+        while True:
+            term = self.term
+            if term is not None:
+                await self.ended(term)
+            if self._election.version:
+                await self._hear(self._election.version)
+            await self._clock.sleep(_APART)
+
+    async def _hear(self, version: str) -> None:
+        """Follow the lease from a version on, until this process leads or the watch ends."""
+        query = (
+            ("fieldSelector", f"metadata.name={self._settings.name}"),
+            ("watch", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(math.ceil(_LONGEST_WATCH))),
+        )
+        call = attrs.evolve(self._call("GET", self._path().rpartition("/")[0]), query=query)
+        async with self._transport.stream(call) as stream:
+            if isinstance(stream, Answer | NoAnswer):
+                return
+            lines = LineSplitter()
+            while self.term is None:
+                data: bytes | NoAnswer = b""
+                with anyio.move_on_after(self._settings.duration):  # a holder that lives renews it more often
+                    data = await stream.read()
+                if isinstance(data, NoAnswer) or not data:
+                    return
+                try:
+                    if any(self._is_given_back(line) for line in lines.feed(data)):
+                        self._look()
+                except ValueError:  # a line longer than any object
+                    return
+
+    def _look(self) -> None:
+        """Have the lease read now, or once more if it is being read."""
+        self._is_free = True
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def _is_given_back(self, line: bytes) -> bool:
+        """Return whether an event of the watch says that our lease has no holder."""
+        event = mapping_of(decoded(line))
+        lease = mapping_of(event.get("object"))
+        if mapping_of(lease.get("metadata")).get("name") != self._settings.name:
+            return False
+        return event.get("type") == "DELETED" or not mapping_of(lease.get("spec")).get("holderIdentity")
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 

@@ -222,6 +222,11 @@ class Election:
         """Return whether it is known who leads."""
         return self._seen is not None
 
+    @property
+    def version(self) -> str:
+        """Return the version of the lease as it was seen last; "" if it was not, or does not exist."""
+        return "" if self._seen is None else self._seen.version
+
     def is_leading(self, now: float) -> bool:
         """Return whether a term lasts at a time."""
         return self.term is not None and now < self.lasts_until and not self._resigning

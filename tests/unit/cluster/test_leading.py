@@ -29,6 +29,63 @@ async def test_one_of_two_leads_and_the_other_follows_when_it_resigns():
             assert server.objects[LEASE]["spec"]["holderIdentity"] == "b_1"
 
 
+async def _seconds_until_the_second_leads(first, second, after=61.3):
+    await first.leadership.begun()
+    await anyio.sleep(after)
+    start = anyio.current_time()
+    first.leadership.resign()
+    await second.leadership.begun()
+    return anyio.current_time() - start
+
+
+@in_virtual_time
+async def test_a_lease_that_is_given_back_is_taken_at_once():
+    server = HttpServer(faults=Faults(delay=lambda _: 0.01))
+    async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
+        assert await _seconds_until_the_second_leads(first, second) < 0.05
+
+
+@in_virtual_time
+async def test_a_lease_that_is_given_back_while_it_is_read_is_read_again():
+    slow = Faults(lateness=lambda call: 0.2 if "leases" in call.path and call.method == "GET" else 0.0)
+    for moment in range(12):
+        server = HttpServer(faults=slow)
+        async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
+            took = await _seconds_until_the_second_leads(first, second, after=60.0 + 0.06 * moment)
+            assert took <= 0.41, "the rest of a look, and one more"
+
+
+@in_virtual_time
+async def test_a_lease_whose_watch_is_refused_or_silent_is_taken_at_the_next_look():
+    refused = Answer(status=403, body=b'{"kind":"Status","code":403,"message":"leases is forbidden"}')
+
+    def instead(call):
+        return refused if ("watch", "true") in call.query and "leases" in call.path else None
+
+    for faults in (Faults(before=instead), Faults(is_silent=lambda: True)):
+        server = HttpServer()
+        async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
+            server.faults = faults
+            assert await _seconds_until_the_second_leads(first, second) < 0.7
+
+
+@in_virtual_time
+async def test_nothing_is_read_more_often_because_leases_of_others_change():
+    server = HttpServer()
+    async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2):
+        await first.leadership.begun()
+        await anyio.sleep(10)
+        looks = []
+        for each in range(2):
+            before = server.count("GET", "leases/lock")
+            for number in range(100):
+                await anyio.sleep(0.1)
+                if each:
+                    server.put("leases", f"other-{number % 3}", "kai", spec={"holderIdentity": ""})
+            looks.append(server.count("GET", "leases/lock") - before)
+        assert abs(looks[1] - looks[0]) <= 2
+
+
 @in_virtual_time
 async def test_a_leader_that_ends_stays_until_the_lease_is_given_back_however_slow_the_answers():
     server = HttpServer()

@@ -3,6 +3,7 @@
 import threading
 from contextvars import ContextVar
 
+import anyio
 import pytest
 
 from kai.cluster.threads import Threads
@@ -27,3 +28,49 @@ async def test_a_computation_runs_in_a_thread_and_the_loop_does_what_it_posts():
 
     assert await cpu.run(compute, 3) == 3
     assert told == [("meanwhile", loop, "of the task")]
+
+
+@pytest.mark.anyio
+async def test_computations_that_follow_one_another_run_in_one_thread():
+    cpu = Threads()
+    first = await cpu.run(threading.get_ident)
+    with pytest.raises(ZeroDivisionError):
+        await cpu.run(divmod, 1, 0)
+    assert {await cpu.run(threading.get_ident) for _ in range(20)} == {first}
+
+
+@pytest.mark.anyio
+async def test_a_computation_that_comes_meanwhile_runs_at_once_in_another_thread():
+    cpu, gate, seen = Threads(), threading.Event(), []
+
+    async def compute() -> None:
+        assert await cpu.run(gate.wait, 60.0)
+
+    async with anyio.create_task_group() as tasks:
+        first = await cpu.run(threading.get_ident)
+        tasks.start_soon(compute)
+        await anyio.wait_all_tasks_blocked()
+        seen.append(await cpu.run(threading.get_ident))
+        gate.set()
+    assert first not in seen
+    assert await cpu.run(threading.get_ident) == first
+
+
+@pytest.mark.anyio
+async def test_a_caller_that_is_cancelled_waits_for_the_end_of_what_it_began():
+    cpu, gate, done = Threads(), threading.Event(), []
+
+    def compute() -> None:
+        assert gate.wait(60.0)
+        done.append("computed")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cpu.run, compute)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+        gate.set()
+    assert done == ["computed"]
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await cpu.run(done.append, "never")
+    assert done == ["computed"]
