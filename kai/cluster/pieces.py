@@ -6,7 +6,7 @@ would hold the loop for a second as its term begins, just when a new leader is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Final, TypeVar
 
 from anyio.lowlevel import checkpoint
@@ -25,4 +25,11 @@ async def pieces(batch: Sequence[T]) -> AsyncIterator[Sequence[T]]:
         yield batch[first : first + AT_ONCE]
 
 
-__all__ = ["AT_ONCE", "pieces"]
+async def pieces_of(batches: AsyncIterable[Sequence[T]]) -> AsyncIterator[Sequence[T]]:
+    """Yield batches in pieces as they come, in their order; the loop turns between the pieces of one."""
+    async for batch in batches:
+        async for piece in pieces(batch):
+            yield piece
+
+
+__all__ = ["AT_ONCE", "pieces", "pieces_of"]

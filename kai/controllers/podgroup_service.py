@@ -21,7 +21,7 @@ from kai.api.node import Node
 from kai.api.plans import Patch, Ref
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, PodGroupResources
-from kai.cluster.pieces import pieces
+from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
@@ -78,10 +78,9 @@ class PodGroupController:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
             with self.cluster.store.changes(*WATCHED) as changes:
-                async for batch in changes:
-                    async for piece in pieces(batch):
-                        for key in self._concerned(piece):
-                            self._workers.want(key)
+                async for piece in pieces_of(changes):
+                    for key in self._concerned(piece):
+                        self._workers.want(key)
 
     # --- What is looked at ---------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
-from kai.cluster.pieces import pieces
+from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
 from kai.cluster.warning import warn
@@ -71,10 +71,9 @@ class QueueController:
             tasks.start_soon(self._workers.run)
             tasks.start_soon(self._make_first_queues)
             with self.cluster.store.changes(*_CHANGES) as changes:
-                async for batch in changes:
-                    async for piece in pieces(batch):
-                        for name in self._concerned(piece):
-                            self._workers.want(name)
+                async for piece in pieces_of(changes):
+                    for name in self._concerned(piece):
+                        self._workers.want(name)
 
     # --- What is looked at ---------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.preparing import needs_preparation
-from kai.cluster.pieces import pieces
+from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
@@ -112,9 +112,8 @@ class PodGrouper:
             tasks.start_soon(self._workers.run)
             tasks.start_soon(self._write_behind.run)
             with self.cluster.store.changes(Pod, PodGroup) as changes:
-                async for batch in changes:
-                    async for piece in pieces(batch):
-                        self._take(piece)
+                async for piece in pieces_of(changes):
+                    self._take(piece)
 
     def _rehearse(self) -> None:
         """Group a pod that is not there: what reads and writes objects is made at its first use, while a pod waits."""

@@ -5,7 +5,7 @@ from anyio.lowlevel import checkpoint
 
 from kai.api.plans import Now
 from kai.cluster.carrying import KeyRing, carry_out
-from kai.cluster.pieces import AT_ONCE, pieces
+from kai.cluster.pieces import AT_ONCE, pieces, pieces_of
 from tests.unit.cluster.assembled import in_virtual_time
 
 
@@ -34,6 +34,17 @@ async def test_pieces_are_the_batch_in_its_order():
     assert [len(piece) for piece in found] == [AT_ONCE, AT_ONCE, 1]
     assert tuple(each for piece in found for each in piece) == batch
     assert [piece async for piece in pieces(())] == []
+
+
+@in_virtual_time
+async def test_pieces_of_batches_follow_one_another():
+    async def batches():
+        yield tuple(range(AT_ONCE + 1))
+        yield ()
+        yield ("last",)
+
+    found = [piece async for piece in pieces_of(batches())]
+    assert found == [tuple(range(AT_ONCE)), (AT_ONCE,), ("last",)]
 
 
 @in_virtual_time
