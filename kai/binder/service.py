@@ -59,10 +59,10 @@ from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group, sweep_requests
 from kai.binder.terms import Terms
 from kai.cluster.carrying import KeyRing, carry_out
-from kai.cluster.leading import catch_up
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import BindEnded, Observe, unobserved
+from kai.cluster.takeover import catch_up
 from kai.cluster.warning import warn
 from kai.cluster.work import Alarm, place_of
 

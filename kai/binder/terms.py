@@ -35,7 +35,7 @@ class Terms:
         began = self._began.setdefault(lease, {})
         began[epoch] = min(created, began.get(epoch, created))
         if len(began) > _KEPT:
-            del began[min(began)]
+            del began[min(began, key=began.__getitem__)]
 
     def refuse(self, request: BindRequest) -> str:
         """Return why an order must not be carried out; empty if it may."""

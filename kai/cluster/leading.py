@@ -1,4 +1,4 @@
-"""The shell around leader election, and what a new leader does before it decides anything."""
+"""The shell around leader election."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from urllib.parse import quote
 import anyio
 import attrs
 
-from kai.api.bindrequest import BindRequest
 from kai.api.documents import mapping_of
-from kai.api.kinds import ApiObject
-from kai.api.node import Node
 from kai.api.plans import Reason
-from kai.api.pod import Pod
 from kai.cluster.answers import decoded, refusal_of
 from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Transport
 from kai.cluster.encoding import to_json
@@ -39,18 +35,13 @@ from kai.cluster.lease import (
     WriteLease,
     WriteRefused,
 )
-from kai.cluster.port import Clock, Draw, Leadership, Store, Term
+from kai.cluster.port import Clock, Draw, Term
 
-FENCE_DELAY: Final = 0.25
-"""How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
-_LONGEST_LIST: Final = 30.0
 _APART: Final = 2.0
 """How far two watches of a lease are apart."""
 _LONGEST_WATCH: Final = 300.0
-DECISIVE: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
-"""Kinds of which no decision may rest on old knowledge: they say what nodes hold."""
 
 
 def fresh_identity(base: str) -> str:
@@ -121,6 +112,12 @@ class LeaseLeadership:
         self._tell()
         if self._wake is not None:
             self._wake.cancel()
+
+    def outgrow(self, epoch: int) -> None:
+        """Lead only in later epochs than this from now on."""
+        self._election.outgrow(epoch)
+        self._tell()
+        self._look()
 
     async def give_back(self) -> None:
         """Resign and wait until the lease is given back, or until an API server that is silent is not worth more time.
@@ -315,6 +312,9 @@ class SoleLeadership:
         """Return whether this is the only term."""
         return term == self.term
 
+    def outgrow(self, epoch: int) -> None:
+        """Go on: orders name no epoch without a lease."""
+
     async def begun(self) -> Term:
         """Return the only term."""
         return Term(epoch=self.epoch, identity=self.identity)
@@ -323,39 +323,6 @@ class SoleLeadership:
         """Wait for ever, unless it is another term."""
         if self.holds(term):
             await anyio.sleep_forever()
-
-
-async def catch_up(store: Store) -> None:
-    """Wait for the lists that follow an outage, for half a minute at most.
-
-    The server may have been put back to a backup: pods that are known as gone hold their places again.
-    """
-    with anyio.move_on_after(_LONGEST_LIST):
-        await store.caught_up(*DECISIVE)
-
-
-async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
-    """Return the next term of this process, once what leaders before it wrote shows.
-
-    Where others may have led, it waits until their writes are refused, and lists by quorum what decisions rest upon. A
-    term that ends on the way is followed by the next.
-    """
-    while True:
-        term = await leadership.begun()
-        fenced = clock.monotonic() + FENCE_DELAY
-        await store.synced()
-        if leadership.has_rivals:
-            await clock.sleep(fenced - clock.monotonic())
-            await store.refresh(*DECISIVE)
-        if leadership.holds(term):
-            return term
-
-
-async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
-    """Return the term in which this process may decide, once it may; what was assumed under an earlier one is over."""
-    term = await succeed(store, leadership, clock)
-    store.forget_all()
-    return term
 
 
 def _record(answer: Answer | NoAnswer) -> Record | None:

@@ -6,7 +6,9 @@ others, who look at it four times as often, wait until a record did not change f
 clock.
 
 What is ours: a life of a process never leads under the name of an earlier one, so nothing it did can be taken for ours;
-every beginning of a term counts ``leaseTransitions`` up, and that number is the epoch which decisions carry.
+every beginning of a term counts ``leaseTransitions`` up, and that number is the epoch which decisions carry. It counts
+on from the highest epoch that this process knows of, so that a lease that is deleted and made anew does not begin again
+at 1, below the decisions of before.
 
 Holds: a term ends `renew_within` seconds after the *sending* of the last renewal that succeeded, on a clock that does
 not go back, whether this process noticed or not; others can begin theirs only after `duration`. So two lead at once
@@ -27,6 +29,8 @@ from kai.errors import ConfigError
 _JITTER: Final = 0.2
 _SLACK: Final = 1.2
 _MOST_RESIGNATIONS: Final = 3
+_MOST_EPOCHS: Final = (1 << 31) - 1
+"""What ``leaseTransitions`` can hold."""
 _LOOKS: Final = 4.0
 """How often waiting processes look at a lease while its holder renews it once."""
 
@@ -179,6 +183,8 @@ class Election:
     _wrote_at: float = float("-inf")
     """When the last write was wanted."""
     _ended_epoch: int = -1
+    _highest: int = 0
+    """The highest epoch that is known: a lease that was deleted, and is made anew, counts on from it."""
     _resigning: bool = False
     _resignations: int = 0
 
@@ -227,6 +233,17 @@ class Election:
         """Return the version of the lease as it was seen last; "" if it was not, or does not exist."""
         return "" if self._seen is None else self._seen.version
 
+    def outgrow(self, epoch: int) -> None:
+        """End the present term if it is not of a later epoch than this; the next ones are.
+
+        An epoch that leaves no room for as many terms again is nonsense, and does nothing.
+        """
+        if epoch > _MOST_EPOCHS // 2:
+            return
+        self._highest = max(self._highest, epoch)
+        if self.term is not None and self.term.epoch <= epoch:
+            self._end()
+
     def is_leading(self, now: float) -> bool:
         """Return whether a term lasts at a time."""
         return self.term is not None and now < self.lasts_until and not self._resigning
@@ -253,7 +270,7 @@ class Election:
         was_in_doubt, self._is_in_doubt = self._is_in_doubt, False
         landed_after = None
         if record != self._seen:
-            self._seen, self._changed_at = record, now
+            self._note(record, now)
             landed_after, self._doubtful_since = self._doubtful_since, None
         if record is not None and record.holder == self.settings.identity:
             return self._take_own(record, landed_after, now)
@@ -264,6 +281,11 @@ class Election:
         if not was_in_doubt and (is_free or self._ran_out(record, now)):
             return self._acquisition(record or Record())
         return WakeAt(self._next_look(record, now))
+
+    def _note(self, record: Record | None, now: float) -> None:
+        self._seen, self._changed_at = record, now
+        if record is not None:
+            self._highest = max(self._highest, record.transitions)
 
     def _next_look(self, record: Record | None, now: float) -> float:
         """Return when to look at the lease of another process again: often, and at the moment in which it runs out.
@@ -288,7 +310,8 @@ class Election:
         return self._acquisition(record) if self.term is None else WakeAt(self._next_renewal(now))
 
     def _take_success(self, event: WriteDone, now: float) -> Effect:
-        self._seen, self._changed_at, self._doubtful_since, self._is_in_doubt = event.record, now, None, False
+        self._note(event.record, now)
+        self._doubtful_since, self._is_in_doubt = None, False
         is_ours = event.record.holder == self.settings.identity
         if self._resigning:
             return self._resign(now) if is_ours else Finished()
@@ -343,7 +366,7 @@ class Election:
     def _acquisition(self, record: Record) -> WriteLease:
         return WriteLease(
             holder=self.settings.identity,
-            transitions=record.transitions + 1,
+            transitions=max(record.transitions, self._highest) + 1,
             version=record.version,
             begins=True,
         )

@@ -99,6 +99,10 @@ class Leadership(Protocol):
         """Return whether this term still lasts. Callable from other threads."""
         ...
 
+    def outgrow(self, epoch: int) -> None:
+        """Lead only in later epochs than this from now on; a present term of another one ends."""
+        ...
+
     async def begun(self) -> Term:
         """Wait until this process leads, and return the term."""
         ...

@@ -47,10 +47,18 @@ class Threads:
         if self._is_taken:
             return await to_thread.run_sync(function, *args)
         await checkpoint_if_cancelled()
+        context = self._context.copy()
+
+        def compute() -> R:
+            try:
+                return context.run(function, *args)
+            except StopIteration as stop:  # no future can hold one: its waiter would wait for ever
+                raise RuntimeError("the computation raised StopIteration") from stop
+
         self._is_taken = True
         try:
             with CancelScope(shield=True):
-                found = await self._loop.run_in_executor(self._thread, self._context.copy().run, function, *args)
+                found = await self._loop.run_in_executor(self._thread, compute)
         finally:
             self._is_taken = False
         return found

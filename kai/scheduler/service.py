@@ -1,6 +1,6 @@
 """The scheduler at work: wake on a change or after a pause, decide, publish.
 
-Terms come first: `kai.cluster.leading.take_over` waits until this process leads, lists by quorum what decisions rest
+Terms come first: `kai.cluster.takeover.take_over` waits until this process leads, lists by quorum what decisions rest
 upon and drops what was assumed before. Within a term a cycle follows a change of the store, a little later, so that a
 gang that is created pod by pod is seen whole; it follows a pod that starts without others at once. While pods wait it
 follows the mere passing of time as well, because some reasons to wait do. Nothing runs where nothing changed and
@@ -19,8 +19,8 @@ import structlog
 
 from kai.api.objects import ClusterObjects
 from kai.backoff import doubling_pause
-from kai.cluster.leading import catch_up, take_over
 from kai.cluster.port import Cluster, Leadership, Term
+from kai.cluster.takeover import catch_up, take_over
 from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares

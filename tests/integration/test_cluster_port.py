@@ -21,10 +21,11 @@ from kai.cluster.client import Account, Client, user_agent
 from kai.cluster.clock import SystemClock
 from kai.cluster.connect import Options, assemble, connect
 from kai.cluster.credentials import Source
-from kai.cluster.leading import fresh_identity, take_over
+from kai.cluster.leading import fresh_identity
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
 from kai.cluster.store import Watched
+from kai.cluster.takeover import take_over
 from kai.cluster.watch import WatchSettings
 from tests.integration.client import PATIENCE
 from tests.integration.etcd import back_up, compact, put_back

@@ -44,3 +44,8 @@ def test_orders_that_name_no_term_are_carried_out():
 def test_of_many_terms_the_newest_are_remembered():
     seen = terms(*(order(epoch, 100.0 + epoch) for epoch in range(1, 30)))
     assert seen.refuse(order(28, 140.0)).endswith("after epoch 29 began")
+
+
+def test_of_many_terms_those_that_began_last_are_remembered():
+    seen = terms(order(57, 10.0), *(order(epoch, 100.0 + epoch) for epoch in range(1, 9)))
+    assert seen.refuse(order(8, 140.0)) == "", "the lease was made anew, and counts from the beginning"

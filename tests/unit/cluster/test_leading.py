@@ -4,8 +4,9 @@ import anyio
 
 from kai.api.pod import Pod
 from kai.cluster.calls import Answer, NoAnswer
-from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity, take_over
+from kai.cluster.leading import SoleLeadership, fresh_identity
 from kai.cluster.port import Term
+from kai.cluster.takeover import FENCE_DELAY, take_over
 from tests.doubles.http_server import Faults, HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running
 
@@ -238,6 +239,47 @@ async def test_whoever_takes_over_first_sees_everything_and_forgets_what_it_assu
         assert FENCE_DELAY <= anyio.current_time() - start < 1.0
         assert cluster.store.get(Pod, "unseen", "team") is not None
         assert not cluster.store.is_assumed(Pod, ("team", "p"))
+
+
+def ordered(server, name, epoch, lease="lock"):
+    annotations = {"kai.scheduler/epoch": str(epoch), "kai.scheduler/lease": lease}
+    server.put("bindrequests", name, "team", metadata={"annotations": annotations})
+
+
+@in_virtual_time
+async def test_a_lease_that_is_deleted_counts_on_where_it_was():
+    server = HttpServer()
+    async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
+        term = await first.leadership.begun()
+        await anyio.sleep(5)
+        server.remove("leases", "lock", "kai")
+        await first.leadership.ended(term)
+        await anyio.sleep(5)
+        terms = [each.leadership.term for each in (first, second)]
+        assert [each.epoch for each in terms if each is not None] == [term.epoch + 1]
+
+
+@in_virtual_time
+async def test_whoever_takes_over_leads_in_a_later_epoch_than_those_of_the_orders_that_are_there():
+    server = HttpServer()
+    ordered(server, "old", 57)
+    ordered(server, "of-another", 900, lease="other")
+    async with running(server, lease="a_1") as cluster:
+        term = await take_over(cluster.store, cluster.leadership, cluster.clock)
+        assert term.epoch == 58
+        assert cluster.leadership.holds(term)
+        assert server.objects[LEASE]["spec"]["leaseTransitions"] == 58
+        await anyio.sleep(60)
+        assert cluster.leadership.holds(term)
+
+
+@in_virtual_time
+async def test_an_order_of_a_nonsensical_epoch_keeps_nobody_from_leading():
+    server = HttpServer()
+    ordered(server, "odd", (1 << 31) - 1)
+    async with running(server, lease="a_1") as cluster:
+        with anyio.fail_after(10.0):
+            assert (await take_over(cluster.store, cluster.leadership, cluster.clock)).epoch == 1
 
 
 @in_virtual_time

@@ -74,3 +74,11 @@ async def test_a_caller_that_is_cancelled_waits_for_the_end_of_what_it_began():
         scope.cancel()
         await cpu.run(done.append, "never")
     assert done == ["computed"]
+
+
+@pytest.mark.anyio
+async def test_a_computation_that_raises_stop_iteration_ends():
+    cpu = Threads()
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await cpu.run(next, iter(()))
+    assert await cpu.run(len, "abc") == 3

@@ -3,9 +3,11 @@
 import anyio
 import pytest
 
+from kai.api.plans import Reason, Refusal
 from kai.cli.running.ownpod import own_image
 from kai.cli.running.reserve import hold, visible_gpu
 from kai.errors import ConfigError, InputError
+from tests.doubles.virtual_time import VirtualClock, run
 
 
 class Driver:
@@ -62,21 +64,41 @@ def test_a_program_that_does_not_know_its_pod_says_so():
 
 
 class Cluster:
-    """Answers with a pod, or with what else it was given."""
+    """Answers with what it was given, one after the other, and with the last one from then on."""
 
-    def __init__(self, answer):
-        self.answer, self.asked = answer, []
-        self.api = self
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+        self.api, self.clock = self, VirtualClock()
 
     async def perform(self, request):
         self.asked.append((request.kind, request.namespace, request.name))
-        return self.answer
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+OURS = {"POD_NAME": "a", "POD_NAMESPACE": "b"}
+POD = {"spec": {"containers": [{"image": "kai:1"}, {"image": "other"}]}}
+AWAY, FORBIDDEN, GONE = (
+    Refusal(reason=reason, message="no") for reason in (Reason.UNAVAILABLE, Reason.REJECTED, Reason.NOT_FOUND)
+)
 
 
 def test_the_image_of_the_own_pod_is_known_inside_of_one():
-    cluster = Cluster({"spec": {"containers": [{"image": "kai:1"}, {"image": "other"}]}})
-    assert anyio.run(own_image, cluster, {"POD_NAME": "a", "POD_NAMESPACE": "b"}) == "kai:1"
+    cluster = Cluster(POD)
+    assert anyio.run(own_image, cluster, OURS) == "kai:1"
     assert cluster.asked == [("Pod", "b", "a")]
+
+
+@pytest.mark.parametrize("refusals", [[AWAY] * 20, [FORBIDDEN] * 4, [FORBIDDEN] * 4 + [AWAY] + [FORBIDDEN] * 4])
+def test_a_server_that_does_not_answer_or_has_just_started_is_asked_again_for_the_own_image(refusals):
+    cluster = Cluster(*refusals, POD)
+    assert run(lambda: own_image(cluster, OURS)) == "kai:1"
+
+
+@pytest.mark.parametrize(("refusal", "asked"), [(FORBIDDEN, 5), (GONE, 1)])
+def test_an_own_image_that_may_not_be_read_stays_unknown(refusal, asked):
+    cluster = Cluster(refusal)
+    assert run(lambda: own_image(cluster, OURS)) == ""
+    assert len(cluster.asked) == asked
 
 
 def test_outside_of_a_pod_there_is_no_own_image_and_nobody_is_asked():
