@@ -316,7 +316,7 @@ class Committer:
             uid = request.metadata.uid
             if target in self._busy or self.reader.is_assumed(*target) or not uid or self._kept.get(uid, 0.0) > now:
                 continue
-            if has_failed(request):
+            if has_failed(request) and uid not in self._kept:
                 for owner in request.metadata.owner_references:
                     self._failed(owner.uid, orders.lack_of_room(request, owner.uid, request.status.reason), now)
             effects += self._begin(RemovalOperation(request, self.settings), now)

@@ -352,12 +352,17 @@ class RemovalOperation:
         refusal = reply if isinstance(reply, Refusal) else None
         if refusal is not None and refusal.reason is Reason.UNKNOWN:
             return Pause()
-        if self._stage == "delete":
-            return End(signal=RequestDeleted(name=self.request.metadata.name))
         is_gone = refusal is not None and refusal.reason is Reason.NOT_FOUND
+        if self._stage == "delete":
+            if refusal is None or is_gone or refusal.reason is Reason.CONFLICT:  # another has its name
+                return End(signal=RequestDeleted(name=self.request.metadata.name))
+            return self._keep(refusal.message or refusal.reason.value)
         if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
             return self._delete()
-        return End(signal=RequestKept(name=self.request.metadata.name), kept=self.request.metadata.uid)
+        return self._keep("its node is there")
+
+    def _keep(self, why: str) -> Step:
+        return End(signal=RequestKept(name=self.request.metadata.name, why=why), kept=self.request.metadata.uid)
 
     def resumed(self, reader: Reader) -> Step:
         """Do what was interrupted."""

@@ -32,7 +32,7 @@ _TEXTS: Final[Mapping[type[Signal], str]] = {
     EvictionRefused: "eviction refused",
     VictimGone: "victim was gone",
     RequestDeleted: "bind request deleted",
-    RequestKept: "bind request kept: its node is there",
+    RequestKept: "bind request kept",
     StatementRejected: "statement rejected",
     WriteDropped: "write dropped: the term is over",
     WriteGivenUp: "write given up",

@@ -78,9 +78,10 @@ class RequestDeleted:
 
 @attrs.frozen(kw_only=True)
 class RequestKept:
-    """A bind request was not deleted, because its node is there."""
+    """A bind request was not deleted."""
 
     name: str
+    why: str
 
 
 @attrs.frozen(kw_only=True)

@@ -8,6 +8,8 @@ from kai.scheduler.signals import RequestKept
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
+OWNER = {"kind": "Pod", "uid": "uid-p0"}
+
 
 def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(monkeypatch):
     pods = [making.pod(f"p{number}", group="gang") for number in range(2)]
@@ -43,7 +45,32 @@ def test_a_request_whose_node_is_there_is_asked_about_now_and_then_and_said_to_b
         world.settle()
         world.pass_time(1.0)
     assert len(world.server.requests) - before == 4
-    assert [each for each in world.signals if isinstance(each, RequestKept)] == [RequestKept(name="p0")]
+    assert [each for each in world.signals if isinstance(each, RequestKept)] == [
+        RequestKept(name="p0", why="its node is there")
+    ]
+
+
+def test_a_failed_request_that_must_not_be_deleted_is_tried_now_and_then_and_counts_once():
+    failed = making.bind_request("p0", "n1", status={"phase": "Failed"}, metadata={"ownerReferences": [OWNER]})
+    world = World(making.node("n1"), making.pod("p0"), failed)
+    world.lead()
+    world.expire("p0")
+    world.deliver(fault="refused")
+    rests = world.committer.backoff.next_due(world.time)
+    for _ in range(120):  # a cycle each second
+        world.pass_time(1.0)
+        world.expire("p0")
+        while world.wires:
+            world.deliver(fault="refused")
+    assert [each for each in world.signals if isinstance(each, RequestKept)] == [
+        RequestKept(name="p0", why="a webhook said no")
+    ]
+    assert world.committer.backoff.resting(rests - 0.1) == {"uid-p0"}
+    assert world.committer.backoff.resting(rests + 0.1) == frozenset(), "its bind failed once"
+    world.pass_time(60.0)
+    world.expire("p0")
+    world.settle()
+    assert world.requests() == {}
 
 
 def test_a_write_that_pauses_is_tried_again_as_soon_as_the_server_is_back():
