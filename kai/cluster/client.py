@@ -48,6 +48,10 @@ class Account:
     refused_since: float | None = None
     """Since when the server has not known us."""
     problem: str = ""
+    _refused_at: float | None = None
+    """When the last answer was a refusal; None once a call stayed without an answer."""
+    _refused_for: float = 0.0
+    """Seconds in which one refusal followed another."""
     _read_at: float = 0.0
     _reading: anyio.Lock = attrs.field(factory=anyio.Lock)
 
@@ -81,27 +85,35 @@ class Account:
                 self.generation += 1
             return True
 
-    def note(self, status: int) -> None:
-        """Note how the server answered."""
+    def note(self, status: int | None) -> None:
+        """Note how the server answered; None if it did not."""
+        if status is None:
+            self._refused_at = None  # a server that is away does not refuse us
+            return
         is_refused = status == 401
+        if is_refused:
+            now = self.clock.monotonic()
+            self._refused_for += 0.0 if self._refused_at is None else now - self._refused_at
+            self._refused_at = now
         if is_refused == (self.refused_since is not None):
             return  # of nearly every answer: reading the account's name out of a token takes longer than all this
-        self.refused_since = self.clock.monotonic() if is_refused else None
         log = _log().bind(server=self.credentials.server, account=self.credentials.account)
         if is_refused:
+            self.refused_since = self._refused_at
             log.error("API server does not know our credentials", why="401", ends_in=_ENDS_IN)
         else:
+            self.refused_since, self._refused_at, self._refused_for = None, None, 0.0
             log.info("API server knows our credentials again")
 
     async def run(self) -> None:
         """Keep the credentials current, until cancelled.
 
-        Raises: UnauthorizedError when the server has not known us for 30 seconds.
+        Raises: UnauthorizedError when the server has refused us for 30 seconds; time without an answer does not count.
         """
         while True:
             await self.clock.sleep(1.0)
             now = self.clock.monotonic()
-            if self.refused_since is not None and now - self.refused_since > _UNAUTHORIZED_FOR:
+            if self._refused_for > _UNAUTHORIZED_FOR:
                 wanted = f"known credentials at {self.credentials.server}"
                 message = f"credentials: found refused with 401 for {_UNAUTHORIZED_FOR:g} seconds, expected {wanted}"
                 raise UnauthorizedError(message, retryable=False)
@@ -169,6 +181,7 @@ class Client:
     def _noted(self, found: R, call: Call) -> R | NoAnswer:
         """Note how the server answered; what went wrong is said with the call that it happened to."""
         if isinstance(found, NoAnswer):
+            self._account.note(None)
             return attrs.evolve(found, message=f"{call.method} {call.path}: {found.message}")
         self._account.note(found.status if isinstance(found, Answer) else 200)
         return found

@@ -6,13 +6,15 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio import to_thread
 from structlog.testing import capture_logs
 
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.client import Account, Client, UnauthorizedError, user_agent
 from kai.cluster.clock import SystemClock
-from kai.cluster.credentials import Source
+from kai.cluster.credentials import Credentials, Source
 from tests.doubles.scripted_http import OK, serving
+from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.admission.test_serving import made
 
 pytestmark = pytest.mark.anyio
@@ -198,9 +200,73 @@ class Urgent(SystemClock):
 async def test_a_process_that_the_server_does_not_know_for_long_ends(config):
     await anyio.to_thread.run_sync(write_config, config, "http://127.0.0.1:1")
     account = await Account.open(Source(kubeconfig=str(config)), Urgent())
-    account.note(401)
-    with anyio.fail_after(5), pytest.raises(UnauthorizedError, match="found refused with 401 for 30 seconds"):
-        await account.run()
+
+    async def refuse():
+        while True:
+            account.note(401)
+            await account.clock.sleep(1.0)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(refuse)
+        with anyio.fail_after(5), pytest.raises(UnauthorizedError, match="found refused with 401 for 30 seconds"):
+            await account.run()
+        tasks.cancel_scope.cancel()
+
+
+class Fixed:
+    """Credentials that stay as they are."""
+
+    def load(self):
+        return Credentials(server="http://127.0.0.1:1")
+
+
+class Scripted:
+    """Connections whose calls end as they are told."""
+
+    def __init__(self):
+        self.end = Answer(status=401)
+
+    async def exchange(self, call, authorization):
+        del call, authorization
+        return self.end
+
+
+def test_time_in_which_the_server_does_not_answer_is_no_refusal(monkeypatch):
+    async def at_once(function, *arguments):
+        return function(*arguments)
+
+    monkeypatch.setattr(to_thread, "run_sync", at_once)
+
+    async def scenario():
+        account = await Account.open(Fixed(), VirtualClock())
+        client, connections = Client(account, user_agent="test"), Scripted()
+        client._made.append((0, connections))
+        ended = []
+
+        async def guarded():
+            try:
+                await account.run()
+            except UnauthorizedError as error:
+                ended.append(error)
+
+        async def ask(end, seconds):
+            connections.end = end
+            for _ in range(seconds):
+                await client.request(GET)
+                await anyio.sleep(1.0)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(guarded)
+            await ask(Answer(status=401), 10)
+            await ask(NoAnswer(was_sent=False), 90)
+            await ask(Answer(status=401), 20)
+            assert not ended, "28 seconds in which refusal followed refusal, and 90 of silence"
+            assert account.refused_since is not None, "but the server did not say that it knows us either"
+            await ask(Answer(status=401), 5)
+            assert ended
+            tasks.cancel_scope.cancel()
+
+    run(scenario)
 
 
 async def test_an_account_reads_its_credentials_every_minute(config):
