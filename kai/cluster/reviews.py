@@ -39,6 +39,11 @@ class ReviewError(ApiError):
     """The API server did not say whether something is allowed."""
 
 
+def _canonical(extra: Mapping[str, Any]) -> str:
+    """Return a text that is the same for equal values, and can be hashed."""
+    return json.dumps(dict(extra), sort_keys=True)
+
+
 @attrs.frozen(kw_only=True)
 class Identity:
     """Whose token it is."""
@@ -46,7 +51,8 @@ class Identity:
     user: str
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = attrs.field(default=EMPTY, eq=False, repr=False)
+    extra: Mapping[str, Any] = attrs.field(default=EMPTY, eq=_canonical, repr=False)
+    """What narrows a token, among other things: with another one the same user may do something else."""
 
 
 @attrs.frozen(kw_only=True)

@@ -3,6 +3,7 @@
 import json
 
 import anyio
+import attrs
 import pytest
 
 from kai.cluster.calls import Answer, NoAnswer
@@ -35,8 +36,7 @@ KNOWN = {"authenticated": True, "user": {"username": "anna", "uid": "1", "groups
 def test_a_token_belongs_to_the_user_that_the_api_server_names():
     server = Server(KNOWN)
     found = anyio.run(Reviews(server.send, VirtualClock()).identify, "secret")
-    assert found == ANNA
-    assert found.extra == {"a": ["b"]}
+    assert found == attrs.evolve(ANNA, extra={"a": ["b"]})
     assert server.asked == [("/apis/authentication.k8s.io/v1/tokenreviews", {"token": "secret"})]
 
 
@@ -79,14 +79,28 @@ def test_only_what_is_said_to_be_allowed_is(status, allowed):
     assert (spec["user"], spec["groups"]) == ("anna", ["team"])
 
 
+def test_a_token_that_is_narrowed_is_not_answered_for_with_what_another_of_its_user_may():
+    server = Server({"allowed": True}, {"allowed": False})
+    reviews = Reviews(server.send, VirtualClock())
+    scoped = attrs.evolve(ANNA, extra={"scopes": ["user:info"], "by": ["x"]})
+
+    async def scenario():
+        assert await reviews.allows(ANNA, LIST)
+        assert not await reviews.allows(scoped, LIST)
+        assert not await reviews.allows(attrs.evolve(ANNA, extra={"by": ["x"], "scopes": ["user:info"]}), LIST)
+
+    anyio.run(scenario)
+    assert [spec["extra"] for _, spec in server.asked] == [{}, scoped.extra], "the order of names says nothing"
+
+
 def test_an_answer_counts_for_seconds_and_is_asked_for_again_then():
     clock, server = VirtualClock(), Server(KNOWN, {"authenticated": False})
     reviews = Reviews(server.send, clock)
 
     async def scenario():
-        assert await reviews.identify("secret") == ANNA
+        assert (await reviews.identify("secret")).user == "anna"
         await clock.pass_time(KEPT - 1)
-        assert await reviews.identify("secret") == ANNA
+        assert (await reviews.identify("secret")).user == "anna"
         assert await reviews.identify("secret", most_age=5.0) is None
         assert await reviews.identify("secret") is None
         assert len(server.asked) == 2

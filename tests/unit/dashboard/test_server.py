@@ -25,13 +25,14 @@ class Rights:
 
     def __init__(self, **tokens):
         self.tokens = tokens
+        self.extra = {}
         self.is_away = False
 
     async def identify(self, token, most_age=30.0):
         del most_age
         if self.is_away:
             raise ReviewError("away", retryable=True)
-        return Identity(user=token) if token in self.tokens else None
+        return Identity(user=token, extra=dict(self.extra)) if token in self.tokens else None
 
     async def allows(self, identity, permission, most_age=30.0):
         del most_age
@@ -143,6 +144,19 @@ def test_a_page_of_a_stranger_reads_nothing_under_its_own_name():
         assert (response.status, b"quokka" in response.body) == (421, False)
     for host in ("localhost", "127.0.0.1:9000", "[::1]:8085"):
         assert asked(board, "/api/v1/jobs", Host=host).status == 200
+
+
+def test_a_token_that_is_narrowed_is_another():
+    async def scenario():
+        rights = Rights(anna=ALL)
+        access = TokenAccess(rights)
+        headers = {"Authorization": "Bearer anna"}
+        reader = await access.reader(Request(method="GET", path="/", peer="10.0.0.1", headers=headers))
+        assert await access.holds(reader)
+        rights.extra = {"scopes": ["user:info"]}
+        assert not await access.holds(reader)
+
+    anyio.run(scenario)
 
 
 @pytest.mark.parametrize("token", ["", "unknown"])
