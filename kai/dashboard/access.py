@@ -17,6 +17,7 @@ import attrs
 from kai.cluster.reviews import KEPT, Identity, Permission, Reviews
 from kai.dashboard.scope import EVERYTHING, Scope
 from kai.telemetry.connections import Request
+from kai.telemetry.listener import STRANGE_NAME, is_asked_locally
 
 COOKIE: Final = "kai-token"
 TOKEN_HEADER: Final = "X-Kai-Token"  # noqa: S105 - the name of a header
@@ -33,7 +34,6 @@ _JOBS: Final = Permission(verb="list", resource="podgroups", group=_GROUP)
 _QUEUES: Final = Permission(verb="get", resource="queues", group=_GROUP)
 _NODES: Final = Permission(verb="list", resource="nodes")
 _PODS: Final = Permission(verb="list", resource="pods")
-_LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _MOST_NAMESPACES: Final = 512
 _MOST_QUEUES: Final = 64
 _AT_ONCE: Final = 8
@@ -110,10 +110,8 @@ class LocalAccess:
 
     async def reader(self, request: Request) -> Reader | Refused:
         """Return the reader, unless it was led here under another name."""
-        host = request.headers.get("Host", "")
-        name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
-        if name.lower() not in _LOCAL_NAMES:
-            return Refused(status=421, why="found another name in Host, expected localhost or 127.0.0.1")
+        if not is_asked_locally(request):
+            return Refused(status=421, why=STRANGE_NAME)
         return Reader()
 
     async def holds(self, reader: Reader) -> bool:

@@ -1,5 +1,8 @@
 """What is answered to clients that look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
 
+What only this machine may ask for is asked for under a name of this machine as well: a page of a stranger that gives
+its own name our address would otherwise read it through the browser of a user who opened it.
+
 A path has a route; `kai.telemetry.connections` says which clients may connect, and for how long. Each listener has
 limits of its own, so that a client that holds the port of metrics holds nothing of the port of probes.
 """
@@ -18,6 +21,8 @@ from kai.errors import ConfigError
 from kai.telemetry.connections import Limits, Request, Response, serve
 
 LOOPBACK: Final = "127.0.0.1"
+STRANGE_NAME: Final = "found another name in Host, expected localhost or 127.0.0.1"
+_LOCAL_NAMES: Final = frozenset({"localhost", LOOPBACK, "[::1]"})
 
 
 Answer: TypeAlias = Callable[[], Awaitable[Response]]
@@ -83,6 +88,8 @@ def _refusal(routes: Mapping[str, Route], request: Request) -> Response | None:
         return Response(status=404, body=b"not found\n")
     if route.local and not is_local(request.peer):
         return Response(status=403, body=b"only from this machine\n")
+    if route.local and not is_asked_locally(request):
+        return Response(status=421, body=f"{STRANGE_NAME}\n".encode())
     return None
 
 
@@ -94,3 +101,10 @@ def is_local(host: str) -> bool:
         return False
     mapped = getattr(found, "ipv4_mapped", None)
     return bool((mapped or found).is_loopback)
+
+
+def is_asked_locally(request: Request) -> bool:
+    """Say whether a request names this machine in its ``Host``, whatever the port."""
+    host = request.headers.get("Host", "")
+    name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    return name.lower() in _LOCAL_NAMES

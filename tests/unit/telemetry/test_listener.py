@@ -52,11 +52,25 @@ def test_a_path_is_answered_and_the_connection_closed():
         (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
         (b"nonsense\r\n\r\n", b"400"),
         (b"x" * 9000, b"400"),
-        (b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        (b"GET /here HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200"),
     ],
 )
 def test_everything_has_its_status(request_, status):
     assert asked(request_).split(b" ")[1] == status
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, b"200") for host in (b"127.0.0.1:8081", b"LOCALHOST:8081", b"[::1]:8081")),
+        *((host, b"421") for host in (b"evil.example:8081", b"127.0.0.1.evil.example", b"[::2]:8081", b"")),
+    ],
+)
+def test_a_page_of_a_stranger_reads_nothing_local_under_its_own_name(host, status):
+    answer = asked(b"GET /here HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert answer.split(b" ")[1] == status
+    assert (b"hello" in answer) == (status == b"200")
+    assert asked(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").split(b" ")[1] == b"200"
 
 
 def test_one_path_gives_one_answer_at_a_time():
