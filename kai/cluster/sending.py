@@ -56,6 +56,8 @@ class _End:
 
     number: int
     failed: bool = False
+    is_throttled: bool = False
+    """Whether it ended while the server wanted it to wait."""
 
 
 @attrs.define
@@ -110,9 +112,12 @@ class Sender:
                 self._count(_FOREIGN if _is_foreign_refusal(call, answer) else label, answer)
                 now = self.clock.monotonic()
                 is_late = now - started > PATIENCE
-                if is_throttled(answer) and not is_late:
+                if is_throttled(answer):
                     wait = wait_of(answer, self.clock.now()) if isinstance(answer, Answer) else None
-                    self._throttled(end.number, wait)
+                    self._throttled(end.number, wait, is_read=is_read)
+                    if now - started + (wait or 0.0) > PATIENCE:
+                        end.is_throttled = True
+                        return answer
                     continue
                 if not is_read and refused < len(_RIGHTS_PAUSES) and self._may_be_allowed(answer):
                     await self.clock.sleep(_RIGHTS_PAUSES[refused])
@@ -163,7 +168,7 @@ class Sender:
             done = True
         finally:
             self._admitted.discard(number)
-            if done:
+            if done and not end.is_throttled:
                 self.window.answered(number, self.clock.monotonic(), failed=end.failed)
             else:
                 self.window.withdraw(number)
@@ -194,11 +199,12 @@ class Sender:
             if number in self._turns:
                 self._turns[number].set()
 
-    def _throttled(self, number: int, wait: float | None) -> None:
+    def _throttled(self, number: int, wait: float | None, *, is_read: bool) -> None:
         self._admitted.discard(number)
         # A little later than asked, each by another bit, so that what waited together does not come back together.
         jitter = self.draw() * _FIRST_PAUSE
-        self.window.throttled(number, self.clock.monotonic(), None if wait is None else wait + jitter)
+        later = None if wait is None else wait + jitter
+        self.window.throttled(number, self.clock.monotonic(), later, is_read=is_read)
 
     def _pause(self, attempt: int) -> float:
         longest = min(_FIRST_PAUSE * 2.0**attempt, _LONGEST_PAUSE)

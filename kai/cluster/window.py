@@ -9,8 +9,13 @@ In a peak of load, when urgent requests come thick and fast or are answered slow
 bind would wait while the server works on a report. The longer deferrable requests have waited, the more of them go
 anyway.
 
-Holds: at most `widest` requests are on the way, half of them at most deferrable ones; nothing is sent before the time
-until which the server asked to be left alone. Whatever was offered is sent at last, however long a peak of load lasts.
+A webhook may refuse one object with the status that a server throttles with. So one key that is throttled, again and
+again, waits alone. It is the server that wants to be left alone where a read is throttled, or requests with different
+keys are and no answer came between them.
+
+Holds: at most `widest` requests are on the way, half of them at most deferrable ones; no request is sent again before
+the time that the server asked for, and none at all for up to 30 seconds of it where the server wants to be left alone.
+Whatever was offered is sent at last, however long a peak of load lasts.
 """
 
 from __future__ import annotations
@@ -31,6 +36,8 @@ _QUICK: Final = 0.05
 _SLOW_FACTOR: Final = 6.0
 _FORGETTING: Final = 1.02
 _PAUSE: Final = 1.0
+_LONGEST_HOLD: Final = 30.0
+"""Seconds for which nothing at all is sent; then another request finds out whether the server bears more."""
 _HALF_LIFE: Final = 0.5
 _PEAK: Final = 16.0
 """So many urgent requests, each half as much after every half-life, are a peak of load: about 22 a second."""
@@ -50,6 +57,8 @@ class _Ticket:
     urgent: bool
     offered_at: float = 0.0
     sent_at: float = -1.0
+    rests_until: float = 0.0
+    """Before that the server does not want it again."""
 
 
 @attrs.define
@@ -67,6 +76,12 @@ class Window:
     _deferrable: deque[_Ticket] = attrs.field(factory=deque)
     _behind: dict[Hashable, deque[_Ticket]] = attrs.field(factory=dict)
     """Who waits for an earlier request with the same key; a key that is there is taken."""
+    _resting: dict[int, _Ticket] = attrs.field(factory=dict)
+    """Who was throttled and is in no lane until its time has come."""
+    _wakes_at: float = math.inf
+    """When the first of them may go again."""
+    _throttled: set[Hashable] = attrs.field(factory=set)
+    """Keys that were throttled since the last answer; two of them say enough."""
     _deferrable_in_flight: int = 0
     _load: float = 0.0
     """Urgent requests that were sent, as they count at `_loaded_at`."""
@@ -94,6 +109,7 @@ class Window:
         """Return the requests that are to be sent now."""
         if now < self._hold_until:
             return ()
+        self._wake(now)
         taken: list[int] = []
         width = max(1, int(self.width))
         while self.in_flight < width:
@@ -117,6 +133,8 @@ class Window:
         """
         if now < self._hold_until:
             return self._hold_until
+        if number in self._resting:
+            return self._tickets[number].rests_until
         if self._tickets[number].urgent or not self._deferrable:
             return None
         width = max(1, int(self.width))
@@ -140,15 +158,21 @@ class Window:
         if failed:
             self._cut(_CUT_FAILED, ticket.sent_at, now)
         else:
+            self._throttled.clear()
             self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
-    def throttled(self, number: int, now: float, retry_after: float | None) -> None:
+    def throttled(self, number: int, now: float, retry_after: float | None, *, is_read: bool = False) -> None:
         """Take it that the server did nothing and asks for patience; the request goes again before all others."""
         ticket = self._land(number)
-        self._cut(_CUT_THROTTLED, ticket.sent_at, now)
-        self._hold_until = max(self._hold_until, now + (_PAUSE if retry_after is None else retry_after))
-        ticket.sent_at = -1.0
-        self._lane(ticket).appendleft(ticket)
+        wait = _PAUSE if retry_after is None else retry_after
+        if len(self._throttled) < 2:
+            self._throttled.add(ticket.key)
+        if is_read or len(self._throttled) > 1:
+            self._cut(_CUT_THROTTLED, ticket.sent_at, now)
+            self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
+        ticket.sent_at, ticket.rests_until = -1.0, now + wait
+        self._resting[number] = ticket
+        self._wakes_at = min(self._wakes_at, ticket.rests_until)
 
     def withdraw(self, number: int) -> None:
         """Forget a request, sent or not: its caller does not wait any more."""
@@ -161,9 +185,21 @@ class Window:
         if ticket in behind:
             behind.remove(ticket)
             del self._tickets[number]
+        elif self._resting.pop(number, None) is not None:
+            self._finish(ticket)
         else:
             lane.remove(ticket)
             self._finish(ticket)
+
+    def _wake(self, now: float) -> None:
+        """Let those go again, before all others, whose time has come."""
+        if now < self._wakes_at:
+            return
+        woken = [ticket for ticket in self._resting.values() if ticket.rests_until <= now]
+        for ticket in reversed(woken):
+            del self._resting[ticket.number]
+            self._lane(ticket).appendleft(ticket)
+        self._wakes_at = min((ticket.rests_until for ticket in self._resting.values()), default=math.inf)
 
     def _warm(self, now: float) -> None:
         self._load = self._load_at(now) + 1.0
@@ -206,7 +242,7 @@ class Window:
         self._usual = latency if not self._usual else min(self._usual * _FORGETTING, latency)
         if latency > max(_QUICK, self._usual * _SLOW_FACTOR):
             self._cut(_CUT_SLOW, sent_at, now)
-        elif self.waiting:  # a window that is not used tells nothing about a wider one
+        elif self._urgent or self._deferrable:  # a window that is not used tells nothing about a wider one
             step = 1.0 if self._cut_at < 0 else 1.0 / self.width
             self.width = min(float(self.widest), self.width + step)
 

@@ -1,9 +1,11 @@
 """Calls on their way through the window, against a server in memory that is slow, away, or not ready yet."""
 
 import anyio
+import pytest
 
-from kai.api.plans import Bind, Ref
+from kai.api.plans import Bind, Reason, Ref
 from kai.api.pod import Pod
+from kai.cluster.calls import Answer
 from kai.cluster.store import Watched
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, running
@@ -43,3 +45,47 @@ async def test_answers_that_take_two_seconds_each_leave_four_binds_a_second():
             await anyio.sleep(60.0)
             assert len(done) >= 4 * 60 - 8
             tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("retry_after", "calls"), [("", 60), ("3", 20), ("3600", 1)])
+@in_virtual_time
+async def test_a_pod_whose_binding_a_webhook_denies_with_429_holds_up_no_other(retry_after, calls):
+    server = with_pods(40)
+    async with running(server, watched=PODS, page=500) as cluster:
+        denied = Answer(status=429, retry_after=retry_after, body=b'{"kind":"Status","code":429}')
+        server.faults.before = lambda call: denied if "/p0/" in call.path else None
+        server.faults.delay = lambda _: 0.005
+        replies, took = [], []
+
+        async def be_denied():
+            replies.append(await cluster.api.perform(bind(server, 0)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(be_denied)
+            for number in range(1, 40):
+                since = anyio.current_time()
+                await cluster.api.perform(bind(server, number))
+                took.append(anyio.current_time() - since)
+                await anyio.sleep(1.0)
+        assert max(took) < 0.1
+        assert cluster.sender.window.width >= 16.0
+        assert replies[0].reason is Reason.UNAVAILABLE
+        assert replies[0].retry_after == (float(retry_after) if retry_after else None)
+        assert abs(server.count("POST", "p0/binding") - calls) <= 2
+        assert cluster.sender.window.in_flight == cluster.sender.window.waiting == 0
+
+
+@in_virtual_time
+async def test_a_server_that_throttles_everything_is_asked_seldom():
+    server = with_pods(100)
+    async with running(server, watched=PODS, page=500) as cluster:
+        throttled = Answer(status=429, retry_after="5", body=b'{"kind":"Status","code":429}')
+        server.faults.before = lambda call: throttled if call.method == "POST" else None
+        server.faults.delay = lambda _: 0.005
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(cluster.api.perform, bind(server, number))
+            await anyio.sleep(31.0)
+            assert server.count("POST", "binding") <= 20 + 6 * 8
+            assert cluster.sender.window.width == 8.0
+            server.faults.before = lambda _: None

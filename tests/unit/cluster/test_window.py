@@ -26,15 +26,16 @@ def test_requests_with_the_same_key_go_one_after_the_other():
 
 def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
     window = Window(width=16.0)
-    first, other = window.offer("a", 0.0), window.offer("b", 0.0)
+    first, second, third = window.offer("a", 0.0), window.offer("b", 0.0), window.offer("c", 0.0)
     window.take(0.0)
     window.throttled(first, 1.0, 5.0)
-    later = window.offer("c", 0.0)
+    window.throttled(second, 1.0, 5.0)
+    later = window.offer("d", 0.0)
     assert window.take(5.9) == ()
     assert window.next_due(later, 5.9) == 6.0
-    assert window.take(6.0) == (first, later)
+    assert window.take(6.0) == (first, second, later)
     assert window.width == 8.0
-    window.throttled(other, 6.5, 1.0)
+    window.throttled(third, 6.5, 1.0)
     assert window.width == 8.0, "what was sent before the window was cut says nothing about what is left of it"
 
 
@@ -44,6 +45,67 @@ def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
     window.take(0.0)
     window.throttled(number, 1.0, None)
     assert window.next_due(number, 1.0) == 2.0
+
+
+def test_one_object_that_is_throttled_again_and_again_holds_only_itself():
+    window = Window()
+    denied = window.offer("denied", 0.0)
+    behind = window.offer("denied", 0.0)
+    now = 0.0
+    for _ in range(5):
+        assert window.take(now) == (denied,)
+        window.throttled(denied, now, 3.0)
+        other = window.offer("other", now)
+        assert window.take(now + 0.1) == (other,)
+        assert window.next_due(denied, now + 0.1) == now + 3.0
+        window.answered(other, now + 0.2)
+        now += 3.0
+    assert window.width == 16.0
+    assert window.take(now) == (denied,)
+    window.answered(denied, now)
+    assert window.take(now) == (behind,)
+
+
+def test_an_object_that_rests_does_not_widen_the_window():
+    window = Window()
+    denied = window.offer("denied", 0.0)
+    window.take(0.0)
+    window.throttled(denied, 0.0, 50.0)
+    for number in range(20):
+        ticket = window.offer(number, float(number))
+        assert window.take(float(number)) == (ticket,)
+        window.answered(ticket, number + 0.01)
+    assert window.width == 16.0
+    window.withdraw(denied)
+    assert (window.in_flight, window.waiting) == (0, 0)
+    assert window.take(60.0) == ()
+
+
+def test_a_read_that_is_throttled_says_that_the_server_is_at_its_limit():
+    window = Window()
+    read = window.offer("a", 0.0)
+    window.take(0.0)
+    window.throttled(read, 0.0, 5.0, is_read=True)
+    other = window.offer("b", 0.0)
+    assert window.take(4.9) == ()
+    assert window.take(5.0) == (read, other)
+    assert window.width == 8.0
+
+
+def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_half_a_minute():
+    window = Window()
+    numbers = [window.offer(key, 0.0) for key in "ab"]
+    window.take(0.0)
+    for number in numbers:
+        window.throttled(number, 0.0, 3600.0)
+    other = window.offer("c", 0.0)
+    assert window.next_due(other, 0.0) == 30.0
+    assert window.take(29.9) == ()
+    assert window.take(30.0) == (other,)
+    window.throttled(other, 30.0, 3600.0)
+    window.offer("d", 30.0)
+    assert window.take(59.9) == (), "no answer came since"
+    assert window.next_due(numbers[0], 60.0) == 3600.0
 
 
 def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
@@ -184,7 +246,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_whatever_happens_order_width_and_patience_hold(steps):
     window = Window(width=3.0, widest=5)
-    now, offered, flying, done, held_until = 0.0, {}, [], set(), 0.0
+    now, offered, flying, done, held_until, rests, throttled = 0.0, {}, [], set(), 0.0, {}, set()
     for name, pick, flag in steps:
         now += 0.1
         if name == "offer":
@@ -196,6 +258,7 @@ def test_whatever_happens_order_width_and_patience_hold(steps):
             assert len(flying) <= math.ceil(5)
             assert len({offered[number] for number in flying}) == len(flying), "one of each key at a time"
             for number in taken:
+                assert now >= rests.get(number, 0.0)
                 earlier = {other for other, key in offered.items() if key == offered[number] and other < number}
                 assert earlier <= done, "in the order in which they were offered"
         elif flying and name in {"answer", "throttle"}:
@@ -203,9 +266,13 @@ def test_whatever_happens_order_width_and_patience_hold(steps):
             if name == "answer":
                 window.answered(number, now)
                 done.add(number)
+                throttled.clear()
             else:
-                window.throttled(number, now, 0.3)
-                held_until = now + 0.3
+                window.throttled(number, now, 0.3, is_read=flag)
+                rests[number] = now + 0.3
+                throttled.add(offered[number])
+                if flag or len(throttled) > 1:
+                    held_until = now + 0.3
         elif name == "withdraw":
             left = sorted(offered.keys() - done)
             if left:
