@@ -7,7 +7,7 @@ the order in which they were offered.
 
 In a peak of load, when urgent requests come thick and fast or are answered slowly, deferrable requests stand back: a
 bind would wait while the server works on a report. The longer deferrable requests have waited, the more of them go
-anyway.
+anyway, and while urgent requests queue, an eighth of the window goes to those before them.
 
 A webhook may refuse one object with the status that a server throttles with. So one key that is throttled, again and
 again, waits alone. It is the server that wants to be left alone where a read is throttled, or requests with different
@@ -46,6 +46,8 @@ _BUSY: Final = 4
 _AGAIN: Final = 0.25
 _HELD_BACK: Final = 4.0
 """How long one deferrable request stands back, and how much longer each further one beside it."""
+_OVERDUE_PART: Final = 8
+"""Urgent requests that queue leave this part of the window to deferrable ones that have waited for too long."""
 
 
 @attrs.define
@@ -113,10 +115,10 @@ class Window:
         taken: list[int] = []
         width = max(1, int(self.width))
         while self.in_flight < width:
-            if self._urgent:
+            if self._urgent and not self._is_overdue(now):
                 ticket = self._urgent.popleft()
                 self._warm(now)
-            elif self._deferrable and self._deferrable_in_flight < self._deferrable_width(now):
+            elif self._deferrable and (self._urgent or self._deferrable_in_flight < self._deferrable_width(now)):
                 ticket = self._deferrable.popleft()
                 self._deferrable_in_flight += 1
             else:
@@ -140,7 +142,7 @@ class Window:
         width = max(1, int(self.width))
         has_room = self.in_flight < width and self._deferrable_in_flight < max(1, width // 2) and not self._is_busy
         calm = self._loaded_at + _HALF_LIFE * math.log2(max(1.0, self._load / _PEAK))
-        turn = self._deferrable[0].offered_at + _HELD_BACK * (self._deferrable_in_flight + 1)
+        turn = self._turn_of_deferrable
         return max(now if has_room else now + _AGAIN, min(calm, turn))
 
     @property
@@ -211,6 +213,16 @@ class Window:
     @property
     def _is_busy(self) -> bool:
         return self.in_flight - self._deferrable_in_flight >= _BUSY
+
+    @property
+    def _turn_of_deferrable(self) -> float:
+        """Return when the first deferrable request goes in a peak of load."""
+        return self._deferrable[0].offered_at + _HELD_BACK * (self._deferrable_in_flight + 1)
+
+    def _is_overdue(self, now: float) -> bool:
+        """Return whether a deferrable request goes before urgent ones."""
+        most = max(1, int(self.width) // _OVERDUE_PART)
+        return bool(self._deferrable) and self._deferrable_in_flight < most and now >= self._turn_of_deferrable
 
     def _deferrable_width(self, now: float) -> int:
         """Return how many deferrable requests may be on the way."""

@@ -219,6 +219,26 @@ def test_a_peak_that_does_not_end_holds_nothing_back_for_ever():
     assert window.take(31.0) == tuple(late[:2]), "those that waited longer go several at a time"
 
 
+def test_urgent_requests_that_queue_without_end_leave_a_little_to_deferrable_ones():
+    window = Window()
+    reports = {window.offer(("event", index), 0.0, urgent=False) for index in range(100)}
+    now, sent, urgent = 0.0, {}, 0
+    flying = ()
+    for step in range(3000):
+        for number in flying:
+            window.answered(number, now)
+        for index in range(len(flying) or 200):  # as many come as go
+            window.offer(("bind", step, index), now)
+        flying = window.take(now)
+        sent |= {number: now for number in flying if number in reports}
+        urgent += len(flying) - len(reports & set(flying))
+        assert len(reports & set(flying)) <= max(1, int(window.width) // 8)
+        now += 0.01
+    assert 3.9 < min(sent.values()) < 4.1
+    assert set(sent) == reports
+    assert urgent > 3000 * 14
+
+
 def test_a_few_urgent_requests_are_no_peak():
     window = Window()
     peaking(window, 0.0, 0.1)
