@@ -20,6 +20,7 @@ from kai.cluster.sending import Label, Sender
 
 _PAGE: Final = 500
 _FORGET_AFTER: Final = 60.0
+_KEPT: Final = 512
 _VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
@@ -85,8 +86,21 @@ class ForeignReader:
             if isinstance(answer, Refusal) and answer.reason is not Reason.NOT_FOUND:
                 return answer
             known = {} if isinstance(answer, Refusal) else _places_in(answer)
-            self._places[api_version] = (now, known)
+            self._remember(api_version, known, now)
         return known.get(kind) or NoSuchKind(message=f"the server serves no {kind} of {api_version}")
+
+    def _remember(self, api_version: str, known: Mapping[str, _Place], now: float) -> None:
+        """Note what is served of a version. Of those of which nothing is, tenants can make up as many as they like."""
+        if len(self._places) >= _KEPT:
+            self._places = {
+                version: (read_at, places)
+                for version, (read_at, places) in self._places.items()
+                if places or now - read_at <= _FORGET_AFTER
+            }
+        if known or len(self._places) < _KEPT:
+            self._places[api_version] = (now, known)
+        else:
+            self._places.pop(api_version, None)
 
     async def _json(self, call: Call, label: Label) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
         answer = await self.sender.send(call, label, object())

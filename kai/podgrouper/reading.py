@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final, TypeVar
 
 import anyio
 import attrs
@@ -37,6 +37,8 @@ _SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
 _MISSING_SECONDS: Final = 60.0
 _KEPT: Final = 512
 _KEPT_SECONDS: Final = 60.0
+
+K = TypeVar("K", bound=Hashable)
 
 
 def _named_group(pod: Pod) -> Iterable[str]:
@@ -164,7 +166,7 @@ class Fetcher:
             self._missing.pop(read.kind, None)
             return reply
         if isinstance(reply, NoSuchKind):
-            self._missing[read.kind] = self.clock.monotonic() + _MISSING_SECONDS
+            _remember(self._missing, read.kind, self.clock.monotonic())
             return Absent(Why.NO_SUCH_KIND)
         if isinstance(reply, Forbidden):
             if self.is_foreign(read.kind):
@@ -176,11 +178,7 @@ class Fetcher:
 
     def _forbid(self, read: Read) -> None:
         """Remember that a kind may not be read in a namespace."""
-        now = self.clock.monotonic()
-        if len(self._forbidden) >= _KEPT:
-            self._forbidden = {key: end for key, end in self._forbidden.items() if end > now}
-        if len(self._forbidden) < _KEPT:
-            self._forbidden[read.kind, read.namespace] = now + _MISSING_SECONDS
+        _remember(self._forbidden, (read.kind, read.namespace), self.clock.monotonic())
         structlog.get_logger().debug("owner may not be read", kind=str(read.kind), namespace=read.namespace)
 
     def _request(self, read: Read) -> Fetch | FetchAll:
@@ -200,6 +198,15 @@ class Fetcher:
         if len(self._reads) >= _KEPT:
             young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
             self._reads = young if len(young) < _KEPT else {}
+
+
+def _remember(ends: dict[K, float], key: K, now: float) -> None:
+    """Note that something is not to be asked for again for a minute, unless as much is noted as tenants may have."""
+    if len(ends) >= _KEPT:
+        for old in [each for each, end in ends.items() if end <= now]:
+            del ends[old]
+    if key in ends or len(ends) < _KEPT:
+        ends[key] = now + _MISSING_SECONDS
 
 
 def _has_failed(fetched: _Fetched) -> bool:

@@ -1,11 +1,16 @@
 """Grouping asks for what it needs, and nothing hangs on how the answers come."""
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.cluster.requests import Forbidden, NoSuchKind
 from kai.podgrouper import Answers, Get, Needs, Settings, group_pod, load_groupers
 from kai.podgrouper.kinds import KARTA
+from kai.podgrouper.reading import Fetcher
+from kai.podgrouper.resource import Kind
+from tests.doubles.cluster import VirtualClock
 from tests.doubles.known_objects import KnownObjects
 from tests.unit.podgrouper.kartas import FLOW, karta, one_group
 from tests.unit.podgrouper.workloads import decide, pod_group, pod_of, priority_class, thing
@@ -60,3 +65,41 @@ def test_a_decision_does_not_hang_on_the_order_of_objects(world, random):
     pod, objects = WORLDS[world]
     shuffled = random.sample(objects, len(objects))
     assert decide(pod, *shuffled) == decide(pod, *objects)
+
+
+class Refusing:
+    """Refuses each read, and counts them."""
+
+    def __init__(self, refusal):
+        self.refusal = refusal
+        self.asked = 0
+
+    async def perform(self, request):
+        del request
+        self.asked += 1
+        return self.refusal
+
+
+@pytest.mark.parametrize("refusal", [NoSuchKind(message="none"), Forbidden(message="no")])
+def test_kinds_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch, refusal):
+    monkeypatch.setattr("kai.podgrouper.reading._KEPT", 3)
+    api, clock = Refusing(refusal), VirtualClock()
+    fetcher = Fetcher(api, clock, lambda _: True)
+
+    async def scenario():
+        async def ask(number):
+            read = Get(Kind(f"g{number}.example", "v1", "K"), "team", "x")
+            await fetcher.add(Answers(), read, fetcher.moment())
+
+        for number in range(10):
+            await ask(number)
+        assert len(fetcher._missing) + len(fetcher._forbidden) == 3
+        await ask(0)
+        assert api.asked == 10, "it is remembered for a minute"
+        await clock.pass_time(61.0)
+        await ask(10)
+        await ask(10)
+        assert api.asked == 11
+        assert len(fetcher._missing) + len(fetcher._forbidden) == 1
+
+    anyio.run(scenario)
