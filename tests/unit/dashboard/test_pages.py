@@ -5,6 +5,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 
+from kai.cluster.reviews import ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
@@ -252,6 +253,28 @@ def test_a_stream_ends_where_rights_cannot_be_looked_up():
             rights.is_away = True
             rest = [piece async for piece in stream]
             assert all(b"ours-runs" not in piece for piece in rest)
+
+    run(scenario)
+
+
+def test_a_stream_ends_quietly_where_one_of_many_rights_cannot_be_looked_up():
+    class Failing(Rights):
+        fails = False
+
+        async def allows(self, identity, permission, most_age=30.0):
+            if self.fails and permission.namespace:
+                raise ReviewError("away", retryable=True)
+            return await super().allows(identity, permission, most_age)
+
+    async def scenario():
+        rights = Failing(tenant={f"podgroups/{OURS}"})
+        board = dashboard(rights)
+        async with aclosing(board.pages.events(await known(board, "tenant"), Address(name="jobs"))) as stream:
+            await anext(stream)
+            await anext(stream)
+            rights.fails = True
+            assert not [piece async for piece in stream]
+        assert board.pages.streams == 0
 
     run(scenario)
 
