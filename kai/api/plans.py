@@ -96,7 +96,7 @@ class Ref(Generic[T]):
 # --- Requests ------------------------------------------------------------------------------------------------------
 
 
-def _every_node(_: object) -> bool:
+def _every_node(_: object, __: object) -> bool:
     return True
 
 
@@ -159,8 +159,9 @@ class Delete:
 class Bind:
     """Put a pod on a node, if it still has this UID and version; the annotations are copied to the pod.
 
-    `fits` is a pure predicate. It is asked of the node as a local store shows it (None: it does not) in the moment of
-    sending, which may be long after the request was made; where it is false the reply is a ``CONFLICT``.
+    `fits` is a pure predicate. It is asked of the node and of the pods on it, as a local store shows them (None: it
+    does not), in the moment of sending, which may be long after the request was made; where it is false the reply is a
+    ``CONFLICT``.
     """
 
     ref: Ref[Any]
@@ -168,7 +169,7 @@ class Bind:
     uid: str = ""
     resource_version: str = ""
     annotations: Mapping[str, str] = EMPTY
-    fits: Callable[[Any], bool] = attrs.field(default=_every_node, eq=False, repr=False)
+    fits: Callable[[Any, tuple[Any, ...] | None], bool] = attrs.field(default=_every_node, eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)

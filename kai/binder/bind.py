@@ -12,7 +12,8 @@ second one is refused, and the refusal is then read as the success that it repor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import attrs
@@ -208,14 +209,22 @@ def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
         raise BindFailureError(f"{title(context.node)}: does not exist any more", retryable=False)
     others = yield from every(Pod, node=node.metadata.name)
     context = attrs.evolve(context, node=node)
-    sight = _sight(binder, context, tuple(pod for pod in others if pod.metadata.uid != context.pod.metadata.uid))
+    sight = _sight(binder, context, _without(others, context.pod))
     _refuse(_objection(binder, sight))
     _refuse_unheld(binder, context, others)
 
-    def fits(now: Node | None) -> bool:
-        return now is shown or (now is not None and not _objection(binder, attrs.evolve(sight, node=now)))
+    def fits(now: Node | None, pods: tuple[Pod, ...] | None) -> bool:
+        beside = sight.others if pods is None else _without(pods, context.pod)
+        if now is shown and len(beside) == len(sight.others) and all(map(operator.is_, beside, sight.others)):
+            return True
+        node = sight.node if now is shown else now
+        return node is not None and not _objection(binder, attrs.evolve(sight, node=node, others=beside))
 
     return _binding(context, fits)
+
+
+def _without(pods: Iterable[Pod], pod: Pod) -> tuple[Pod, ...]:
+    return tuple(each for each in pods if each.metadata.uid != pod.metadata.uid)
 
 
 def _objection(binder: Binder, sight: Sight) -> str:
@@ -257,7 +266,7 @@ def _refuse(reason: str) -> None:
         raise BindFailureError(reason, retryable=False)
 
 
-def _binding(context: BindContext, fits: Callable[[Node | None], bool]) -> Bind:
+def _binding(context: BindContext, fits: Callable[[Node | None, tuple[Pod, ...] | None], bool]) -> Bind:
     pod = context.pod
     annotations = bind_annotations(context.request)
     group = pod.metadata.annotations.get(names.POD_GROUP)

@@ -9,7 +9,7 @@ import attrs
 
 from kai.api import sharing
 from kai.api.grants import grant_of
-from kai.api.plans import List
+from kai.api.plans import Bind, List
 from kai.api.pod import Pod
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import misses_grant
@@ -57,7 +57,10 @@ NAMESPACES: Final = Index(Pod, "binder: namespace", _namespace)
 
 @attrs.frozen
 class IndexedApi:
-    """An `Api` that answers lists of pods on a node, of a GPU group, in a namespace or for a sweep from the store."""
+    """An `Api` that answers lists of pods on a node, of a GPU group, in a namespace or for a sweep from the store.
+
+    A binding is sent only if it still fits the pods that the store shows on the node then.
+    """
 
     inner: Api
     store: Store
@@ -74,6 +77,9 @@ class IndexedApi:
             found = self._found(request)
             if found is not None:
                 return tuple(pod for pod in found if _matches(request, pod))
+        if isinstance(request, Bind):
+            fits, node = request.fits, request.node
+            request = attrs.evolve(request, fits=lambda now, _: fits(now, self.store.find(NODES, node)))
         return await self.inner.perform(request)
 
     def _found(self, request: List) -> tuple[Pod, ...] | None:

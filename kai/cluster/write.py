@@ -256,7 +256,7 @@ class Requests:
             return self.store.is_whole(Pod)
         if pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}:
             return True
-        return self.store.is_whole(Node) and not request.fits(self.store.get(Node, request.node))
+        return self.store.is_whole(Node) and not request.fits(self.store.get(Node, request.node), None)
 
     def _written_pod(self, request: Bind | Evict) -> Pod | None:
         """Return the pod that was written; None once it is gone, also if another has its name since.

@@ -198,7 +198,7 @@ class ApiServer:
     def _fits(self, request: Bind) -> bool:
         """Ask what a client asks before it sends a binding."""
         node = self._read(Ref(Node, request.node))
-        return request.fits(None if isinstance(node, Refusal) else node)
+        return request.fits(None if isinstance(node, Refusal) else node, None)
 
     def _bind(self, request: Bind) -> object:
         key = _key(request.ref)

@@ -1,11 +1,16 @@
 import json
 
+import attrs
 import pytest
 
+from kai.api.bindrequest import BindRequest
 from kai.api.core import ConfigMap
-from kai.api.plans import Bind, Create
+from kai.api.plans import Bind, Create, List, Ref, carry_out
+from kai.api.pod import Pod
 from kai.binder import Verdict
+from kai.binder.attempt import attempt
 from tests.unit.binder.clusters import (
+    BINDER,
     RESERVED,
     bind_request,
     cluster,
@@ -154,3 +159,24 @@ def test_a_node_that_changes_before_its_binding_is_sent_is_looked_at_again(becom
     assert outcome.verdict is (Verdict.FAILED if message else Verdict.BOUND)
     assert message in outcome.message
     assert server.get("Pod", "p", "ns")["spec"].get("nodeName") == (None if message else "n1")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "verdict", "why"),
+    [("1", Verdict.BOUND, ""), ("8", Verdict.FAILED, "node n1 has 0 of cpu left, the pod needs 1")],
+)
+def test_a_binding_that_waits_for_its_turn_is_not_sent_once_others_fill_its_node(cpu, verdict, why):
+    server = cluster(node(cpu="9"), pod("old", nodeName="n1", requests={"cpu": "1"}), pod(), bind_request())
+    newcomer = pod("new", "strangers", nodeName="n1", requests={"cpu": cpu}, schedulerName="another")
+
+    def perform(request):
+        if isinstance(request, Bind):
+            if "new" not in server.names("Pod"):
+                server.perform(Create(ref=Ref(Pod, "new", "strangers"), manifest=newcomer))
+            pods = server.perform(List(cls=Pod, node="n1"))
+            request = attrs.evolve(request, fits=lambda now, _, asked=request: asked.fits(now, pods))
+        return server.perform(request)
+
+    outcome = carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), perform)
+    assert outcome.verdict is verdict
+    assert why in outcome.message

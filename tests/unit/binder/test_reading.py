@@ -2,7 +2,7 @@ import pytest
 
 from kai.api.names import GRANTED
 from kai.api.node import Node
-from kai.api.plans import Get, List, Ref
+from kai.api.plans import Bind, Get, List, Reason, Ref
 from kai.api.pod import Pod
 from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, swept_pods
 from kai.binder.settings import BinderSettings
@@ -41,6 +41,19 @@ async def test_an_index_answers_as_a_walk_over_all_pods_does(request_):
     )
     found = await IndexedApi(memory.api, memory.store, SWEPT).perform(request_)
     assert found == await memory.api.perform(request_)
+
+
+async def test_a_binding_is_asked_about_the_pods_that_are_on_its_node_as_it_is_sent():
+    memory = MemoryCluster(node(), pod(), pod("a", nodeName="n1"), pod("d", nodeName="n2"))
+    asked = []
+
+    def fits(_, pods):
+        asked.append([each.metadata.name for each in pods])
+        return False
+
+    request = Bind(ref=Ref(Pod, "p", "ns"), node="n1", fits=fits)
+    reply = await IndexedApi(memory.api, memory.store, SWEPT).perform(request)
+    assert (asked, reply.reason) == ([["a"]], Reason.CONFLICT)
 
 
 async def test_a_fenced_one_stays_fenced():

@@ -440,7 +440,7 @@ async def test_a_binding_is_not_sent_when_its_node_fits_no_more_while_it_waits_f
         server.faults.before = lambda call: Answer(status=429, retry_after="5") if call.method == "POST" else None
         replies = []
 
-        def fits(node):
+        def fits(node, _):
             return node is not None and node.status.allocatable["gpu"] != "0"
 
         async with anyio.create_task_group() as tasks:
