@@ -155,16 +155,16 @@ class DecisionLog:
         try:
             self.file.append(b"".join([line_of(each()) for each in made]))
             self._is_told = False
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary of the writer: whatever fails, later decisions are written
             self.dropped(len(made))
             self.file.close()
             self._tell(error)
         self._written += len(made)
 
-    def _tell(self, error: OSError) -> None:
+    def _tell(self, error: Exception) -> None:
         if not self._is_told:
             self._is_told = True
-            why = error.strerror or str(error)
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
             structlog.get_logger().warning("decision log not written", path=str(self.file.path), why=why)
 
 

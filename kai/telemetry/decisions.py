@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -154,7 +155,7 @@ class RotatedFile:
     _file: BinaryIO | None = None
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines.
+        """Append whole lines; of lines that cannot all be written none is left in the file.
 
         Raises: OSError.
         """
@@ -162,14 +163,22 @@ class RotatedFile:
         if file.tell() and file.tell() + len(lines) > self.most_bytes:
             self._rotate()
             file = self._open()
-        file.write(lines)
-        file.flush()
+        length = file.tell()
+        try:
+            file.write(lines)
+            file.flush()
+        except OSError:
+            self.close()
+            with suppress(OSError):
+                os.truncate(self.path, length)  # half a line would spoil the one after it
+            raise
 
     def close(self) -> None:
-        """Close the file; the next append opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file; the next append opens it again. What could not be written before is given up."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
 
     def _open(self) -> BinaryIO:
         if self._file is None:

@@ -11,7 +11,9 @@ from kai.intake import take_snapshot
 from kai.scheduler import decision_log
 from kai.scheduler.decision_log import DecisionLog, input_hash
 from kai.scheduler.settings import SchedulerSettings
+from kai.telemetry import decisions
 from kai.telemetry.decisions import read_decisions
+from tests.doubles.full_disk import Disk
 from tests.unit.intake import making
 
 INTAKE = SchedulerSettings().intake
@@ -116,6 +118,43 @@ def test_a_disk_that_is_full_costs_lines_and_is_said_once(tmp_path):
         log.close()
     assert sum(dropped) == 3
     assert [(line["event"], line["why"]) for line in lines] == [("decision log not written", "No space left on device")]
+
+
+@pytest.mark.parametrize("room", [0, 40])
+def test_what_is_decided_after_a_disk_was_full_is_written(room, tmp_path, monkeypatch):
+    disk, dropped, snapshot = Disk(), [], snapshot_of()
+    monkeypatch.setattr(decisions, "open", disk.open, raising=False)
+
+    def count(number):
+        dropped.append(number)
+        disk.room = None
+
+    log = DecisionLog.to(str(tmp_path / "log"), 1, 1, count)
+    disk.room = room
+    with capture_logs() as lines:
+        log.decided((Bind(pod=0, node=0),) * 3, snapshot, 1, "allocate")
+        log.decided((Bind(pod=1, node=0),), snapshot, 2, "allocate")
+        log.start()
+        log.close()
+    assert [(each.cycle, each.subject.name) for each in read_decisions(str(tmp_path / "log"))] == [(2, "b-0")]
+    assert dropped == [3]
+    assert log._written == log._taken == 4
+    assert [line["why"] for line in lines] == ["No space left on device"]
+
+
+def test_a_decision_that_cannot_be_put_into_words_is_counted_and_said_and_later_ones_are_written(tmp_path):
+    def broken():
+        raise ValueError("no words")
+
+    def play(log):
+        log._put([broken])
+        log.decided((Bind(pod=0, node=0),), snapshot_of(), 2, "allocate")
+
+    with capture_logs() as lines:
+        found, dropped = written(tmp_path, play)
+    assert [each.cycle for each in found] == [2]
+    assert dropped == 1
+    assert [line["why"] for line in lines] == ["ValueError: no words"]
 
 
 def test_a_file_that_cannot_be_written_stops_the_start(tmp_path):

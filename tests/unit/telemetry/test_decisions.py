@@ -3,6 +3,7 @@
 import pytest
 
 from kai.errors import InputError
+from kai.telemetry import decisions
 from kai.telemetry.decisions import (
     Decision,
     Gainer,
@@ -14,6 +15,7 @@ from kai.telemetry.decisions import (
     numbers_in,
     read_decisions,
 )
+from tests.doubles.full_disk import Disk
 
 
 def eviction(name="a-0", job="x/a", **more):
@@ -78,6 +80,33 @@ def test_a_line_that_a_crash_cut_short_hides_no_other(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(line_of(eviction("p1")) + line_of(eviction("p2"))[:40] + b"\n" + line_of(eviction("p3")))
     assert [each.subject.name for each in read_decisions(str(path))] == ["p1", "p3"]
+
+
+def test_a_disk_that_is_full_leaves_no_half_line_and_is_written_to_when_there_is_room(tmp_path, monkeypatch):
+    disk = Disk()
+    monkeypatch.setattr(decisions, "open", disk.open, raising=False)
+    file = RotatedFile(tmp_path / "log", most_bytes=100_000, most_files=1)
+    file.append(line_of(eviction("p1")))
+    disk.room = 40
+    with pytest.raises(OSError, match="No space left"):
+        file.append(line_of(eviction("p2")))
+    file.close()
+    assert (tmp_path / "log").read_bytes() == line_of(eviction("p1"))
+    disk.room = None
+    file.append(line_of(eviction("p3")))
+    file.close()
+    assert [each.subject.name for each in read_decisions(str(tmp_path / "log"))] == ["p1", "p3"]
+
+
+def test_a_file_is_closed_although_what_was_not_written_cannot_be_written(tmp_path, monkeypatch):
+    disk = Disk()
+    monkeypatch.setattr(decisions, "open", disk.open, raising=False)
+    file = RotatedFile(tmp_path / "log", most_bytes=100_000, most_files=1)
+    disk.room = 0
+    file._open().write(b"waits in the buffer")
+    file.close()
+    assert file._file is None
+    assert (tmp_path / "log").read_bytes() == b""
 
 
 def test_only_this_account_may_read_the_file(tmp_path):
