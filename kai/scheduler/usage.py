@@ -168,9 +168,9 @@ class PastUsage:
         since = self.clock.monotonic()
         try:
             found = await self.database.read()
-        except UsageError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary of the database: scheduling goes on
             self.metrics.usage_failed()
-            structlog.get_logger().warning("past usage was not read", why=str(error))
+            structlog.get_logger().warning("past usage was not read", why=_why(error))
             self._forget_what_is_stale()
             return
         self.metrics.usage_read(self.clock.monotonic() - since)
@@ -196,6 +196,11 @@ class PastUsage:
             structlog.get_logger().warning("past usage is stale and counts no more", seconds=round(age))
             self.metrics.usage_known(known=False)
             self.known, self._read_at = NONE, None
+
+
+def _why(error: Exception) -> str:
+    """Return why nothing was read; of an unforeseen error only its kind, since its words may hold a password."""
+    return str(error) if isinstance(error, UsageError) else f"found {type(error).__name__}, expected an answer"
 
 
 def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> str:

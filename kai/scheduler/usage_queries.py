@@ -96,7 +96,9 @@ def read_samples(status: int, body: bytes) -> dict[str, float]:
         raise UsageError("found a result that is no list of samples, expected one")
     for item in samples:
         queue, amount = _sample(item)
-        out[queue] = out.get(queue, 0.0) + amount
+        total = out[queue] = out.get(queue, 0.0) + amount
+        if total == math.inf:
+            raise UsageError(f"found samples of queue {queue!r} that add up to {total:g}, expected a finite amount")
     return out
 
 
@@ -108,20 +110,28 @@ def _complaint(document: Any) -> str:  # noqa: ANN401 - JSON from outside
 
 def _sample(item: Any) -> tuple[str, float]:  # noqa: ANN401 - JSON from outside
     try:
-        amount = float(item["value"][1])
+        amount = _number(item["value"][1])
         queue = str(item["metric"].get(_LABEL, ""))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise UsageError("found a sample without metric and value, expected both") from None
     if not 0 <= amount < math.inf:
-        raise UsageError(f"found {amount:g} of queue {queue!r}, expected an amount of 0 or more")
+        raise UsageError(f"found {amount:g} of queue {queue!r}, expected a finite amount of 0 or more")
     return queue, amount
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - JSON from outside
+    """Return a number; an integer beyond all floats is infinite, as its text would be."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> dict[str, Shares]:
     """Return the past usage of each queue from what there was and what queues held, by resource.
 
-    Raises: UsageError for a resource that queues held and that had no capacity, and where no resource had any: a
-        window without a sample, or nodes that no process reports. The caller should keep the usage it knows.
+    Raises: UsageError for a resource that queues held and that had no capacity, or next to none, and where no resource
+        had any: a window without a sample, or nodes that no process reports. The caller should keep the usage it knows.
     """
     if not any(capacity.values()):
         wanted = "that of cpu at least; is the window longer than the resolution, and are nodes reported?"
@@ -134,5 +144,10 @@ def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str,
             if amount:
                 if not total:
                     raise UsageError(f"found no capacity of {resource}, expected some, since queues held some")
-                part[resource] = amount / total
+                part[resource] = share = amount / total
+                if not math.isfinite(share):
+                    raise UsageError(
+                        f"found {amount:g} of {resource} of queue {queue!r} and a capacity of {total:g}, "
+                        "expected a finite share"
+                    )
     return {queue: Shares(**part) for queue, part in sorted(parts.items()) if queue}

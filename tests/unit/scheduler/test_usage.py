@@ -37,6 +37,8 @@ class Scripted:
             raise UsageError("no answer in time")
         if isinstance(answer, str):
             raise UsageError(answer)
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     async def close(self):
@@ -79,6 +81,26 @@ def test_what_was_read_last_holds_while_the_database_fails():
     assert log == ["past usage counts", *["past usage was not read"] * 4]
     assert registry.get_sample_value("kai_usage_reads_total", {"result": "failed"}) == 4
     assert registry.get_sample_value("kai_usage_query_latency_milliseconds_count") == 1
+
+
+def test_whatever_reading_raises_is_a_failed_reading():
+    surprises = [ValueError("broken"), ExceptionGroup("several", [OverflowError()])]
+    known, _, registry, log = kept([*surprises, HALF], [1, 61, 121])
+    assert known == [NONE, NONE, HALF]
+    assert log == [*["past usage was not read"] * 2, "past usage counts"]
+    assert registry.get_sample_value("kai_usage_reads_total", {"result": "failed"}) == 2
+
+
+def test_of_an_unforeseen_error_only_its_kind_is_said():
+    address = "http://kai:secr\N{ACCOUNT OF}t@p"  # of such an address, urlsplit raises an error that holds it
+
+    async def read():
+        database = Prometheus(address, SETTINGS, VirtualClock())
+        await PastUsage(SETTINGS, database, VirtualClock(), SchedulerMetrics(CollectorRegistry()))._read()
+
+    with capture_logs() as lines:
+        run(read)
+    assert [line["why"] for line in lines] == ["found ValueError, expected an answer"]
 
 
 def test_what_is_stale_counts_no_more_until_the_database_answers_again():
@@ -197,6 +219,14 @@ def test_a_name_and_a_password_in_the_address_are_sent_as_such():
 def test_a_failure_names_the_question():
     server = PrometheusServer(lambda _: {"status": "error", "errorType": "bad_data", "error": "parse error"})
     with pytest.raises(UsageError, match=r"sum_over_time\(.*: found HTTP 200: bad_data: parse error, expected success"):
+        read_from(server)
+
+
+def test_a_number_beyond_all_numbers_is_a_failure_that_names_the_question():
+    answer = vector({"": 0.0})
+    answer["data"]["result"][0]["value"][1] = 10**400
+    server = PrometheusServer(lambda _: answer)
+    with pytest.raises(UsageError, match=r"sum_over_time\(.*: found inf of queue '', expected a finite amount"):
         read_from(server)
 
 

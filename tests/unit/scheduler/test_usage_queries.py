@@ -95,6 +95,13 @@ def test_what_several_processes_told_about_a_queue_is_added_up():
     assert read_samples(200, body(document)) == {"a": 4.0}
 
 
+def numbers(*values):
+    """Return an answer with several samples of a queue, each as it stands in JSON."""
+    document = vector({"a": 0.0})
+    document["data"]["result"] = [{"metric": {"queue_name": "a"}, "value": [0, value]} for value in values]
+    return document
+
+
 @pytest.mark.parametrize(
     ("status", "answer", "message"),
     [
@@ -114,9 +121,12 @@ def test_what_several_processes_told_about_a_queue_is_added_up():
         (200, body({"status": "success"}), "found a result of type None, expected vector"),
         (200, body({"status": "success", "data": {"resultType": "vector", "result": [{}]}}), "found a sample without"),
         (200, body({"status": "success", "data": {"resultType": "vector", "result": [5]}}), "found a sample without"),
-        (200, body(vector({"a": float("nan")})), "found nan of queue 'a', expected an amount of 0 or more"),
+        (200, body(vector({"a": float("nan")})), "found nan of queue 'a', expected a finite amount of 0 or more"),
         (200, body(vector({"a": float("inf")})), "found inf of queue 'a'"),
         (200, body(vector({"a": -1.0})), "found -1 of queue 'a'"),
+        (200, body(numbers(10**400)), "found inf of queue 'a', expected a finite amount of 0 or more"),
+        (200, body(numbers(-(10**400))), "found -inf of queue 'a'"),
+        (200, body(numbers("1e308", "1e308")), "found samples of queue 'a' that add up to inf, expected a finite"),
     ],
 )
 def test_an_answer_that_cannot_be_is_none(status, answer, message):
@@ -144,3 +154,9 @@ def test_a_window_without_a_sample_is_a_failure_and_no_lack_of_usage():
 def test_what_was_held_of_nothing_is_a_mistake_of_the_database(total):
     with pytest.raises(UsageError, match="found no capacity of gpu, expected some"):
         shares({"gpu": total, "cpu": 1.0}, {"gpu": {"a": 1.0}})
+
+
+def test_a_share_beyond_all_numbers_is_a_mistake_of_the_database():
+    message = r"found 1e\+308 of gpu of queue 'a' and a capacity of 1e-308, expected a finite share"
+    with pytest.raises(UsageError, match=message):
+        shares({"gpu": 1e-308}, {"gpu": {"a": 1e308}})
