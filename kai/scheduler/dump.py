@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -31,6 +32,7 @@ from kai.scheduler.settings import SchedulerSettings
 
 MEMBER: Final = "snapshot.json"
 _NANOSECONDS: Final = 10**9
+_LEFT_OUT: Final = "http://left-out"
 # Kinds that the peer's archive has no list for.
 _NOT_THEIRS: Final = frozenset({"foreign", "namespaces", "pod_disruption_budgets", "resource_claim_templates"})
 _OURS: Final = ("namespaces", "pod_disruption_budgets", "resource_claim_templates")
@@ -128,14 +130,19 @@ def _aside(aside: Aside) -> list[list[object]]:
 
 def write_archive(given: Input, settings: SchedulerSettings, reason: str) -> str:
     """Write the archive to a new file and return its path; "" if there is no room for it."""
-    folder = settings.dump_folder or None
+    folder, content = settings.dump_folder or None, archive(given, settings)
+    path: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
             "wb", prefix=f"kai-{reason}-{given.cycle}-", suffix=".zip", dir=folder, delete=False
         ) as file:
-            file.write(archive(given, settings))
-            return str(Path(file.name))
+            path = Path(file.name)
+            file.write(content)
+        return str(path)
     except OSError:
+        if path is not None:
+            with suppress(OSError):
+                path.unlink()
         return ""
 
 
@@ -151,9 +158,27 @@ def _without_password(document: Mapping[str, object] | None) -> dict[str, Any]:
     found: dict[str, Any] = dict(document or {})
     usage = found.get("usageDBConfig")
     if isinstance(usage, Mapping) and isinstance(usage.get("connectionString"), str):
-        address = re.sub("//[^/@]*@", "//", usage["connectionString"])
-        found["usageDBConfig"] = {**usage, "connectionString": address}
+        found["usageDBConfig"] = {**usage, "connectionString": address_without_password(usage["connectionString"])}
     return found
+
+
+def address_without_password(address: str) -> str:
+    """Return an address without a name and password; of one that cannot be taken apart only that it was left out.
+
+    A password may hold an "@", and where it was not quoted a "/" as well, which ends the authority early: what comes
+    after a name or a colon is cut at the last "@" of all.
+    """
+    try:
+        at = urlsplit(address)
+        host, _ = at.hostname, at.port
+    except ValueError:
+        return _LEFT_OUT
+    if not host:
+        return _LEFT_OUT if address else ""
+    if not {":", "@"}.intersection(at.netloc):
+        return address
+    _, found, rest = address.rpartition("@")
+    return f"{at.scheme}://{rest}" if found else address
 
 
 def _is_ours(settings: SchedulerSettings) -> bool:

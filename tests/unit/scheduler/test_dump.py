@@ -2,6 +2,7 @@
 
 import io
 import json
+import tempfile
 import zipfile
 
 import attrs
@@ -12,7 +13,7 @@ from kai.configuration.reading import read_configuration
 from kai.errors import InputError
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
-from kai.scheduler.dump import Input, archive, raw_objects, write_archive
+from kai.scheduler.dump import Input, address_without_password, archive, raw_objects, write_archive
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.archive import read_archive
 from tests.unit.intake import making
@@ -167,6 +168,53 @@ def test_the_password_of_a_usage_database_is_not_in_it(form):
     place = found["kai"] if "plugins" in form else found
     assert place["config"]["usageDBConfig"]["connectionString"] == "https://p:9090/x"
     assert "secret" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("https://p:9090/x", "https://p:9090/x"),
+        ("https://kai:secret@p:9090/x", "https://p:9090/x"),
+        ("https://kai@p/x", "https://p/x"),
+        ("https://kai:se@cret@p:9090/x", "https://p:9090/x"),
+        ("https://kai:@secret@@p", "https://p"),
+        ("https://@secret@p", "https://p"),
+        ("https://kai:se/cr@et@p", "http://left-out"),
+        ("https://kai:7/secret@p", "https://p"),
+        ("https://kai:se?cr#et@p", "http://left-out"),
+        ("https://kai:s@e/cret@p/x", "https://p/x"),
+        ("https://kai:secret@[::1]:9090/x", "https://[::1]:9090/x"),
+        ("https://kai:se[cret@p", "http://left-out"),
+        ("https://kai:secr\N{ACCOUNT OF}t@p", "http://left-out"),
+        ("https:/kai:secret@p", "http://left-out"),
+        ("https://kai:secret@", "http://left-out"),
+        ("https://kai:secret", "http://left-out"),
+        ("kai:secret@p", "http://left-out"),
+        ("https://p/tenants/a@b", "https://p/tenants/a@b"),
+        ("", ""),
+    ],
+)
+def test_nothing_of_a_password_is_left_in_an_address(address, expected):
+    assert address_without_password(address) == expected
+
+
+def test_a_disk_that_is_full_keeps_no_half_of_a_file(tmp_path, monkeypatch):
+    opened = tempfile.NamedTemporaryFile
+
+    def full(*args, **options):
+        file = opened(*args, **options)
+        write = file.write
+
+        def half(data):
+            write(data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
+
+        file.write = half
+        return file
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+    assert write_archive(GIVEN, SchedulerSettings(dump_folder=str(tmp_path)), "test") == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_there_is_no_room_there_is_no_file(tmp_path):
