@@ -159,7 +159,7 @@ class Outbox:
             self._more_urgent.set()
 
     def _drop(self, send: Send) -> None:
-        """Leave a request unwritten; the next cycle explains again what still waits."""
+        """Leave a request unwritten; what still waits is explained again after a while."""
         if send.topic:
             dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
             self.publish(publications.Written(send.topic, send.request, dropped))

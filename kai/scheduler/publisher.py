@@ -1,7 +1,8 @@
 """The publisher: writes of what users should read only what changed. A machine without I/O, like the committer.
 
 It compares accounts with the objects as the store shows them, so it needs no memory of its own to stay silent, except
-for events, which it does not read back: what an object's condition says already was announced in an earlier life.
+for events, which it does not read back: what an object's condition says already was announced in an earlier life, or
+in an earlier term. What else was said then is said again, for what was not sent before a term ended never will be.
 
 Holds: with nothing new there are no writes, and none is sent again before it was answered (`kai.scheduler.letters`). An
 explanation that only changed its figures waits until the last one has stood for a while; a change in kind does not
@@ -18,7 +19,7 @@ import attrs
 from kai.api import names
 from kai.api.amounts import same
 from kai.api.codec import unstructure
-from kai.api.plans import Emit, Patch, Ref, Refusal
+from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
@@ -95,7 +96,7 @@ class Publisher:
     """Returns the wall clock, for what people read."""
     _letters: Letters = attrs.field(init=False)
     _said: dict[tuple[str, str], str] = attrs.field(factory=dict)
-    """The last message of each event, by UID and reason."""
+    """The last message of each event, by UID and reason; "" after one that was dropped or refused."""
     _swept: float = 0.0
     """When what was said of objects that are gone was forgotten last."""
     _quiet_until: dict[str, float] = attrs.field(factory=dict)
@@ -120,9 +121,12 @@ class Publisher:
                 self._held.clear()
                 self._held_shares.clear()
                 self._letters.clear()
+                self._said.clear()
                 return ()
             case Written(topic, request, reply):
                 self._letters.answered(topic, request, reply, now)
+                if isinstance(reply, Refusal) and isinstance(request, Emit):
+                    self._unsay(request, reply)
                 if isinstance(reply, Refusal) and isinstance(request, Patch) and topic.endswith(_STAMPS):
                     # The next cycle tells it anew.
                     effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
@@ -199,13 +203,25 @@ class Publisher:
         if not message:
             self._said.pop((account.uid, reason), None)
         elif said != message and self._may_speak(f"{account.uid}/{reason}", said is None, account, now):
-            self._said[account.uid, reason] = message
-            yield Send(orders.emit(ref, reason, message, uid=account.uid))
+            yield self._say(orders.emit(ref, reason, message, uid=account.uid))
+
+    def _say(self, event: Emit) -> Send:
+        """Remember an event as said, and return how to send it; of those about one thing only the last is sent."""
+        self._said[event.uid, event.reason] = event.message
+        return Send(event, topic=f"{event.uid}/event/{event.reason}")
+
+    def _unsay(self, event: Emit, refusal: Refusal) -> None:
+        """Remember that an event was not written, unless another followed: it is said again after a while."""
+        key = (event.uid, event.reason)
+        # Names of events are unique: one that exists was written by an attempt whose answer was lost.
+        if self._said.get(key) == event.message and refusal.reason is not Reason.ALREADY_EXISTS:
+            self._said[key] = ""
 
     def _condition(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Effect]:
         known = group.status.scheduling_conditions
         if account.condition is None or (account.waits_for_turn and known):
             return
+        ref = Ref(PodGroup, account.name, account.namespace)
         last = known[-1] if known else None
         wanted = SchedulingCondition(
             type=names.UNSCHEDULABLE_ON_NODE_POOL_CONDITION,
@@ -216,7 +232,9 @@ class Publisher:
             status="True",
         )
         if last is not None and _same(last, wanted):
-            self._said.setdefault((account.uid, UNSCHEDULABLE), account.unschedulable)
+            said = self._said.setdefault((account.uid, UNSCHEDULABLE), account.unschedulable)
+            if not said:
+                yield from self._announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
             return
         if self._letters.is_sent(_condition_of(group), wanted, group.metadata.resource_version, now):
             return
@@ -227,9 +245,7 @@ class Publisher:
         others = (each for each in known if each.node_pool != self.settings.pool)
         yield from self._write(_condition_of(group), group, _conditions(group, (*others, fresh)), wanted, now)
         if self._said.get((account.uid, UNSCHEDULABLE)) != account.unschedulable:
-            self._said[account.uid, UNSCHEDULABLE] = account.unschedulable
-            ref = Ref(PodGroup, account.name, account.namespace)
-            yield Send(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
+            yield self._say(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
     def _clear(self, overall: Overall, now: float) -> Iterable[Effect]:
         """Remove the conditions of groups of which nothing waits or is being bound.
@@ -259,16 +275,17 @@ class Publisher:
             return
         key = (account.uid, UNSCHEDULABLE)
         written = _explanation(pod)
-        if group.waits_for_turn and (written is not None or key in self._said):
+        if group.waits_for_turn and (written is not None or self._said.get(key)):
             return
         if written is not None and key not in self._said:
             self._said[key] = written
-        stands = written == account.message if account.on_pod else self._said.get(key) == account.message
-        if stands and self._said.get(key) == account.message:
+        said = self._said.get(key)
+        stands = written == account.message if account.on_pod else said == account.message
+        if stands and said == account.message:
             return
-        is_news = written is None and key not in self._said
+        is_news = written is None and said is None
         # What is said for want of something better is not to keep what is better waiting.
-        if not (group.waits_for_turn or self._may_speak(account.uid, is_news, group, now)):
+        if not ((group.waits_for_turn and is_news) or self._may_speak(account.uid, is_news, group, now)):
             return
         if account.on_pod and written != account.message:
             patch = orders.pod_condition(
@@ -280,9 +297,8 @@ class Publisher:
                 now=self.now(),
             )
             yield from self._write(f"{account.uid}/condition", pod, patch, account.message, now)
-        if account.event and self._said.get(key) != account.message:
-            self._said[key] = account.message
-            yield Send(
+        if account.event and said != account.message:
+            yield self._say(
                 Emit(
                     ref=orders.pod_ref(pod),
                     type="Warning",

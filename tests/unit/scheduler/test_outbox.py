@@ -4,14 +4,16 @@ import anyio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai.api.plans import Patch, Ref
+from kai.api.plans import Emit, Patch, Ref
 from kai.api.podgroup import PodGroup
 from kai.cluster.port import Cluster, Term
+from kai.scheduler import outbox as outboxes
 from kai.scheduler.committer import Committer
 from kai.scheduler.effects import Send
+from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.outbox import Outbox
-from kai.scheduler.publisher import Publisher
+from kai.scheduler.publisher import CycleOver, Publisher
 from kai.scheduler.settings import SchedulerSettings
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.intake import making
@@ -145,3 +147,61 @@ def test_the_publisher_is_told_how_a_write_ended():
         assert not outbox.publisher._letters.is_sent("g/condition", "x", "2", now)
 
     run(work)
+
+
+# --- Events that were not written ----------------------------------------------------------------------------------
+
+
+def explained(*pods):
+    """Return what a cycle tells of pods that get events only, and of their group."""
+    told = [
+        PodAccount(name=pod, namespace="default", uid=f"uid-{pod}", message="no room", on_pod=False) for pod in pods
+    ]
+    group = GroupAccount(
+        name="g", namespace="default", uid="uid-g", stamps={}, unschedulable="no room", pods=tuple(told)
+    )
+    return CycleOver(Overall(groups=(group,)))
+
+
+def said(play):
+    """Return the objects of the events that were written while a test plays."""
+    place = World(making.queue("q"), making.group("g"), *(making.pod(pod, group="g") for pod in ("a", "b")))
+    outbox, server = outbox_of(place)
+
+    async def work():
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            await play(outbox, tasks)
+            await anyio.sleep(30)
+            tasks.cancel_scope.cancel()
+
+    run(work)
+    return sorted(each.ref.name for each in server.asked if isinstance(each, Emit))
+
+
+def test_events_that_were_dropped_for_want_of_room_are_said_again(monkeypatch):
+    monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 1)
+
+    async def play(outbox, tasks):
+        outbox.publish(explained("a", "b"))
+        assert [each.request.ref.name for each in outbox._quiet.values()] == ["g"]
+        monkeypatch.undo()
+        tasks.start_soon(outbox.run)
+        await anyio.sleep(11)
+        outbox.publish(explained("a", "b"))
+        outbox.publish(explained("a", "b"))
+
+    assert said(play) == ["a", "b", "g"]
+
+
+def test_events_that_waited_when_a_term_ended_are_said_in_the_next_one():
+    async def play(outbox, tasks):
+        outbox.publish(explained("a", "b"))
+        outbox.end()
+        tasks.start_soon(outbox.run)
+        await anyio.sleep(3)
+        outbox.begin(Term(2, "me"))
+        outbox.publish(explained("a", "b"))
+        outbox.publish(explained("a", "b"))
+
+    assert said(play) == ["a", "b", "g"]

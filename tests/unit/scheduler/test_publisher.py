@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from kai.api.plans import Patch, Reason, Refusal
+from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.podgroup import PodGroup, UnschedulableReason
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
@@ -305,3 +305,78 @@ def test_an_account_that_cannot_be_told_costs_no_other_its_words(monkeypatch):
     effects = stage.publisher.step(CycleOver(Overall(groups=(broken, stage.account()))), 0.0)
     assert NotExplained(group="default/h", kind="ValueError", why="broken") in effects
     assert any(isinstance(each, Send) for each in effects)
+
+
+# --- Events that were not written ----------------------------------------------------------------------------------
+
+
+def events(requests):
+    return sorted((each.ref.name, each.reason) for each in requests if isinstance(each, Emit))
+
+
+def refused(stage, reason, *accounts):
+    """Tell accounts while the server takes patches and refuses events; return the events."""
+    effects = stage.publisher.step(CycleOver(Overall(groups=accounts)), stage.time)
+    sent = [each for each in effects if isinstance(each, Send)]
+    for each in sent:
+        reply = Refusal(reason=reason) if isinstance(each.request, Emit) else stage.world.perform(each.request)
+        stage.publisher.step(Written(each.topic, each.request, reply), stage.time)
+    stage.world.sync()
+    return events(each.request for each in sent)
+
+
+BOTH = [("g", "Unschedulable"), ("p", "Unschedulable")]
+
+
+def with_events_only(stage):
+    return stage.account(pods=(attrs.evolve(stage.account().pods[0], on_pod=False),), condition=None)
+
+
+def test_an_event_that_was_not_sent_before_its_term_ended_is_said_in_the_next_one():
+    stage = Stage()
+    told = CycleOver(Overall(groups=(with_events_only(stage),)))
+    lost = stage.publisher.step(told, stage.time)
+    assert events(each.request for each in lost if isinstance(each, Send)) == BOTH
+    stage.step(Silenced())
+    assert events(stage.tell(with_events_only(stage))) == BOTH
+    assert stage.tell(with_events_only(stage)) == []
+
+
+def test_what_conditions_say_is_not_announced_again_in_the_next_term():
+    stage = Stage()
+    stage.tell(stage.account())
+    stage.step(Silenced())
+    assert stage.tell(stage.account()) == []
+    stage.time = 30.0
+    assert stage.tell(stage.account()) == []
+
+
+@pytest.mark.parametrize("reason", [Reason.REJECTED, Reason.UNAVAILABLE])
+@pytest.mark.parametrize("account_of", [Stage.account, with_events_only])
+def test_an_event_that_was_refused_is_said_again_after_a_while(account_of, reason):
+    stage = Stage()
+    assert refused(stage, reason, account_of(stage)) == BOTH
+    assert refused(stage, reason, account_of(stage)) == [], "not in each cycle"
+    stage.time = 11.0
+    assert refused(stage, reason, account_of(stage)) == BOTH
+    assert stage.tell(account_of(stage)) == []
+    stage.time = 22.0
+    assert events(stage.step(TimePassed())) == BOTH
+    assert events(stage.world.server.events) == BOTH
+    stage.time = 33.0
+    assert stage.tell(account_of(stage)) == []
+
+
+def test_an_event_that_is_over_or_is_there_is_not_said_again():
+    stage = Stage()
+    waiting = stage.account(not_ready="lacks pods", unschedulable="", condition=None, pods=())
+    sent = stage.publisher.step(CycleOver(Overall(groups=(waiting,))), 0.0)
+    (send,) = (each for each in sent if isinstance(each, Send) and isinstance(each.request, Emit))
+    stage.tell(attrs.evolve(waiting, not_ready=""))
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=Reason.REJECTED)), 0.0)
+    stage.time = 20.0
+    assert events(stage.tell(waiting)) == [("g", "NotReady")]
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=Reason.ALREADY_EXISTS)), 0.0)
+    stage.time = 40.0
+    assert stage.tell(waiting) == []
+    assert events(stage.world.server.events) == [("g", "NotReady")]
