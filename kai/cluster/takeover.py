@@ -51,8 +51,8 @@ async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
 async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
     """Return the term in which this process may decide, once it may; what was assumed under an earlier one is over.
 
-    Its epoch is later than those of the orders that are there: a lease that was deleted while nobody looked counts from
-    1, and the binder would refuse what is ordered now as older than them.
+    Its epoch is later than those of the orders that are there: a lease that was deleted while no process looked counts
+    from 1 again, and the binder would refuse what is ordered now as older than them.
     """
     while True:
         term = await succeed(store, leadership, clock)
