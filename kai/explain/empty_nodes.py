@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kai.explain.phrases import Words, quantity
+from kai.explain.phrases import Words, of_devices, plain, quantity
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED
-from kai.model.pod import GpuKind
+from kai.model.pod import GpuKind, GpuRequest
 from kai.model.rows import Int64s
 from kai.state.facts import claimable
 from kai.state.kept import node_columns
@@ -56,16 +56,18 @@ class EmptyNodes:
     def _count(self, shape: int) -> Int64s:
         request = self._snapshot.requests[shape]
         gpu = self._snapshot.shapes[shape].gpu
-        asked = request.copy()
-        if gpu.kind is GpuKind.FRACTION:
-            asked[GPU] = gpu.devices * (GPU_UNIT if not 0 < gpu.portion < 1 else round(gpu.portion * GPU_UNIT))
-        wanted = asked > 0
-        counts: Int64s = (self._allocatable[:, wanted] // asked[wanted]).min(axis=1)
+        wanted = request > 0
+        counts: Int64s = (self._allocatable[:, wanted] // request[wanted]).min(axis=1)
+        if not gpu.shared:
+            return counts
         if gpu.kind is GpuKind.MEMORY:
             per_device = np.array([node.gpu_memory // gpu.memory for node in self._snapshot.nodes], np.int64)
-            devices = self._allocatable[:, GPU] // GPU_UNIT
-            counts = np.minimum(counts, devices * per_device // gpu.devices)
-        return counts
+        else:
+            per_device = np.full(len(counts), GPU_UNIT // _portion(request, gpu), np.int64)
+        devices = self._allocatable[:, GPU] // GPU_UNIT
+        # The devices of one pod are different ones.
+        room = np.where(devices < gpu.devices, 0, devices * per_device // gpu.devices)
+        return np.minimum(counts, room)
 
     def _largest(self, shape: int) -> Words:
         request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
@@ -80,10 +82,12 @@ class EmptyNodes:
                 )
         if gpu.kind is GpuKind.MEMORY:
             return self._gpu_memory(gpu.memory, gpu.devices)
+        if gpu.kind is GpuKind.FRACTION and int(self._allocatable[:, GPU].max()) < gpu.devices * GPU_UNIT:
+            return self._too_few_devices(f"{plain(_portion(request, gpu))} of", gpu.devices)
         return Words("NoNodeLargeEnough", "no node has everything that a pod asks for")
 
     def _gpu_memory(self, memory: int, devices: int) -> Words:
-        asked = f"a pod asks for {memory} MiB of memory of {'a GPU' if devices == 1 else f'each of {devices} GPUs'}"
+        asked = f"a pod asks for {memory} MiB of memory of {of_devices(devices)}"
         facts = {"resource": "gpu-memory", "requested": memory}
         with_gpus = [node for node in self._snapshot.nodes if node.gpu_memory_known]
         if not with_gpus:
@@ -91,7 +95,15 @@ class EmptyNodes:
         most = max(node.gpu_memory for node in with_gpus)
         if most < memory:
             return Words("NoNodeLargeEnough", f"{asked}, the largest GPU has {most} MiB", {**facts, "most": most})
+        if int(self._allocatable[:, GPU].max()) < devices * GPU_UNIT:
+            return self._too_few_devices(f"{memory} MiB of memory of", devices)
         return Words("NoNodeLargeEnough", f"{asked}, and no node has so many of them", {**facts, "most": most})
+
+    def _too_few_devices(self, part: str, devices: int) -> Words:
+        most = int(self._allocatable[:, GPU].max()) // GPU_UNIT
+        asked = f"a pod asks for {part} {of_devices(devices)}"
+        facts = {"resource": "gpu", "requested": devices * GPU_UNIT, "most": most * GPU_UNIT}
+        return Words("NoNodeLargeEnough", f"{asked}, the largest node has {most}", facts)
 
     def _domains_too_small(self, required: str, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
         domains: dict[str, int] = {}
@@ -110,6 +122,11 @@ class EmptyNodes:
                 text = f"{whose}{size} must stay in one {level}, and no node that could hold it is in any"
             numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
             yield Words("DomainTooSmall", text, numbers)
+
+
+def _portion(request: Int64s, gpu: GpuRequest) -> int:
+    """Return what a pod that asks for a fraction gets of each of its devices, in thousandths."""
+    return int(request[GPU]) // gpu.devices
 
 
 __all__ = ["MEMORY_LABEL", "EmptyNodes"]

@@ -43,6 +43,11 @@ def plain(amount: float) -> str:
     return f"{amount / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
 
 
+def of_devices(count: int) -> str:
+    """Return of how many devices a pod gets a part."""
+    return "a GPU" if count == 1 else f"each of {count} GPUs"
+
+
 def listed(names: Sequence[str], most: int = 6) -> str:
     """Return names in a row, shortened when they are many."""
     if len(names) <= most:

@@ -19,7 +19,7 @@ from kai.engine.session import Session
 from kai.explain import messages
 from kai.explain.declared import Declared, gate_text, missing_queue
 from kai.explain.empty_nodes import EmptyNodes
-from kai.explain.phrases import Words, alternatives, counted, listed, plain, quantity
+from kai.explain.phrases import Words, alternatives, counted, listed, of_devices, plain, quantity
 from kai.explain.recorded import (
     bounds,
     held_text,
@@ -34,6 +34,7 @@ from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence
 from kai.framework.verdict import Code, Reason
 from kai.model.axis import CPU, GPU, MEMORY
+from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Bools, GroupRow, PodRow, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, Status, within
@@ -301,9 +302,11 @@ class Teller:
             yield Words("NoRoom", f"no node that it may use has all that it asks for: {counts}", {"lacking": lacking})
         elif gpus:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
-            yield Words(
-                "NoRoom", f"no node that it may use has {quantity(gpus, 'gpu')} idle; {plain(idle)} idle in all"
-            )
+            shared = self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu
+            asked, whole = quantity(gpus, "gpu"), ""
+            if shared.kind is GpuKind.FRACTION:
+                asked, whole = f"{plain(gpus // shared.devices)} of {of_devices(shared.devices)}", "whole ones "
+            yield Words("NoRoom", f"no node that it may use has {asked} idle; {plain(idle)} {whole}idle in all")
         else:
             yield Words("NoRoom", "no node that it may use has enough idle")
 

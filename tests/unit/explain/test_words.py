@@ -220,6 +220,34 @@ def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():
     assert found == "ClusterTooSmall: its 5 pods must start together, and only 4 would fit on empty nodes"
 
 
+@pytest.mark.parametrize(
+    ("each", "text"),
+    [
+        ({"fraction": 0.5, "devices": 2}, "a pod asks for 0.5 of each of 2 GPUs, the largest node has 1"),
+        (
+            {"gpu_memory": 4000, "devices": 2},
+            "a pod asks for 4000 MiB of memory of each of 2 GPUs, the largest node has 1",
+        ),
+    ],
+)
+def test_parts_of_more_devices_than_a_node_has_never_run(each, text):
+    nodes = {"n1": {"gpu": 1, "gpu_memory": 16000}, "n2": {"gpu": 1, "gpu_memory": 16000}}
+    assert told({"g": {"queue": "a", "each": each}}, nodes) == f"NoNodeLargeEnough: {text}"
+
+
+def test_room_for_a_part_is_told_beside_whole_devices():
+    full = {"queue": "a", "members": 2, "each": {"fraction": 0.6}, "runs_on": ["n1", "n2"]}
+    nodes = {"n1": {"gpu": 1}, "n2": {"gpu": 1}}
+    found = told({"full": full, "g": {"queue": "a", "each": {"fraction": 0.6}}}, nodes, run=["allocate"])
+    assert found == "NoRoom: no node that it may use has 0.6 of a GPU idle; 0 whole ones idle in all"
+
+
+def test_parts_of_devices_are_counted_by_device():
+    gang = {"queue": "a", "members": 3, "each": {"fraction": 0.6}}
+    found = told({"g": gang}, {"n1": {"gpu": 2}})
+    assert found == "ClusterTooSmall: its 3 pods must start together, and only 2 would fit on empty nodes"
+
+
 # ----------------------------------------------------------------------------------------- what a snapshot leaves out
 
 
