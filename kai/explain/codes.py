@@ -116,8 +116,8 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "NotReady",
-            "Fewer pods exist than must start together.",
-            "Wait until the owner has created them, see why it does not, or lower minMember.",
+            "Fewer pods, or sub-groups, exist than must start together.",
+            "Wait until the owner has created the pods, see why it does not, or lower minMember or minSubGroup.",
         ),
     ),
     *_codes(

@@ -1,5 +1,6 @@
 """What records of a cycle say in words: refusals, bounds, and what nodes lack."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -111,6 +112,16 @@ def least_pods(facts: PodGroup) -> int:
             minimum[at] = sum(fewest if subgroup.minimum is None else fewest[: subgroup.minimum])
         below.setdefault(subgroup.parent, []).append(minimum[at])
     return minimum.get(0, 0)
+
+
+def sub_groups_asked(facts: PodGroup) -> str:
+    """Return where more sub-groups must start together than there are, "" if nowhere."""
+    children = Counter(each.parent for each in facts.subgroups)
+    for at, each in enumerate(facts.subgroups):
+        if not each.leaf and each.minimum is not None and each.minimum > children[at]:
+            field = f"minSubGroup of sub-group {each.name}" if each.name else "minSubGroup"
+            return f"{field}: found {each.minimum}, expected at most {children[at]}, the number of its sub-groups"
+    return ""
 
 
 def held_text(nodes: Sequence[str]) -> str:

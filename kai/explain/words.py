@@ -29,6 +29,7 @@ from kai.explain.recorded import (
     no_room,
     refusal_words,
     share_text,
+    sub_groups_asked,
 )
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence
@@ -168,6 +169,8 @@ class Teller:
         elif gated and (len(pods) - len(gated) < needed <= len(pods) or len(gated) == len(pods)):
             names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
             yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
+        elif asked := sub_groups_asked(facts):
+            yield Words(Code.NOT_READY, asked)
         elif len(pods) < needed:
             text = f"only {len(pods)} of the {needed} pods that must start together exist"
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})

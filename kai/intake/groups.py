@@ -1,5 +1,6 @@
 """Pod groups: priority, times, and the tree of sub-groups."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -288,7 +289,22 @@ def _parent(source: api.SubGroup) -> str:
 def fault_of_tree(spec: api.PodGroupSpec) -> str:
     """Return why the declared sub-groups of a group are not scheduled as they are, "" if they are."""
     tree = _tree(spec)
-    return tree.error or tree.held
+    return tree.error or tree.held or _too_many_asked(spec)
+
+
+def _too_many_asked(spec: api.PodGroupSpec) -> str:
+    """Return where more sub-groups must start together than are declared there, "" if nowhere."""
+    children = Counter(_parent(each) for each in spec.sub_groups)
+    asked = [(ROOT, "spec.minSubGroup", spec.min_sub_group)]
+    asked += [
+        (each.name, f"spec.subGroups[{at}].minSubGroup", each.min_sub_group)
+        for at, each in enumerate(spec.sub_groups)
+        if each.name in children  # a leaf is asked for pods
+    ]
+    for name, field, least in asked:
+        if least is not None and least > children[name]:
+            return f"{field}: found {least}, expected at most {children[name]}, the number of its sub-groups"
+    return ""
 
 
 def _tree_error(sources: Sequence[api.SubGroup]) -> str:

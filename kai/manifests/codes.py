@@ -174,9 +174,9 @@ CODES: Final[dict[str, Code]] = {
     "J023": Code(
         ERROR,
         "the sub-groups of a pod group are no tree that can be scheduled",
-        "Their names differ, their parents exist, none is among its own parents, and they are nested 16 deep at most. "
-        "The admission webhook refuses such a group; where there is none, its pods wait, or are scheduled as one flat "
-        "group.",
+        "Their names differ, their parents exist, none is among its own parents, they are nested 16 deep at most, and "
+        "minSubGroup is at most the number of sub-groups below. The admission webhook refuses such a group; where there "
+        "is none, its pods wait, or are scheduled as one flat group.",
     ),
     "J024": Code(
         ERROR,

@@ -160,6 +160,22 @@ def test_the_resource_that_would_pass_the_fair_share_is_told():
     )
 
 
+@pytest.mark.parametrize(
+    ("parts", "least", "text"),
+    [
+        ({"x": {"members": 2}}, 5, "minSubGroup: found 5, expected at most 1"),
+        (
+            {"x": {"minimum_subgroups": 2}, "y": {"members": 1, "parent": "x"}},
+            1,
+            "minSubGroup of sub-group x: found 2, expected at most 1",
+        ),
+    ],
+)
+def test_more_sub_groups_than_there_are_never_start(parts, least, text):
+    found = told({"g": {"queue": "a", "minimum": least, "subgroups": parts}})
+    assert found == f"NotReady: {text}, the number of its sub-groups"
+
+
 def test_the_fewest_pods_of_a_tree_are_those_of_its_cheapest_children():
     nodes = {"n1": {"gpu": 1}}
     parts = {"leader": {"members": 1}, "workers": {"members": 4}, "spare": {"members": 2}}

@@ -1,6 +1,9 @@
 import pytest
 
 from kai.api.caps import REFUSED
+from kai.api.codec import structure_as
+from kai.api.podgroup import PodGroup
+from kai.intake.groups import fault_of_tree
 from kai.model.constraints import TopologyConstraint
 from tests.unit.intake.making import group, other, pod, queue, taken
 
@@ -112,6 +115,24 @@ def test_an_unusable_tree_becomes_one_leaf_of_minimum_one(subgroups, complaint):
     assert tree(made) == [("", "-", False, None), ("default", "", True, 1)]
     assert complaint in read(made).tree_error
     assert read(made).subgroups[0].constraint is None
+
+
+@pytest.mark.parametrize(
+    ("least", "subgroups", "complaint"),
+    [
+        (2, [{"name": "x"}], "spec.minSubGroup: found 2, expected at most 1, the number of its sub-groups"),
+        (
+            1,
+            [{"name": "x", "minSubGroup": 3}, {"name": "y", "parent": "x"}, {"name": "z", "parent": "x"}],
+            "spec.subGroups[0].minSubGroup: found 3, expected at most 2, the number of its sub-groups",
+        ),
+        (1, [{"name": "x", "minSubGroup": 1}, {"name": "y", "parent": "x"}], ""),
+    ],
+)
+def test_more_sub_groups_than_there_are_is_a_fault_of_the_tree(least, subgroups, complaint):
+    made = group("g", subGroups=subgroups, minSubGroup=least)
+    assert fault_of_tree(structure_as(PodGroup, made).spec) == complaint
+    assert read(made).tree_error == read(made).held == ""
 
 
 def nested(depth):
