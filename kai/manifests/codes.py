@@ -175,7 +175,7 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         "the sub-groups of a pod group are no tree that can be scheduled",
         "Their names differ, their parents exist, none is among its own parents, they are nested 16 deep at most, and "
-        "minSubGroup is at most the number of sub-groups below. The admission webhook refuses such a group; where there "
+        "minSubGroup is at most the number of those below. The admission webhook refuses such a group; where there "
         "is none, its pods wait, or are scheduled as one flat group.",
     ),
     "J024": Code(
@@ -194,6 +194,11 @@ CODES: Final[dict[str, Code]] = {
         "a label of nodes is compared with what is no whole number",
         "Gt and Lt of a node affinity compare whole numbers of 64 bits. An API server takes any word here, and the "
         "comparison holds for no node, so the pod would wait for ever.",
+    ),
+    "J027": Code(
+        WARNING,
+        "minMember of a pod group with sub-groups does not count",
+        "Each sub-group without children says with its own minMember how many of its pods start together.",
     ),
     "C001": Code(
         ERROR,

@@ -4,8 +4,8 @@
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
@@ -105,21 +105,41 @@ def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator
 
 
 def _gang(document: Document, job: Job) -> Iterator[Finding]:
-    least = mapping_of(job.group.get("spec")).get("minMember")
-    if not job.pods or not isinstance(least, int) or least <= len(job.pods) or "status" in document.manifest:
+    spec = mapping_of(job.group.get("spec"))
+    parts = [mapping_of(each) for each in spec.get("subGroups") or ()]
+    is_group, is_kept = document.manifest.get("kind") == "PodGroup", "status" in document.manifest
+    if is_group and not is_kept and parts and spec.get("minMember") is not None:
+        message = f"minMember of {_title(job)} does not count beside its sub-groups"
+        hint = "sub-groups say how many of their pods start together"
+        yield document.finding("J027", message, ("spec", "minMember"), at_key=True, hint=hint)
+    least = _least(spec, parts)
+    if not job.pods or is_kept or least is None or least <= len(job.pods):
         return
     pods = counted(len(job.pods), "pod")
     path: Path = ("metadata", "annotations", names.MIN_MEMBER)
-    if document.manifest.get("kind") == "PodGroup":
-        path = ("spec", "minMember")
+    if is_group:
+        path = ("spec", "subGroups" if parts else "minMember")
     yield document.finding(
         "J017",
         f"a gang of {least} needs more than the {pods} of {_title(job)}",
         path,
+        at_key=bool(parts) and is_group,
         hint=f"at most {len(job.pods)}",
         found=str(least),
         object=_title(job),
     )
+
+
+def _least(spec: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return how many pods start together: what all leaves ask for where there are sub-groups; None if not known."""
+    if not parts:
+        least = spec.get("minMember")
+        return least if isinstance(least, int) else None
+    if any(each.get("minSubGroup") is not None for each in (spec, *parts)):
+        return None  # some sub-groups do without others
+    parents = {each.get("parent") for each in parts}
+    asked = [each.get("minMember") for each in parts if each.get("name") not in parents]
+    return sum(each for each in asked if isinstance(each, int))
 
 
 def unoffered_makes(reading: Reading) -> Iterator[Finding]:

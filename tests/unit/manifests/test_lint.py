@@ -152,6 +152,36 @@ def test_a_node_that_is_not_in_the_input_is_said_of_a_pod_where_there_are_nodes(
     assert lint_texts(pod.replace("ghost", "n"), NODE) == []
 
 
+GROUP = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec:\n  queue: a\n  %s\n"
+MEMBER = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {kai.scheduler/subgroup-name: x}, annotations: {pod-group-name: g}}
+spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("minMember: 3", ["x.yaml:6:14: J017 a gang of 3 needs more than the 1 pod of job default/g"]),
+        (
+            "minMember: 3\n  subGroups: [{name: x, minMember: 1}]",
+            ["x.yaml:6:3: J027 warning: minMember of job default/g does not count beside its sub-groups"],
+        ),
+        (
+            "subGroups: [{name: x, minMember: 2}, {name: y, minMember: 1}]",
+            ["x.yaml:6:3: J017 a gang of 3 needs more than the 1 pod of job default/g"],
+        ),
+        ("minSubGroup: 1\n  subGroups: [{name: x, minMember: 1}, {name: y, minMember: 1}]", []),
+        ("subGroups: [{name: x}, {name: y, parent: x}]", []),
+    ],
+)
+def test_a_gang_counts_what_its_sub_groups_ask_for(spec, said):
+    found = lint_texts(GROUP % spec, MEMBER)
+    assert [finding_text(each).splitlines()[0] for each in found] == said
+
+
 def test_every_code_says_what_it_means():
     assert all(
         code.title and code.text.endswith(".") and code.severity in {"error", "warning"} for code in CODES.values()
