@@ -24,7 +24,7 @@ from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
 from kai.simulation.shortnodes import NODE_KEYS, Manifest, node, node_names, topology
-from kai.simulation.values import Values, fields, mapping, seconds, spread, texts, whole
+from kai.simulation.values import Values, boolean, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
 NAMESPACE = "default"
@@ -204,6 +204,8 @@ class _Group:
         each = mapping(self._values.get("each"), f"{self._place}.each")
         if self._values.get("subgroups") is None:
             return [("", each)] * whole(self._values, "members", 1, self._place)
+        if "members" in self._values:
+            raise InputError(f"{self._place}.members: found beside subgroups, expected members in each sub-group")
         out: list[tuple[str, Values]] = []
         for name, values in self._subgroups():
             where = f"{self._place}.subgroups.{name}"
@@ -245,7 +247,8 @@ class _Group:
             if "minimum" in values:
                 spec["minSubGroup"] = values["minimum"]
         if "preemptible" in values:
-            spec["preemptibility"] = names.PREEMPTIBLE if values["preemptible"] else names.NON_PREEMPTIBLE
+            preemptible = boolean(values, "preemptible", self._place, default=True)
+            spec["preemptibility"] = names.PREEMPTIBLE if preemptible else names.NON_PREEMPTIBLE
         if "preemption_delay" in values:
             spec["preemptionDelay"] = values["preemption_delay"]
         if "topology" in values:

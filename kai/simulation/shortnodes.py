@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kai.api import names
-from kai.simulation.values import Values, mapping, texts
+from kai.simulation.values import Values, boolean, mapping, texts
 
 NODE_KEYS = ("gpu", "cpu", "memory", "pods", "labels", "taints", "ready", "cordoned", "gpu_memory", "resources")
 
@@ -29,13 +29,13 @@ def node(name: str, values: Values, place: str) -> Manifest:
     if "gpu_memory" in values:
         labels[names.NODE_GPU_MEMORY] = str(values["gpu_memory"])
     amounts |= {key: str(value) for key, value in mapping(values.get("resources"), f"{place}.resources").items()}
-    ready = "False" if values.get("ready") is False else "True"
+    ready = "True" if boolean(values, "ready", place, default=True) else "False"
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "uid": name, "labels": labels},
         "spec": {
-            "unschedulable": bool(values.get("cordoned")),
+            "unschedulable": boolean(values, "cordoned", place, default=False),
             "taints": [_taint(text) for text in texts(values.get("taints"), f"{place}.taints")],
         },
         "status": {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": ready}]},

@@ -63,6 +63,17 @@ def whole(values: Values, key: str, default: int, place: str) -> int:
     raise InputError(f"{place}.{key}: found {value!r}, expected a whole number from 0 to {_MOST}")
 
 
+def boolean(values: Values, key: str, place: str, *, default: bool) -> bool:
+    """Return true or false; a text such as "false" is neither.
+
+    Raises: InputError.
+    """
+    value = values.get(key, default)
+    if isinstance(value, bool):
+        return value
+    raise InputError(f"{place}.{key}: found {value!r}, expected true or false")
+
+
 def seconds(value: object, place: str) -> float:
     """Return a duration in seconds.
 

@@ -114,6 +114,16 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
             {"groups": {"g": {"queue": "a", "each": {"fraction": 1.5}}}},
             "found 1.5, expected a number from 0.01 to 1; w",
         ),
+        (
+            {"groups": {"g": {"queue": "a", "members": 3, "subgroups": {"s": {"members": 1}}}}},
+            "groups.g.members: found beside subgroups, expected members in each sub-group",
+        ),
+        (
+            {"groups": {"g": {"queue": "a", "preemptible": "false"}}},
+            "groups.g.preemptible: found 'false', expected true or false",
+        ),
+        ({"cluster": {"nodes": {"n": {"ready": "false"}}}}, "cluster.nodes.n.ready: found 'false', expected true or"),
+        ({"cluster": {"nodes": {"n": {"cordoned": 0}}}}, "cluster.nodes.n.cordoned: found 0, expected true or false"),
         ({"groups": {"g": {"queue": "a", "subgroups": {"s": {"member": 1}}}}}, "subgroups.s: found key 'member'"),
     ],
 )
