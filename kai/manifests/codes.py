@@ -200,6 +200,12 @@ CODES: Final[dict[str, Code]] = {
         "minMember of a pod group with sub-groups does not count",
         "Each sub-group without children says with its own minMember how many of its pods start together.",
     ),
+    "J028": Code(
+        WARNING,
+        "gpu-fraction is 1, a whole GPU",
+        "The scheduler takes it. The admission webhooks, of kai as of KAI-Scheduler, refuse such a pod: a fraction is "
+        "less than 1.",
+    ),
     "C001": Code(
         ERROR,
         "the configuration of the scheduler is refused",

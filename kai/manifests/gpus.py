@@ -92,6 +92,11 @@ def _unequal(document: Document, place: Path, template: Mapping[str, Any], path:
 
 def _fraction(document: Document, path: Path, text: str) -> Iterator[Finding]:
     number = floating(text)
+    if number == 1 and _is_amount(text):
+        message = f'gpu-fraction is a whole GPU, found "{text}": the scheduler takes it, admission webhooks do not'
+        hint = "for whole GPUs use the resources of a container"
+        yield document.finding("J028", message, path, hint=hint, found=text, expected="0 < gpu-fraction < 1")
+        return
     if number is not None and 0 < number < 1 and _is_amount(text):
         if not is_share(text):
             least = f"{LEAST_SHARE:g}"
