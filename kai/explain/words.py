@@ -263,6 +263,7 @@ class Teller:
         queue = facts.queue_row
         next_pods = self.next_pods(facts, waiting)
         asked = self._snapshot.requests[self._snapshot.pod_shape[next_pods]].sum(axis=0)
+        asked[GPU] = asked @ self._snapshot.axis.gpu_weights()  # MIG slices count as GPUs
         used, share = self._report.queue_used[queue], self._report.fair_share[queue]
         passed = [at for at in (GPU, CPU, MEMORY) if used[at] + asked[at] > share[at]]
         at = passed[0] if passed else GPU

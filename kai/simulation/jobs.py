@@ -150,7 +150,7 @@ class _Columns:
     def of(cls, outcome: Outcome) -> "_Columns":
         """Return the columns of the last cycle."""
         snapshot, report = outcome.last.snapshot, outcome.last.report
-        gpus = snapshot.requests[:, snapshot.axis.index["gpu"]]
+        gpus = snapshot.requests @ snapshot.axis.gpu_weights()
         return cls(
             before=snapshot.pod_status.tolist(),
             states=pod_states(outcome.last),

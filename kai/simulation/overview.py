@@ -15,7 +15,7 @@ from kai.explain.phrases import Words, listed
 from kai.explain.recorded import least_pods
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind, GpuRequest
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.declared import declared_in
@@ -33,7 +33,7 @@ _HERE = ACTIVE_ALLOCATED & ~(1 << Status.PIPELINED)
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """One pod group after the last cycle. Amounts of GPUs are thousandths of a device."""
+    """One pod group after the last cycle. Amounts of GPUs are thousandths of a device, MIG slices as in quota."""
 
     name: str
     namespace: str
@@ -109,7 +109,7 @@ class Overview:
 
     nodes: int
     totals: tuple[int, int, int]
-    """CPU, memory and GPUs of all nodes, in axis units."""
+    """CPU, memory and GPUs of all nodes, in axis units; MIG slices count as GPUs, as they do in quota."""
     jobs: tuple[Job, ...]
     queues: tuple[QueueLine, ...]
     evictions: tuple[tuple[str, str], ...]
@@ -143,10 +143,10 @@ def overview(outcome: Outcome) -> Overview:
         for group, facts in enumerate(snapshot.groups)
     ]
     amounts = np.array([snapshot.axis.vector(node.allocatable) for node in snapshot.nodes], np.int64)
-    totals = amounts.sum(axis=0) if len(snapshot.nodes) else np.zeros(3, np.int64)
+    totals = amounts.sum(axis=0) if len(snapshot.nodes) else np.zeros(len(snapshot.axis), np.int64)
     return Overview(
         nodes=len(snapshot.nodes),
-        totals=(int(totals[0]), int(totals[1]), int(totals[GPU])),
+        totals=(int(totals[0]), int(totals[1]), int(totals @ snapshot.axis.gpu_weights())),
         jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -(job.priority or 0), job.name, job.namespace))),
         queues=queue_lines(
             cycle,
@@ -186,7 +186,8 @@ class _Columns:
     def of(cls, cycle: Cycle) -> "_Columns":
         """Return the columns of a cycle."""
         snapshot, report = cycle.snapshot, cycle.report
-        gpus = snapshot.requests[snapshot.pod_shape, GPU] if len(snapshot.pods) else np.zeros(0, np.int64)
+        asked = snapshot.requests @ snapshot.axis.gpu_weights()
+        gpus = asked[snapshot.pod_shape] if len(snapshot.pods) else np.zeros(0, np.int64)
         memory = [_gpu_memory(shape.gpu) for shape in snapshot.shapes]
         return cls(
             status=report.status.tolist(),

@@ -143,3 +143,18 @@ def test_queues_count_the_jobs_of_all_queues_below_them():
     )
     counts = {line.name: (line.running, line.waiting) for line in view.queues}
     assert counts == {"root": (2, 2), "team": (2, 2), "a": (1, 1), "b": (1, 1)}
+
+
+def test_slices_of_gpus_are_counted_as_quota_does():
+    slices = {"nvidia.com/mig-1g.5gb": 7, "nvidia.com/mig-3g.20gb": 2}
+    groups = {
+        "small": {"queue": "a", "members": 2, "each": {"nvidia.com/mig-1g.5gb": 1}},
+        "large": {"queue": "a", "members": 2, "each": {"nvidia.com/mig-3g.20gb": 1}},
+    }
+    view = seen(groups, nodes={"n1": {"resources": slices}})
+    assert view.totals[2] == 13_000
+    assert {job.name: (job.state, job.gpus) for job in view.jobs} == {
+        "small": ("Starts", 2000),
+        "large": ("Starts", 6000),
+    }
+    assert {line.name: line.shares[2].used for line in view.queues}["a"] == 8000
