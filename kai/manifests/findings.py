@@ -86,7 +86,9 @@ class Document:
     def bad_value(self, bad: BadValue, path: Path = ()) -> Finding:
         """Return a finding about a value that cannot be read, below ``path`` of the manifest."""
         field = field_of((*path, *bad.path) or (str(self.manifest.get("kind")),))
-        is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an "))
+        is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an ", "nothing"))
+        # What YAML made of the word is not what was meant: yes became true.
+        written = self.text.scalar(self.number, (*self.path, *path, *bad.path)) if is_unquoted else ""
         return self.finding(
             "F001",
             f"{field}: found {bad.found}, expected {bad.wanted}",
@@ -94,7 +96,7 @@ class Document:
             found=bad.found,
             expected=bad.wanted,
             hint=f"must be {bad.wanted}",
-            help=f'{field}: "{bad.found}"' if is_unquoted else "",
+            help=f'{field}: "{written}"' if written else "",
         )
 
 

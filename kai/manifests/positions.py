@@ -56,14 +56,12 @@ class Text:
 
     def has(self, document: int, path: Sequence[str | int]) -> bool:
         """Return whether there is something at a path."""
-        self.locate(document, path)
-        node = self._composed[document][1]
-        for step in path:
-            pair = _step(node, step) if node is not None else None
-            if pair is None:
-                return False
-            node = pair[1]
-        return node is not None
+        return self._node(document, path) is not None
+
+    def scalar(self, document: int, path: Sequence[str | int]) -> str:
+        """Return the text of a value as it is written, without quotes; "" where there is none, or it is no scalar."""
+        node = self._node(document, path)
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
     def lines(self, first: int, last: int) -> tuple[tuple[int, str], ...]:
         """Return the lines from ``first`` to ``last``; the last alone where they are far from each other."""
@@ -71,6 +69,16 @@ class Text:
             return ()
         start = first if 0 < last - first <= _FAR else last
         return tuple((number, self._rows[number - 1]) for number in range(start, last + 1) if number <= len(self._rows))
+
+    def _node(self, document: int, path: Sequence[str | int]) -> yaml.Node | None:
+        self.locate(document, path)
+        node = self._composed[document][1]
+        for step in path:
+            pair = _step(node, step) if node is not None else None
+            if pair is None:
+                return None
+            node = pair[1]
+        return node
 
     @cached_property
     def _rows(self) -> list[str]:

@@ -186,3 +186,12 @@ def test_every_code_says_what_it_means():
     assert all(
         code.title and code.text.endswith(".") and code.severity in {"error", "warning"} for code in CODES.values()
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "better"),
+    [("yes", 'name: "yes"'), ("1e3", 'name: "1e3"'), ("0x10", 'name: "0x10"')],
+)
+def test_what_belongs_into_quotes_is_told_as_it_is_written(written, better):
+    found = lint_texts(f"apiVersion: v1\nkind: Node\nmetadata: {{name: {written}}}\n")
+    assert [each.help for each in found if each.code == "F001"] == [better]
