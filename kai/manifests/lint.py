@@ -46,7 +46,7 @@ def lint(reading: Reading) -> list[Finding]:
 def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding]:
     """Yield jobs whose queue is none, or no leaf, and gangs that are larger than their workload.
 
-    ``parents`` are all queues with the names of their parents; without any, nothing is said of queues.
+    ``parents`` are all queues with the names of their parents; without any, only an empty name of a queue is told.
     """
     seen: set[int] = set()
     for job in reading.expansion.jobs:
@@ -54,8 +54,7 @@ def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding
             continue
         seen.add(job.at)
         document = reading.documents[job.at]
-        if parents:
-            yield from _queue(document, job, parents)
+        yield from _queue(document, job, parents)
         yield from _gang(document, job)
     yield from unoffered_makes(reading)
 
@@ -75,10 +74,10 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
     if queue not in parents:
         near = difflib.get_close_matches(queue, parents, n=1)
         leaves = [name for name in parents if name not in parents.values()]
-        hint = f"is it {near[0]}?" if near else f"leaf queues: {first_of(leaves, _SHOWN)}"
-        return QueueFault(
-            "J001", f"queue {queue} does not exist", hint, near[0] if near else leaves[0] if leaves else ""
-        )
+        known = f"leaf queues: {first_of(leaves, _SHOWN)}" if leaves else ""
+        hint, better = (f"is it {near[0]}?", near[0]) if near else (known, leaves[0] if leaves else "")
+        message = f"queue {queue} does not exist" if queue else "no queue is named"
+        return QueueFault("J001", message, hint, better)
     below = _leaves(queue, parents)
     if not below:
         return None
@@ -88,11 +87,14 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
 
 def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
     queue = str(mapping_of(job.group.get("spec")).get("queue") or "")
-    fault = queue_fault(queue, parents)
+    path, key = _place_of_queue(document, queue)
+    is_empty = not queue and bool(path) and document.text.has(document.number, (*document.path, *path))
+    fault = queue_fault(queue, parents) if parents or is_empty else None
     if fault is None:
         return
-    path, key = _place_of_queue(document, queue)
     message = fault.message if path else f"no queue is named, and {fault.message}"
+    if is_empty:
+        message = f"{key} is empty, expected the name of a queue"
     yield document.finding(
         fault.code,
         message,

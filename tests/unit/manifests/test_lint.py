@@ -195,3 +195,20 @@ def test_every_code_says_what_it_means():
 def test_what_belongs_into_quotes_is_told_as_it_is_written(written, better):
     found = lint_texts(f"apiVersion: v1\nkind: Node\nmetadata: {{name: {written}}}\n")
     assert [each.help for each in found if each.code == "F001"] == [better]
+
+
+@pytest.mark.parametrize("more", [(), (queue("b"),)])
+def test_an_empty_name_of_a_queue_is_told_as_such(more):
+    (found,) = lint_texts(job("''"), *more)
+    assert finding_text(found).splitlines()[0] == (
+        "x.yaml:5:33: J001 kai.scheduler/queue is empty, expected the name of a queue"
+    )
+    (found,) = lint_texts((GROUP % "minMember: 1").replace("queue: a", "queue: ''"), MEMBER, *more)
+    assert found.message == "queue is empty, expected the name of a queue"
+
+
+def test_a_group_that_says_nothing_of_a_queue_is_told_where_there_are_queues():
+    group = (GROUP % "minMember: 1").replace("  queue: a\n", "")
+    assert lint_texts(group, MEMBER) == []
+    (found,) = lint_texts(group, MEMBER, queue("b"))
+    assert (found.code, found.message) == ("J001", "no queue is named")
