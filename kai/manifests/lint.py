@@ -73,7 +73,8 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
     """Return what keeps a queue from running jobs; ``parents`` are all queues with the names of their parents."""
     if queue not in parents:
         near = difflib.get_close_matches(queue, parents, n=1)
-        leaves = [name for name in parents if name not in parents.values()]
+        inner = set(parents.values())
+        leaves = [name for name in parents if name not in inner and not _is_in_circle(name, parents)]
         known = f"leaf queues: {first_of(leaves, _SHOWN)}" if leaves else ""
         hint, better = (f"is it {near[0]}?", near[0]) if near else (known, leaves[0] if leaves else "")
         message = f"queue {queue} does not exist" if queue else "no queue is named"
@@ -82,6 +83,8 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
     if not below:
         return None
     message = f"queue {queue} has children; only a leaf queue can run jobs"
+    if _is_in_circle(queue, parents):
+        return QueueFault("J002", message, "its parents form a circle, and no queue of it runs jobs", "")
     return QueueFault("J002", message, f"leaf queues below it: {first_of(below, _SHOWN)}", below[0])
 
 
@@ -226,6 +229,16 @@ def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
         if labels.get(names.QUEUE) == queue:
             return (*path, "metadata", "labels", names.QUEUE), names.QUEUE
     return (), names.QUEUE
+
+
+def _is_in_circle(queue: str, parents: Mapping[str, str]) -> bool:
+    """Return whether the way up from a queue ends in a circle."""
+    seen: set[str] = set()
+    at = queue
+    while at in parents and at not in seen:
+        seen.add(at)
+        at = parents[at]
+    return at in seen
 
 
 def _leaves(queue: str, parents: Mapping[str, str], seen: frozenset[str] = frozenset()) -> list[str]:

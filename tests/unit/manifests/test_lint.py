@@ -53,6 +53,20 @@ def lint_texts(*texts):
             ],
         ),
         (
+            (queue("a", "parentQueue: b"), queue("b", "parentQueue: a"), job()),
+            [
+                "x.yaml:5:16: Q002 queue a is its own ancestor: a -> b -> a",
+                "    5 |   parentQueue: b",
+                "      |                ^",
+                "x.yaml:11:16: Q002 queue b is its own ancestor: b -> a -> b",
+                "   11 |   parentQueue: a",
+                "      |                ^",
+                "x.yaml:17:33: J002 queue a has children; only a leaf queue can run jobs",
+                "   17 |   labels: {kai.scheduler/queue: a}",
+                "      |                                 ^ its parents form a circle, and no queue of it runs jobs",
+            ],
+        ),
+        (
             (queue("language"), job("langage")),
             [
                 "x.yaml:11:33: J001 queue langage does not exist",
