@@ -63,7 +63,7 @@ def show(value: object) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
-        return f"an object with {len(value)} fields"
+        return f"an object with {len(value)} field{'' if len(value) == 1 else 's'}"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
     try:

@@ -25,7 +25,7 @@ def quantity(amount: int, resource: str) -> str:
     """Return an amount in axis units with its unit: ``8 GPUs``, ``4 cores``, ``16 GB``."""
     match resource:
         case "gpu":
-            return f"{plain(amount)} GPU" if 0 < amount <= GPU_UNIT else f"{plain(amount)} GPUs"
+            return f"{plain(amount)} GPU" if amount == GPU_UNIT else f"{plain(amount)} GPUs"
         case units.PLUGGED_GPU:
             return f"{quantity(amount, 'gpu')} of a device plugin"
         case "cpu":

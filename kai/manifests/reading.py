@@ -129,6 +129,10 @@ def _check(document: Document) -> Iterator[Finding]:
             "T003", message, (), expected="an object with apiVersion, kind and metadata.name", hint=hint
         )
         return
+    if manifest["kind"].endswith("List") and isinstance(manifest.get("items"), Mapping):
+        message = "items: found an object, expected a list"
+        yield document.finding("T003", message, ("items",), found="an object", expected="a list")
+        return
     metadata = manifest.get("metadata")
     if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
         yield document.finding("T003", f"{manifest['kind']} without metadata.name", ("metadata",), at_key=True)

@@ -253,7 +253,7 @@ def test_the_container_that_shares_may_read_its_devices_by_reference():
         (
             ("metadata", "ownerReferences"),
             {"a": 1},
-            "metadata.ownerReferences: found an object with 1 fields, expected a list",
+            "metadata.ownerReferences: found an object with 1 field, expected a list",
         ),
         (("spec", "containers"), [{}, 3], "spec.containers[1]: found 3, expected an object"),
         (("spec", "containers"), [None], "spec.containers[0]: found nothing, expected an entry"),

@@ -32,7 +32,7 @@ def test_it_joins_other_input_errors() -> None:
         ("a\nb", r'"a\nb"'),
         (float("nan"), "NaN"),
         ("\ud800", r'"\ud800"'),
-        ({"a": [1]}, "an object with 1 fields"),
+        ({"a": [1]}, "an object with 1 field"),
         ({1, 2}, "a value of type set"),
         (10**5000, "a value of type int"),
     ],

@@ -320,9 +320,7 @@ def test_every_bad_object_among_many_is_reported() -> None:
     first, second, third = caught.value.messages
     assert first.startswith("podgroup default/train: spec.minMember")
     assert second.startswith("queue team-a: spec.priority")
-    assert (
-        third == "a object without a name: found an object with 1 fields, expected an object with apiVersion and kind"
-    )
+    assert third == "a object without a name: found an object with 1 field, expected an object with apiVersion and kind"
 
 
 def test_objects_without_a_namespace_are_put_into_one() -> None:

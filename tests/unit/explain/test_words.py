@@ -189,7 +189,7 @@ def test_the_fewest_pods_of_a_tree_are_those_of_its_cheapest_children():
     [
         (8000, "gpu", "8 GPUs"),
         (1000, "gpu", "1 GPU"),
-        (250, "gpu", "0.25 GPU"),
+        (250, "gpu", "0.25 GPUs"),
         (0, "gpu", "0 GPUs"),
         (1500, "cpu", "1.5 cores"),
         (16 * 10**9, "memory", "16 GB"),

@@ -226,3 +226,8 @@ def test_a_group_that_says_nothing_of_a_queue_is_told_where_there_are_queues():
     assert lint_texts(group, MEMBER) == []
     (found,) = lint_texts(group, MEMBER, queue("b"))
     assert (found.code, found.message) == ("J001", "no queue is named")
+
+
+def test_a_list_whose_items_are_none_is_told_so():
+    (found,) = lint_texts("apiVersion: v1\nkind: List\nitems: {apiVersion: v1, kind: Pod}\n")
+    assert str(found) == "x.yaml:3:1: T003 items: found an object, expected a list"
