@@ -1,9 +1,10 @@
 """``kai simulate``: read clusters that are written down, decide, and say who runs where and why not."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
@@ -28,6 +29,17 @@ With --until, --cluster or a trace, virtual time passes: workloads arrive, run, 
   kai simulate examples/lab --until 8h
   kai simulate trace.csv --cluster cluster.yaml --policy a.yaml --policy b.yaml --report both.html
 """
+_OF_ONE_MOMENT: Final = {
+    "config": "give the configuration with --policy",
+    "actions": "name them in a file for --policy",
+    "cycles": "the time for which it passes is given with --until",
+    "now": "a start is given by arrivals that are dates",
+    "check": "only the decision of one moment is compared",
+    "explain": "only the decision of one moment is explained",
+}
+"""Flags that say nothing where virtual time passes, and what takes their place."""
+_OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "engine": "--on"}
+"""Flags that say nothing where no virtual time passes, and do not make it pass."""
 
 
 @click.command(epilog=EPILOG)
@@ -77,8 +89,10 @@ def simulate(
     place, wanted = asked_again(paths[0], Wanted(**over_time))
     paths = (place, *paths[1:])
     if wanted.is_over_time(paths[0]):
+        _refuse_flags_of_one_moment()
         return simulate_over_time(paths, wanted, console)
 
+    _refuse_flags_over_time()
     policy = _policy(config)
     for note in () if policy is None else policy.configuration.notes:
         console.talk(f"note: {note}")
@@ -87,6 +101,32 @@ def simulate(
     if check:
         console.talk(f"{codes.count(0)} of {len(codes)} as expected")
     return max(codes, default=0)
+
+
+def _refuse_flags_of_one_moment() -> None:
+    """Refuse flags that would be dropped without a word.
+
+    Raises: UsageError.
+    """
+    told = [f"--{name}: {instead}" for name, instead in _OF_ONE_MOMENT.items() if _is_given(name)]
+    if told:
+        flags = " and ".join(each.partition(":")[0] for each in told)
+        raise click.UsageError(f"{flags} cannot be used with virtual time\n{'; '.join(told)}")
+
+
+def _refuse_flags_over_time() -> None:
+    """Refuse flags that count over virtual time only.
+
+    Raises: UsageError.
+    """
+    flags = " and ".join(flag for name, flag in _OVER_TIME.items() if _is_given(name))
+    if flags:
+        raise click.UsageError(f"{flags} cannot be used without virtual time\ngive --until, --cluster or a trace")
+
+
+def _is_given(name: str) -> bool:
+    """Return whether a flag stands on the command line, even with its default."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _policy(path: str | None) -> "Policy | None":

@@ -262,3 +262,34 @@ def test_a_value_of_a_queue_that_cannot_be_read_names_the_file(tmp_path, capsys)
     path.write_text("cluster: {nodes: {n1: {gpu: 2}}}\nqueues: {a: {priority: high}}\ngroups: {}\n")
     assert run(["simulate", str(path)]) == 4
     assert capsys.readouterr().err.startswith(f"error: {path}: queue a: spec.priority: found ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config", "none.yaml"], "--config: give the configuration with --policy"),
+        (["--actions", "none"], "--actions: name them in a file for --policy"),
+        (["--cycles", "1"], "--cycles: the time for which it passes is given with --until"),
+        (["--now", "nonsense"], "--now: a start is given by arrivals that are dates"),
+        (["--check"], "--check: only the decision of one moment is compared"),
+        (["--explain"], "--explain: only the decision of one moment is explained"),
+    ],
+)
+def test_a_flag_of_one_moment_is_refused_with_virtual_time(capsys, good, arguments, said):
+    lines = out(capsys, good, "--until", "1h", *arguments, code=2).err.splitlines()
+    assert lines == [f"error: {arguments[0]} cannot be used with virtual time", f"  help: {said}"]
+
+
+def test_all_flags_that_cannot_be_used_are_named_at_once(capsys, good):
+    first, second = out(capsys, good, "--until", "1h", "--check", "--config", "x", code=2).err.splitlines()
+    assert first == "error: --config and --check cannot be used with virtual time"
+    assert second.startswith("  help: --config: give the configuration with --policy; --check: ")
+
+
+@pytest.mark.parametrize("arguments", [["--seed", "0"], ["--skip-bad-rows"], ["--on", "dask://h:1"]])
+def test_a_flag_over_time_is_refused_without_virtual_time(capsys, good, arguments):
+    lines = out(capsys, good, *arguments, code=2).err.splitlines()
+    assert lines == [
+        f"error: {arguments[0]} cannot be used without virtual time",
+        "  help: give --until, --cluster or a trace",
+    ]
