@@ -21,7 +21,7 @@ manifests.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +31,9 @@ from kai import durations
 from kai.api import names, quantity
 from kai.api.bad_value import BadValue
 from kai.api.codec import structure_as
+from kai.api.documents import mapping_of
 from kai.api.node import Node, Taint
+from kai.api.queue import Queue
 from kai.errors import InputError
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path
@@ -47,6 +49,13 @@ DEFAULT_CPU: Final = 128
 DEFAULT_RAM: Final = "1024Gi"
 _MOST: Final = 100_000
 _MIB: Final = 1 << 20
+_QUEUE_FIELDS: Final = {
+    "parentQueue": "parent",
+    "overQuotaWeight": "weight",
+    "preemptMinRuntime": "preempt_min_runtime",
+    "reclaimMinRuntime": "reclaim_min_runtime",
+}
+"""Fields of a queue, and what the short form calls them."""
 _PLACE: Final = re.compile(r"[^:]+: ([\w./-]+): (.*)", re.DOTALL)
 
 
@@ -69,19 +78,21 @@ class WrongError(Exception):
         self.path, self.wanted, self.code = path, wanted, code
 
 
-def read_cluster_file(text: bytes, name: str) -> ClusterFile:
-    """Return what a cluster file says.
+def read_cluster_file(text: bytes, name: str, queues: Collection[str] = ()) -> ClusterFile:
+    """Return what a cluster file says; ``queues`` are those that stand elsewhere, and may be parents of its own.
 
-    Raises: RefusedError with the place of the mistake.
+    Raises: RefusedError with the place of the mistake, InputError for a file that says nothing.
     """
     source, values = open_text(text, name)
+    if not values:
+        raise InputError(f"{name}: found nothing, expected a cluster file: {', '.join(KEYS)}")
     own = [at for at, value in enumerate(values) if isinstance(value, Mapping) and "apiVersion" not in value]
     rest = documents_of(source, [value for at, value in enumerate(values) if at not in own])
     if not own:
         return ClusterFile(documents=tuple(rest))
     document = Document(values[own[0]], source, own[0])
     try:
-        return _Reading(document).read(rest)
+        return _Reading(document).read(rest, queues)
     except WrongError as wrong:
         at_key = wrong.code == "K002"
         finding = document.finding(wrong.code, str(wrong), wrong.path, at_key=at_key, hint=wrong.wanted)
@@ -99,10 +110,14 @@ class _Reading:
         self._made: dict[str, list[str]] = {}
         """The names of the nodes of each shape."""
 
-    def read(self, rest: Sequence[Document]) -> ClusterFile:
-        """Return everything; ``rest`` are manifests of the same file."""
+    def read(self, rest: Sequence[Document], queues: Collection[str]) -> ClusterFile:
+        """Return everything; ``rest`` are manifests of the same file, ``queues`` those of others."""
         nodes = [manifest for name in self._shapes for manifest in self._nodes_of(name)]
-        made = [*nodes, *self._short()]
+        short = self._short()
+        for manifest in short:
+            self._check_queue(manifest)
+        self._check_tree(rest, queues)
+        made = [*nodes, *short]
         here = self._document
         documents = tuple(Document(manifest, here.text, here.number, here.path) for manifest in made)
         return ClusterFile(
@@ -122,6 +137,46 @@ class _Reading:
             steps = tuple(match[1].removeprefix("cluster.").split("."))
             code = "K002" if match[2].startswith("found key") else "K001"
             raise WrongError(steps, f"{steps[-1]}: {match[2]}", "", code=code) from None
+
+    def _check_queue(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse values that no queue can have, by the names of the short form."""
+        if manifest["kind"] != Queue.__name__:
+            return
+        name = str(manifest["metadata"]["name"])
+        try:
+            structure_as(Queue, manifest)
+        except BadValue as bad:
+            field = str(bad.path[-1]) if bad.path else ""
+            key = _QUEUE_FIELDS.get(field, field)
+            path: Path = ("queues", name, key)
+            if isinstance(self._manifest["queues"][name].get(key), Mapping):
+                path = (*path, bad.path[-2])  # the resource
+            raise WrongError(path, f"{name}: {key}: found {bad.found}", bad.wanted) from None
+
+    def _check_tree(self, rest: Sequence[Document], elsewhere: Collection[str]) -> None:
+        """Refuse queues without a root: nothing would ever start in them."""
+        own = _mapping(self._manifest, "queues", ())
+        parents = {
+            str(mapping_of(each.manifest.get("metadata")).get("name")): mapping_of(each.manifest.get("spec")).get(
+                "parentQueue"
+            )
+            for each in rest
+            if each.manifest.get("kind") == Queue.__name__
+        }
+        parents |= {name: mapping_of(values).get("parent") for name, values in own.items()}
+        for name in own:
+            path: Path = ("queues", name, "parent")
+            parent = parents[name]
+            if parent and parent not in parents and parent not in elsewhere:
+                known = sorted({*parents, *elsewhere} - {name})
+                wanted = f"one of {', '.join(known)}" if known else "no parent: this is the only queue"
+                raise WrongError(path, f"there is no queue {parent!r}, the parent of {name}", wanted)
+            way = [name]
+            while (above := parents.get(way[-1])) and above not in way:
+                way.append(above)
+            if above == name:
+                circle = " -> ".join([*way, name])
+                raise WrongError(path, f"parents lead in a circle: {circle}", "a queue without a parent at the top")
 
     # --- Nodes -----------------------------------------------------------------------------------------------------
 

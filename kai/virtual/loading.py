@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.documents import mapping_of
 from kai.api.objects import ClusterObjects
+from kai.api.queue import Queue
 from kai.errors import InputError
-from kai.manifests import Finding
+from kai.manifests import Document, Finding
 from kai.simulation.archive import is_archive
 from kai.simulation.places import files_below
 from kai.simulation.texts import read_documents
@@ -98,7 +100,8 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
     documents = list(read_documents(workload))
-    file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster)
+    queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
+    file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster, queues)
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
     found = read_workload([*file.documents, *documents], seed, until, None if case is None else case.now)
     objects, plans, notes = found.objects, found.plans, found.notes
@@ -139,14 +142,19 @@ def _inputs(workload: str, cluster: str | None) -> Inputs:
     )
 
 
-def _cluster_file(path: str) -> ClusterFile:
+def _name_of(document: Document) -> str:
+    return str(mapping_of(document.manifest.get("metadata")).get("name"))
+
+
+def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:
+    """Return what is at a path; ``queues`` are those that the workload brings."""
     place = Path(path)
     if _is_snapshot(path):
         return ClusterFile(documents=())
     if place.is_dir():
         return ClusterFile(documents=tuple(read_documents(path)))
     try:
-        return read_cluster_file(place.read_bytes(), path)
+        return read_cluster_file(place.read_bytes(), path, queues)
     except OSError as error:
         raise InputError(f"{path}: found {error.strerror or error}, expected a cluster file") from None
 

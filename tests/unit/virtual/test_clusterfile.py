@@ -1,5 +1,6 @@
 import pytest
 
+from kai.errors import InputError
 from kai.manifests import RefusedError
 from kai.virtual.clusterfile import read_cluster_file
 from kai.virtual.measuring import result_of
@@ -77,9 +78,33 @@ def test_nodes_fail_by_chance_as_the_seed_says():
         ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1h, node: b-1, fail: 1h}\n", "3:20: K001 there is no node 'b-1'"),
         ("queues:\n  a: {qouta: 3}\n", "cluster.yaml:2:3: K002 a: found key 'qouta'"),
         ("autoscale:\n  - {shape: b}\n", "cluster.yaml:2:13: K001 there is no shape 'b'"),
+        ("queues:\n  a: {}\n  b: {parent: c}\n", "cluster.yaml:3:15: K001 there is no queue 'c', the parent of b"),
+        ("queues:\n  a: {parent: a}\n", "cluster.yaml:2:15: K001 parents lead in a circle: a -> a"),
+        (
+            "queues:\n  c: {parent: a}\n  a: {parent: b}\n  b: {parent: a}\n",
+            "cluster.yaml:3:15: K001 parents lead in a circle: a -> b -> a",
+        ),
+        ("queues:\n  a: {quota: -3}\n", "cluster.yaml:2:14: K001 a: quota: found -3"),
+        ("queues:\n  a: {weight: {cpu: -2}}\n", "cluster.yaml:2:21: K001 a: weight: found -2"),
+        ("queues:\n  a: {priority: x}\n", 'cluster.yaml:2:17: K001 a: priority: found "x"'),
     ],
 )
 def test_a_mistake_has_its_place(text: str, said: str):
     with pytest.raises(RefusedError) as refused:
         read_cluster_file(text.encode(), "cluster.yaml")
     assert said in str(refused.value)
+
+
+def test_a_parent_may_stand_behind_the_short_form_or_elsewhere():
+    text = """\
+queues: {a: {parent: root}, b: {parent: other}}
+---
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: root}, spec: {}}
+"""
+    assert len(read_cluster_file(text.encode(), "cluster.yaml", {"other"}).documents) == 3
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])
+def test_a_file_that_says_nothing_is_refused(text: str):
+    with pytest.raises(InputError, match=r"^cluster\.yaml: found nothing, expected a cluster file: shapes, queues"):
+        read_cluster_file(text.encode(), "cluster.yaml")
