@@ -4,9 +4,10 @@
 decided by the same engine, whether it is a running cluster, a file, a folder, a snapshot or standard input.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import click
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 STANDARD_INPUT = "-"
+_SERVICE: Final = re.compile(r"https?://[^/].*|[a-z0-9.-]+/[a-z0-9.-]+")
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -233,6 +235,8 @@ def _refuse_contradictions(
         raise click.UsageError("-w cannot be used with -f -: standard input is read once")
     if service and place:
         raise click.UsageError("--service and -f cannot be used together")
+    if service and not _SERVICE.fullmatch(service):
+        raise click.UsageError(f"--service: found {service!r}, expected a URL or NAMESPACE/NAME")
     if everywhere and namespace:
         raise click.UsageError("-n and -A cannot be used together")
 

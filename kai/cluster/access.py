@@ -38,11 +38,14 @@ class Access:
     async def account(self, clock: Clock, server: str = "") -> Account:
         """Return who we are to the cluster, or to another ``server``; what was found once is not read again.
 
+        Another server is asked as nobody where there are no credentials: it may want none.
         A command that asks twice would wait twice for a program that makes credentials, for a second or longer.
 
         Raises: ConfigError if there are no credentials.
         """
         source = attrs.evolve(self.source, server=server) if server else self.source
+        if server and not source.paths and not source.is_in_pod:
+            source = _Nobody(server=server)
         key = self, server, source.paths, _written(source.paths)
         known = _KNOWN.get(key)
         if known is None:
@@ -72,6 +75,15 @@ class Access:
         contexts = read_contexts(self.source.paths)
         taken = self.context or contexts.current
         return tuple(each.name for each in contexts.known if each.name != taken)
+
+
+@attrs.frozen(kw_only=True)
+class _Nobody(Source):
+    """No credentials: there is no kubeconfig, and this is no pod."""
+
+    def load(self) -> Credentials:
+        """Return the address alone."""
+        return Credentials(server=self.server.rstrip("/"))
 
 
 def _written(paths: str) -> tuple[float, ...]:

@@ -69,6 +69,23 @@ def shown(tmp_path, capsys):
     return ask
 
 
+def test_an_address_needs_no_kubeconfig(everything, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert run(["queues", "--service", everything]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("company ")
+    assert run(["queues", "--service", "kai-scheduler/kai-dashboard"]) == 4
+    assert capsys.readouterr().err.startswith("error: no cluster: give --kubeconfig or set KUBECONFIG")
+
+
+@pytest.mark.parametrize("place", ["foo", "localhost:8085", "a/b/c", "http://", "ftp://host/path"])
+def test_what_is_no_place_of_a_service_is_refused(place, capsys):
+    assert run(["queues", "--service", place]) == 2
+    said = capsys.readouterr().err.splitlines()[0]
+    assert said == f"error: --service: found {place!r}, expected a URL or NAMESPACE/NAME"
+
+
 def test_the_tables_are_drawn_of_what_the_service_answers(shown, everything):
     assert [line.split()[0] for line in shown(everything, "queues").out.splitlines()[1:4]] == ["company", "├─", "└─"]
     nodes = shown(everything, "nodes").out.splitlines()
