@@ -113,7 +113,7 @@ def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wa
         from kai.documents.envelope import envelope
 
         write_document({**envelope("Comparison"), **document(found)}, console)
-    elif not console.quiet:
+    else:
         console.write(text())
     return NO if wants_code and not found.is_equal else 0
 

@@ -24,7 +24,7 @@ records none). Under another policy or with more cycles they differ, of course; 
 
 \b
   kai replay now.zip
-  kai replay now.zip --expect -q              after an upgrade: is everything decided as before?
+  kai replay now.zip --expect > /dev/null     after an upgrade: is everything decided as before?
   kai replay now.zip --policy other.yaml
 """
 _MOST = 10
@@ -56,7 +56,7 @@ def replay(snapshot: str, console: Console, policy: str | None, cycles: int | No
     theirs = agreement(outcome, seen)
     if console.is_for_machines:
         _document(case, plan, found, theirs, console)
-    elif not console.quiet:
+    else:
         _write(case, plan, found, console)
         if theirs is not None:
             console.write(_compared(theirs, console))

@@ -163,10 +163,10 @@ def until_of(text: str | None) -> float:
         return inf
     try:
         seconds = durations.seconds(text)
-    except durations.DurationError:
-        seconds = 0.0
+    except durations.DurationError as error:
+        raise InputError.about("command line", "--until", found=text, wanted=error.wanted) from None
     if seconds <= 0:
-        raise InputError.about("command line", "--until", found=text, wanted=durations.WANTED)
+        raise InputError.about("command line", "--until", found=text, wanted="more than 0")
     return seconds
 
 
@@ -182,8 +182,6 @@ def write_runs(done: "Sequence[Done]", console: Console) -> None:
 
         for result in results:
             write_document(document(result), console)
-        return
-    if console.quiet:
         return
     from kai.cli.deciding.runlines import run_text, runs_table
 

@@ -103,7 +103,7 @@ def _tell_lines(
         while watched.run.next < inf:
             pause(max(0.0, watched.run.next - watched.run.now) / speed)
             for line in watched.step():
-                if not (console.is_for_machines or console.quiet):
+                if not console.is_for_machines:
                     console.write(line_text(line, console).rstrip())
     except KeyboardInterrupt:
         return watched.run.now
@@ -170,7 +170,7 @@ def _tell(ended: Run, console: Console) -> None:
         from kai.cli.writing import write_document
 
         write_document(document(result), console)
-    elif not console.quiet:
+    else:
         console.write("\n" + run_text(result, console))
 
 

@@ -41,9 +41,15 @@ Worth knowing
 
 
 def test_a_run_is_shown_as_a_page(capsys: pytest.CaptureFixture[str]):
-    assert run(["simulate", CASE, "--until", "8h", "-q"]) == 0
     assert run(["simulate", CASE, "--until", "8h"]) == 0
     assert capsys.readouterr().out == PAGE
+
+
+def test_what_asks_for_silence_still_gets_the_answer(capsys: pytest.CaptureFixture[str]):
+    assert run(["simulate", CASE, "--until", "8h", "-q"]) == 0
+    assert capsys.readouterr() == (PAGE, "")
+    assert run(["diff", "default", "default", "--on", CASE, "--until", "8h", "-q"]) == 0
+    assert capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,10 @@ def test_a_run_is_a_document_with_its_inputs(capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--until", "soon"], 4, "--until: found 'soon', expected a duration"),
+        (["--until", "soon"], 4, "--until: found 'soon', expected a duration such as"),
+        (["--until", "99999999d"], 4, "--until: found '99999999d', expected a duration of at most 292 years"),
+        (["--until", "0s"], 4, "--until: found '0s', expected more than 0"),
+        (["--sweep", "seed=0,a"], 4, "--sweep seed: found 'a', expected a whole number of 0 or more"),
         (["--sweep", "plugins.binpack.gpu"], 4, "expected PATH=VALUE,VALUE"),
         (["--sweep", "queues.a=1"], 4, "expected seed, parameters.NAME or plugins.PLUGIN.OPTION"),
         (["--policy", "none.yaml"], 4, "none.yaml"),
