@@ -135,7 +135,9 @@ def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
     Raises: ConfigError for a path that leads nowhere.
     """
     shown = f"{path}={value}"
-    if path == "seed" and isinstance(value, int):
+    if path == "seed":
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ConfigError.about("command line", "--sweep seed", found=value, wanted="a whole number of 0 or more")
         policy = attrs.evolve(experiment.policy, name=shown)
         return attrs.evolve(experiment, seed=value, policy=policy)
     known = experiment.configuration or default_configuration()
