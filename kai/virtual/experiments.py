@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from math import inf
+from multiprocessing import resource_tracker
 from typing import Any, Final
 
 import attrs
@@ -97,13 +100,21 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
     context = multiprocessing.get_context("spawn")
     told = context.RawArray("i", len(experiments))
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_tell_in, initargs=(told,)) as pool:
-        futures = [pool.submit(_carry_out_told, at, each) for at, each in enumerate(experiments)]
-        waiting = set(futures)
-        while waiting:
-            show_all(told, workers)
-            ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-            if any(each.exception() is not None for each in ended):
-                break
+        others = set(multiprocessing.active_children())
+        try:
+            with _deaf_to_interrupts():
+                futures = [pool.submit(_carry_out_told, at, each) for at, each in enumerate(experiments)]
+            waiting = set(futures)
+            while waiting:
+                show_all(told, workers)
+                ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                if any(each.exception() is not None for each in ended):
+                    break
+        except KeyboardInterrupt:
+            # The pool waits for its workers, and these do not hear of it themselves.
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
         for each in waiting:
             each.cancel()
     failed = [error for each in futures if not each.cancelled() and (error := each.exception()) is not None]
@@ -111,6 +122,17 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
         raise failed[0]
     show_all(told, workers)
     return tuple(each.result() for each in futures)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Have processes that are started inside never see Ctrl-C, not even as they begin; here it waits for the end."""
+    resource_tracker.ensure_running()  # it lets signals in again when it starts, as the first process would have it do
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _TOLD: MutableSequence[int] = []

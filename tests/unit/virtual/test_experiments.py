@@ -1,3 +1,8 @@
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import attrs
@@ -9,6 +14,7 @@ from kai.virtual.experiments import Experiment, carry_out, carry_out_all, with_v
 from kai.virtual.result import SimulationResult
 
 CASE = str(Path(__file__).parent / "cases" / "reclaim.yaml")
+LAB = str(Path(__file__).parents[3] / "examples" / "lab")
 EIGHT_HOURS = 8 * 3600.0
 
 
@@ -53,3 +59,28 @@ def test_density_can_be_swept_as_a_weight(value: int):
 def test_a_path_that_leads_nowhere_is_refused(path: str):
     with pytest.raises(ConfigError, match=r"expected seed, parameters\.NAME or plugins\.PLUGIN\.OPTION"):
         with_value(Experiment(workload=CASE), path, 1)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 2.5])
+def test_an_interrupt_while_runs_start_leaves_nothing_but_the_code(seconds: float):
+    words = ["simulate", LAB, "--until", "365d", "--sweep", "plugins.binpack.gpu=0,1,2", "-q"]
+    begin = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from kai.cli.command import run; "
+        f"print(flush=True); raise SystemExit(run({words}))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", begin],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, said.strip()) == (130, "")
