@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from kai.configuration.registry import Registry, origin_of
+from kai.documents.distribution import DISTRIBUTION
 from kai.errors import InputError
 
 FILES = {
@@ -30,7 +32,11 @@ def write_package(name: str, into: str | None = None) -> tuple[Path, list[str]]:
     """
     short = name.removeprefix("kai-")
     if not _NAME.fullmatch(short):
-        raise InputError.about("kai plugins new", "NAME", found=name, wanted="small letters, digits and hyphens")
+        wanted = "small letters, digits and hyphens, beginning with a letter"
+        raise InputError.about("kai plugins new", "NAME", found=name, wanted=wanted)
+    points = Registry.installed().plugins.get(short, ())
+    if any(origin_of(point).distribution == DISTRIBUTION for point in points):
+        raise InputError.about("kai plugins new", "NAME", found=name, wanted="a name that no plugin of kai has")
     words = {
         "name": short,
         "distribution": f"kai-{short}",
