@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken by the scheduler
-(a zip), or - for standard input. A folder of scenarios is many simulations.
+(a zip), or - for standard input. A folder of scenarios is many simulations, and so are several PATHs:
+put manifests that belong together into one folder.
 
 \b
   kai simulate examples/lab
