@@ -38,7 +38,7 @@ class Access:
     async def account(self, clock: Clock, server: str = "") -> Account:
         """Return who we are to the cluster, or to another ``server``; what was found once is not read again.
 
-        Another server is asked as nobody where there are no credentials: it may want none.
+        Another server gets no credentials where there are none: it may want none.
         A command that asks twice would wait twice for a program that makes credentials, for a second or longer.
 
         Raises: ConfigError if there are no credentials.
