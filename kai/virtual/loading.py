@@ -18,6 +18,7 @@ from kai.errors import InputError
 from kai.manifests import Document, Finding
 from kai.simulation.archive import is_archive
 from kai.simulation.places import files_below
+from kai.simulation.shorthand import is_short
 from kai.simulation.texts import read_documents
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
@@ -100,6 +101,8 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
     documents = list(read_documents(workload))
+    if any(is_short(each.manifest) for each in documents):
+        raise InputError(f"{workload}: found a scenario, which is of one moment, expected manifests for virtual time")
     queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
     file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster, queues)
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None

@@ -280,6 +280,11 @@ def test_a_flag_of_one_moment_is_refused_with_virtual_time(capsys, good, argumen
     assert lines == [f"error: {arguments[0]} cannot be used with virtual time", f"  help: {said}"]
 
 
+def test_a_scenario_over_virtual_time_is_called_so(capsys, good):
+    said = out(capsys, good, "--until", "1h", code=4).err
+    assert said == f"error: {good}: found a scenario, which is of one moment, expected manifests for virtual time\n"
+
+
 def test_all_flags_that_cannot_be_used_are_named_at_once(capsys, good):
     first, second = out(capsys, good, "--until", "1h", "--check", "--config", "x", code=2).err.splitlines()
     assert first == "error: --config and --check cannot be used with virtual time"
