@@ -8,6 +8,7 @@ Source: events and annotations are those of the peer's status updater.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -16,8 +17,9 @@ from kai.api import names, times
 from kai.api.bad_value import BadValue
 from kai.api.documents import mapping_of
 from kai.cluster.access import Access
+from kai.errors import InputError
 from kai.simulation.live import list_events
-from kai.telemetry.decisions import Decision, evictions_in
+from kai.telemetry.decisions import Decision, evictions_in, read_decisions
 
 EVENTS: Final = "events"
 LOG: Final = "decision log"
@@ -72,9 +74,20 @@ Chosen = Callable[[str], bool]
 def from_log(path: str, chosen: Chosen) -> tuple[PastEviction, ...]:
     """Return the evictions in a decision log, the oldest first.
 
-    Raises: InputError if it cannot be read.
+    Raises: InputError if it cannot be read, or holds something and no decision.
     """
+    if next(iter(read_decisions(path)), None) is None:
+        _refuse_others(path)
     return tuple(_logged(each) for each in evictions_in(path) if chosen(each.job.partition("/")[0]))
+
+
+def _refuse_others(path: str) -> None:
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                found = line.strip()[:80].decode("utf-8", "replace")
+                wanted = "a decision of kai run --decision-log"
+                raise InputError.about(path, f"line {number}", found=found, wanted=wanted)
 
 
 def from_events(access: Access, namespace: str) -> tuple[PastEviction, ...]:

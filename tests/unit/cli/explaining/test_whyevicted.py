@@ -5,6 +5,8 @@ import json
 import pytest
 
 from kai.cli.command import run
+from kai.errors import InputError
+from kai.simulation.past_evictions import from_log
 from kai.telemetry.decisions import EVICT, Decision, Gainer, Subject, line_of
 from tests.doubles.list_server import listing
 from tests.doubles.own_cluster import own_manifests
@@ -236,3 +238,17 @@ def test_an_eviction_on_record_twice_is_told_once(live, log):
         ("ml/bound-1", "events"),
     ]
     assert found["lookedAt"] == ["events", "decision log"]
+
+
+@pytest.mark.parametrize("text", [b"\nhello there\n", b"\n\xff\xfe\x00", b"\nkind: Pod\n"])
+def test_a_file_without_a_decision_is_no_log(text, tmp_path):
+    path = tmp_path / "text.yaml"
+    path.write_bytes(text)
+    with pytest.raises(InputError, match=r"text\.yaml: line 2: found .*, expected a decision of kai run"):
+        from_log(str(path), lambda _: True)
+
+
+def test_an_empty_log_has_no_eviction(tmp_path):
+    path = tmp_path / "empty.jsonl"
+    path.write_bytes(b"")
+    assert from_log(str(path), lambda _: True) == ()
