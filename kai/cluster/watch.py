@@ -13,6 +13,8 @@ What a real API server does, and what follows:
   is opened again only after the server said that it is no older than what is known.
 - A stream may end at once, again and again: one that brought nothing within a second counts as a failure.
 - A kind may not be served, in one of its versions or at all, now or ever: it is then empty, and asked for now and then.
+  One that was there keeps its objects for `absent_pause` seconds: a server that was put back to a backup may have lost
+  its definitions for a moment, and a scheduler without bind requests would give away what they hold.
 
 Holds: no call is made before the delay that the server asked for; failures in a row wait longer and longer, up to
 `longest_pause`, spread by the numbers that are drawn.
@@ -209,6 +211,7 @@ class ListWatch:
     """How often in a row the version was too old, without a stream that lasted in between."""
     _stream_errors: int = 0
     _missing: int = 0
+    _missing_since: float = 0.0
     _opened_at: float = 0.0
     _heard_at: float = 0.0
     _brought: bool = False
@@ -307,8 +310,11 @@ class ListWatch:
         if self.variant < self.variants:
             return self._list()
         self.variant = 0
+        if not self._missing:
+            self._missing_since = now
         self._missing += 1
-        if self.version and self._missing < _PATIENCE:
+        is_new = self._missing < _PATIENCE or now - self._missing_since < self.settings.absent_pause
+        if self.version and is_new:
             self._failures += 1
             return self._pause(now, None)
         self._failures = 0

@@ -10,8 +10,8 @@ bind would wait while the server works on a report. The longer deferrable reques
 anyway, and while urgent requests queue, an eighth of the window goes to those before them.
 
 A webhook may refuse one object with the status that a server throttles with. So one key that is throttled, again and
-again, waits alone. It is the server that wants to be left alone where a read is throttled, or requests with different
-keys are and no answer came between them.
+again, waits alone. It is the server that wants to be left alone where a request is throttled that is about no object in
+particular (a read, an event, an object that is made), or requests with different keys are and no answer came between.
 
 Holds: at most `widest` requests are on the way, half of them at most deferrable ones; no request is sent again before
 the time that the server asked for, and none at all for up to 30 seconds of it where the server wants to be left alone.
@@ -163,13 +163,13 @@ class Window:
             self._throttled.clear()
             self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
-    def throttled(self, number: int, now: float, retry_after: float | None, *, is_read: bool = False) -> None:
+    def throttled(self, number: int, now: float, retry_after: float | None, *, is_general: bool = False) -> None:
         """Take it that the server did nothing and asks for patience; the request goes again before all others."""
         ticket = self._land(number)
         wait = _PAUSE if retry_after is None else retry_after
         if len(self._throttled) < 2:
             self._throttled.add(ticket.key)
-        if is_read or len(self._throttled) > 1:
+        if is_general or len(self._throttled) > 1:
             self._cut(_CUT_THROTTLED, ticket.sent_at, now)
             self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
         ticket.sent_at, ticket.rests_until = -1.0, now + wait

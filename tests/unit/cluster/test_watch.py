@@ -229,8 +229,23 @@ def test_a_kind_that_was_there_is_not_believed_to_be_gone_at_the_first_word():
     watch.step(TimeCame(), 1.0)
     (pause,) = watch.step(Refused(status=404), 1.0)
     assert isinstance(pause, Pause)
-    watch.step(TimeCame(), 2.0)
-    assert watch.step(Refused(status=404), 2.0)[0] == Vanish()
+    for now in (2.0, 15.0, 29.9):
+        watch.step(TimeCame(), now)
+        (pause,) = watch.step(Refused(status=404), now)
+        assert isinstance(pause, Pause), "it may only lack its definition for a moment"
+    watch.step(TimeCame(), 30.0)
+    assert watch.step(Refused(status=404), 30.0)[0] == Vanish()
+
+
+def test_a_kind_that_is_missing_again_is_missed_from_then_on():
+    watch = streaming()
+    watch.step(Refused(status=404), 0.0)
+    watch.step(TimeCame(), 1.0)
+    watch.step(PageCame(version="9"), 1.0)
+    for now in (40.0, 41.0, 42.0, 69.0):
+        assert isinstance(watch.step(Refused(status=404), now)[0], Pause)
+        watch.step(TimeCame(), now)
+    assert watch.step(Refused(status=404), 70.0)[0] == Vanish()
 
 
 def test_a_wish_for_a_list_is_met_by_one_that_begins_after_it():

@@ -85,7 +85,7 @@ def test_a_read_that_is_throttled_says_that_the_server_is_at_its_limit():
     window = Window()
     read = window.offer("a", 0.0)
     window.take(0.0)
-    window.throttled(read, 0.0, 5.0, is_read=True)
+    window.throttled(read, 0.0, 5.0, is_general=True)
     other = window.offer("b", 0.0)
     assert window.take(4.9) == ()
     assert window.take(5.0) == (read, other)
@@ -288,7 +288,7 @@ def test_whatever_happens_order_width_and_patience_hold(steps):
                 done.add(number)
                 throttled.clear()
             else:
-                window.throttled(number, now, 0.3, is_read=flag)
+                window.throttled(number, now, 0.3, is_general=flag)
                 rests[number] = now + 0.3
                 throttled.add(offered[number])
                 if flag or len(throttled) > 1:
