@@ -189,6 +189,10 @@ class Store(Protocol):
         """Return a number that grows whenever something that is shown changes."""
         ...
 
+    def watches(self, cls: type[ApiObject]) -> bool:
+        """Return whether a kind is in the store, and was listed."""
+        ...
+
     @property
     def substance(self) -> int:
         """Return a number that grows as the revision does, but not when a group or queue only tells people more.

@@ -24,7 +24,6 @@ from kai.cluster.rights import Rights
 from kai.cluster.window import Window
 
 PATIENCE: Final = 60.0
-_OF_ONE_POD: Final = ("/binding", "/eviction")
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _READ_ATTEMPTS: Final = 4
@@ -115,7 +114,7 @@ class Sender:
                 is_late = now - started > PATIENCE
                 if is_throttled(answer):
                     wait = wait_of(answer, self.clock.now()) if isinstance(answer, Answer) else None
-                    self._throttled(end.number, wait, is_general=_is_general(call))
+                    self._throttled(end.number, wait)
                     if now - started + (wait or 0.0) > PATIENCE:
                         end.is_throttled = True
                         return answer
@@ -200,12 +199,12 @@ class Sender:
             if number in self._turns:
                 self._turns[number].set()
 
-    def _throttled(self, number: int, wait: float | None, *, is_general: bool) -> None:
+    def _throttled(self, number: int, wait: float | None) -> None:
         self._admitted.discard(number)
         # A little later than asked, each by another bit, so that what waited together does not come back together.
         jitter = self.draw() * _FIRST_PAUSE
         later = None if wait is None else wait + jitter
-        self.window.throttled(number, self.clock.monotonic(), later, is_general=is_general)
+        self.window.throttled(number, self.clock.monotonic(), later)
 
     def _pause(self, attempt: int) -> float:
         longest = min(_FIRST_PAUSE * 2.0**attempt, _LONGEST_PAUSE)
@@ -213,11 +212,6 @@ class Sender:
 
     def _count(self, label: Label, answer: Answer | NoAnswer) -> None:
         self.sent[label.verb, label.what, answer.status if isinstance(answer, Answer) else 0] += 1
-
-
-def _is_general(call: Call) -> bool:
-    """Return whether a call is about no object that is there, so that others are sent to the same path."""
-    return call.method == "GET" or (call.method == "POST" and not call.path.endswith(_OF_ONE_POD))
 
 
 def _is_foreign_refusal(call: Call, answer: Answer | NoAnswer) -> bool:

@@ -69,6 +69,8 @@ async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
 async def _newest_epoch(store: Store, lease: str) -> int:
     """Return the latest epoch of a lease in which one of the orders was decided; -1 without any."""
     newest = -1
+    if not store.watches(BindRequest):
+        return newest
     async for piece in pieces(store.all(BindRequest)):
         known = (each.metadata.annotations for each in piece)
         epochs = (signed(each.get(names.EPOCH, "")) for each in known if each.get(names.LEASE) == lease)

@@ -9,10 +9,6 @@ In a peak of load, when urgent requests come thick and fast or are answered slow
 bind would wait while the server works on a report. The longer deferrable requests have waited, the more of them go
 anyway, and while urgent requests queue, an eighth of the window goes to those before them.
 
-A webhook may refuse one object with the status that a server throttles with. So one key that is throttled, again and
-again, waits alone. It is the server that wants to be left alone where a request is throttled that is about no object in
-particular (a read, an event, an object that is made), or requests with different keys are and no answer came between.
-
 Holds: at most `widest` requests are on the way, half of them at most deferrable ones; no request is sent again before
 the time that the server asked for, and none at all for up to 30 seconds of it where the server wants to be left alone.
 Whatever was offered is sent at last, however long a peak of load lasts.
@@ -82,8 +78,6 @@ class Window:
     """Who was throttled and is in no lane until its time has come."""
     _wakes_at: float = math.inf
     """When the first of them may go again."""
-    _throttled: set[Hashable] = attrs.field(factory=set)
-    """Keys that were throttled since the last answer; two of them say enough."""
     _deferrable_in_flight: int = 0
     _load: float = 0.0
     """Urgent requests that were sent, as they count at `_loaded_at`."""
@@ -160,18 +154,14 @@ class Window:
         if failed:
             self._cut(_CUT_FAILED, ticket.sent_at, now)
         else:
-            self._throttled.clear()
             self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
-    def throttled(self, number: int, now: float, retry_after: float | None, *, is_general: bool = False) -> None:
+    def throttled(self, number: int, now: float, retry_after: float | None) -> None:
         """Take it that the server did nothing and asks for patience; the request goes again before all others."""
         ticket = self._land(number)
         wait = _PAUSE if retry_after is None else retry_after
-        if len(self._throttled) < 2:
-            self._throttled.add(ticket.key)
-        if is_general or len(self._throttled) > 1:
-            self._cut(_CUT_THROTTLED, ticket.sent_at, now)
-            self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
+        self._cut(_CUT_THROTTLED, ticket.sent_at, now)
+        self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
         ticket.sent_at, ticket.rests_until = -1.0, now + wait
         self._resting[number] = ticket
         self._wakes_at = min(self._wakes_at, ticket.rests_until)

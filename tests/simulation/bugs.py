@@ -353,8 +353,8 @@ def silence_never_noticed() -> list[Patch]:
 def rest_after_throttling_ignored() -> list[Patch]:
     plain = sending.Sender._throttled
 
-    def at_once(self: Any, number: int, _: float | None, *, is_general: bool) -> None:
-        plain(self, number, None, is_general=is_general)
+    def at_once(self: Any, number: int, _: float | None) -> None:
+        plain(self, number, None)
 
     return [(sending.Sender, "_throttled", at_once)]
 
