@@ -45,7 +45,7 @@ class Access:
         """
         source = attrs.evolve(self.source, server=server) if server else self.source
         if server and not source.paths and not source.is_in_pod:
-            source = _Nobody(server=server)
+            source = _Anonymous(server=server)
         key = self, server, source.paths, _written(source.paths)
         known = _KNOWN.get(key)
         if known is None:
@@ -78,7 +78,7 @@ class Access:
 
 
 @attrs.frozen(kw_only=True)
-class _Nobody(Source):
+class _Anonymous(Source):
     """No credentials: there is no kubeconfig, and this is no pod."""
 
     def load(self) -> Credentials:

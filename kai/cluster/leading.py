@@ -60,8 +60,8 @@ class LeaseLeadership:
         self._changed = anyio.Event()
         self._wake: anyio.CancelScope | None = None
         self._is_resigning = False
-        self._is_free = False
-        """Whether a watch said that the lease was given back, and it was not looked at since."""
+        self._wants_look = False
+        """Whether the lease is to be looked at before the next pause is over."""
         self._is_over = anyio.Event()
         self.problem = ""
         """Why the lease could not be read or written, in words; empty while it can."""
@@ -166,13 +166,13 @@ class LeaseLeadership:
             case WriteLease():
                 return await self._write(effect)
             case WakeAt():
-                if self._is_resigning or self._is_free:
+                if self._is_resigning or self._wants_look:
                     await self._clock.sleep(0)
                 else:
                     with anyio.CancelScope() as self._wake:
                         await self._clock.sleep(effect.time - self._clock.monotonic())
                     self._wake = None
-                self._is_free = False
+                self._wants_look = False
         return Ticked()
 
     # --- Listening -------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class LeaseLeadership:
 
     def _look(self) -> None:
         """Have the lease read now, or once more if it is being read."""
-        self._is_free = True
+        self._wants_look = True
         if self._wake is not None:
             self._wake.cancel()
 

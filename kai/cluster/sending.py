@@ -203,8 +203,7 @@ class Sender:
         self._admitted.discard(number)
         # A little later than asked, each by another bit, so that what waited together does not come back together.
         jitter = self.draw() * _FIRST_PAUSE
-        later = None if wait is None else wait + jitter
-        self.window.throttled(number, self.clock.monotonic(), later)
+        self.window.throttled(number, self.clock.monotonic(), None if wait is None else wait + jitter)
 
     def _pause(self, attempt: int) -> float:
         longest = min(_FIRST_PAUSE * 2.0**attempt, _LONGEST_PAUSE)

@@ -57,11 +57,9 @@ async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
     while True:
         term = await succeed(store, leadership, clock)
         newest = await _newest_epoch(store, term.lease) if leadership.has_rivals else -1
-        if newest < term.epoch:
-            store.forget_all()
-            return term
-        leadership.outgrow(newest)
-        if leadership.holds(term):  # that epoch is nonsense
+        if newest >= term.epoch:
+            leadership.outgrow(newest)
+        if leadership.holds(term):  # also where that epoch is nonsense
             store.forget_all()
             return term
 
