@@ -1,6 +1,6 @@
 """Consolidate: move running pods together so that a large one fits. Every pod that is moved gets another place.
 
-Source: the peer's actions/consolidation.
+Source: the peer's actions/consolidation, and docs/differences.md for gangs that could not start again.
 """
 
 import attrs
@@ -9,6 +9,7 @@ import numpy as np
 from kai.actions.search.prospects import Prospects
 from kai.actions.search.waiting import EvictionPass
 from kai.engine.portion import Portion
+from kai.engine.readiness import are_ready
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
@@ -19,12 +20,15 @@ def _preemptible(session: Session, groups: GroupRows) -> GroupRows:
     return groups[session.facts.groups.preemptible[groups]]
 
 
-def _anybody(session: Session, portion: Portion, placed: Bools) -> Bools:
-    """Return the first groups, by name, that may be moved.
+def _movable(session: Session, portion: Portion, placed: Bools) -> Bools:
+    """Return the first groups, by name, that may be moved: those that can start again with the pods they have.
 
+    A gang of which a pod has ended lacks that pod for a new start: its other pods would be moved away for ever.
     The bound counts groups and, as the peer's does, admits one more than it says.
     """
     del portion
+    rows = np.flatnonzero(placed)
+    placed[rows] = are_ready(session.facts.groups, session.columns, rows)
     bound = session.parameters.max_consolidation_preemptees
     if bound != UNBOUNDED:
         placed[np.flatnonzero(placed)[bound + 1 :]] = False
@@ -46,7 +50,7 @@ class Consolidate:
             cause=Cause.CONSOLIDATE,
             rule="every victim finds another place",
             can_succeed=Prospects(session).allow,
-            victims=_anybody,
+            victims=_movable,
             per_queue=False,
             pending_filter=_preemptible,
         ).run(session)
