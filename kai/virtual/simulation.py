@@ -28,7 +28,7 @@ from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.engine.unchanged import holds_until
 from kai.errors import InputError
-from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
+from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.scheduler.evicted import EvictedLately
@@ -38,11 +38,11 @@ from kai.simulation.pace import settle_on
 from kai.simulation.run import Cycle
 from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, device_of
+from kai.virtual.decision_lines import DecisionLines
 from kai.virtual.events import Calendar
 from kai.virtual.meters import Meters
 from kai.virtual.nodes import Nodes
 from kai.virtual.objects import key_of
-from kai.virtual.past import Rows
 from kai.virtual.plans import JobPlan
 from kai.virtual.progress import Progress
 from kai.virtual.records import Eviction, Records, Stay
@@ -391,30 +391,5 @@ def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:
     """Return whether a statement is about a pod that only stands in for another, as the committer finds."""
     return any(is_stand_in(snapshot.pods[each.pod].name) for each in statement)
 
-
-@attrs.define
-class DecisionLines:
-    """The first decisions of a run as lines of text: where two runs part is found by comparing them."""
-
-    most: int = 100_000
-    _lines: Rows[tuple[float, int, str]] = attrs.field(factory=lambda: Rows(tuple, lambda *line: line))
-
-    def line(self, decision: Decision, snapshot: Snapshot, at: tuple[float, int], subject: str) -> str:
-        """Return a decision as one line, and keep it if it is one of the first; ``at`` is its instant and its cycle."""
-        text = f"{_VERBS[type(decision)]} {subject}"
-        if isinstance(decision, Evict):
-            gains = snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else "-"
-            text = f"{text} {decision.cause.value} {gains}"
-        if len(self._lines) < self.most:
-            self._lines.append((*at, text))
-        return f"{at[0]!r} {text}\n"
-
-    @property
-    def lines(self) -> tuple[tuple[float, int, str], ...]:
-        """The lines that are kept."""
-        return tuple(self._lines)
-
-
-_VERBS: Final = {Bind: "bind", Evict: "evict", Nominate: "promise"}
 
 __all__ = ["Rhythm", "Run", "Simulation", "run"]
