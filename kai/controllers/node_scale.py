@@ -1,8 +1,9 @@
 """Scaling pods: whole GPUs asked for on behalf of pods that share GPUs, so that a cluster autoscaler adds nodes.
 
 An autoscaler understands requests for `nvidia.com/gpu`, not annotations. So while pods that share GPUs find no place,
-pods are created that ask for as many whole GPUs as the shares add up to; the cluster's default scheduler finds no place
-for them either, and the autoscaler acts. Their program ends at once when they do run.
+pods are created that ask for as many whole GPUs as the shares add up to, of all pods that may go to the same nodes.
+The cluster's default scheduler finds no place for them either, and the autoscaler acts. Their program ends at once when
+they do run.
 
 A pod whose bind is ordered has found a place, so nothing is asked for on its behalf any more: its reservation pod may
 hold the GPU of a new node while the pod itself still waits, and the autoscaler would add another node for it.
@@ -11,14 +12,16 @@ hold the GPU of a new node while the pod itself still waits, and the autoscaler 
 the state it returned before; the shell keeps the state, reads the clock and writes.
 
 Source: the peer's node-scale adjuster. We differ in that names which would be too long, or would be shared by two pods,
-get a hash instead of failing; that no GPU is asked for where none could give what a pod wants; and that an ordered bind
-ends the need, where the peer's binder refuses to share any further GPU while a scaling pod waits.
+get a hash instead of failing; that shares are added up by nodes, where the peer has one sum, in which a pod that fits
+nowhere keeps the others from being served; that no GPU is asked for where none could give what a pod wants; and that an
+ordered bind ends the need, where the peer's binder refuses to share any further GPU while a scaling pod waits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -31,9 +34,12 @@ from kai.api.bindrequest import BindRequest, is_for
 from kai.api.codec import unstructure
 from kai.api.numerals import floating, signed
 from kai.api.pod import ENDED, Pod
+from kai.api.selection import NodeAffinity, Toleration
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
+_Place: TypeAlias = tuple[frozenset[tuple[str, str]], NodeAffinity | None, frozenset[Toleration]]
+"""To which nodes a pod may go."""
 
 _CONTAINER: Final = "scaling-pod"
 _LONGEST_NAME: Final = 253
@@ -122,7 +128,8 @@ def adjust(
         left = state.cooling_since + settings.cool_down_seconds - now
         if left > 0:
             return Adjustment(state=state, deletions=deletions, look_again_after=left)
-    creations = _creations([by_name[key] for key in sorted(by_name) if key not in placed], kept, settings)
+    waiting = [by_name[key] for key in sorted(by_name) if key not in placed]
+    creations = _creations(waiting, [(scaling, by_name[stands_for(scaling)]) for scaling in kept], settings)
     return Adjustment(state=state, deletions=deletions, creations=creations)
 
 
@@ -146,15 +153,23 @@ def _placed(by_name: Mapping[Key, Pod], orders: Iterable[BindRequest]) -> frozen
     return frozenset(placed)
 
 
-def _creations(pods: Iterable[Pod], existing: Sequence[Pod], settings: ScaleSettings) -> tuple[dict[str, Any], ...]:
+def _creations(
+    pods: Iterable[Pod], existing: Sequence[tuple[Pod, Pod]], settings: ScaleSettings
+) -> tuple[dict[str, Any], ...]:
+    """Return the scaling pods that are missing; ``existing`` are those that there are, with whom they stand for."""
     demands = [demand for pod in pods if (demand := _demand(pod, settings)) is not None]
-    needed = math.ceil(sum(demand.hundredths for demand in demands) / _HUNDREDTHS)
-    served = {stands_for(scaling) for scaling in existing}
-    taken = {scaling.metadata.name for scaling in existing}
-    sizes = [_devices_of(scaling) for scaling in existing]
+    shares: Counter[_Place] = Counter()
+    for demand in demands:
+        shares[demand.place] += demand.hundredths
+    served = {_key(pod) for _, pod in existing}
+    taken = {scaling.metadata.name for scaling, _ in existing}
+    asked: defaultdict[_Place, list[int]] = defaultdict(list)
+    for scaling, pod in existing:
+        asked[_place_of(pod)].append(_devices_of(scaling))
     creations = []
     for demand in demands:
-        if _key(demand.pod) in served:
+        needed, sizes = math.ceil(shares[demand.place] / _HUNDREDTHS), asked[demand.place]
+        if _key(demand.pod) in served or not needed:
             continue
         if needed <= sum(sizes) and demand.devices <= max(sizes, default=0):
             continue
@@ -162,7 +177,7 @@ def _creations(pods: Iterable[Pod], existing: Sequence[Pod], settings: ScaleSett
         creations.append(manifest)
         taken.add(manifest["metadata"]["name"])
         sizes.append(demand.devices)
-    return tuple(creations) if needed else ()
+    return tuple(creations)
 
 
 @attrs.frozen
@@ -172,6 +187,7 @@ class _Demand:
     pod: Pod
     devices: int
     hundredths: int
+    place: _Place
 
 
 def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
@@ -192,7 +208,7 @@ def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
     portion = _portion(annotations.get(names.GPU_FRACTION, ""), annotations.get(names.GPU_MEMORY, ""), settings)
     if portion is None or devices < 1:
         return None
-    return _Demand(pod, devices, _rounded(portion * _HUNDREDTHS) * devices)
+    return _Demand(pod, devices, _rounded(portion * _HUNDREDTHS) * devices, _place_of(pod))
 
 
 def _portion(fraction: str, memory: str, settings: ScaleSettings) -> float | None:
@@ -205,6 +221,17 @@ def _portion(fraction: str, memory: str, settings: ScaleSettings) -> float | Non
 def _rounded(value: float) -> int:
     """Return the nearest integer, halves away from zero."""
     return math.floor(value + 0.5)
+
+
+def _place_of(pod: Pod) -> _Place:
+    """Return to which nodes a pod may go: what it selects and tolerates.
+
+    Shares of pods that may go elsewhere are no part of a sum: a node for the one would not serve the other. What is
+    asked of pods beside it is left out, since that differs from job to job.
+    """
+    spec = pod.spec
+    nodes = spec.affinity.node_affinity if spec.affinity is not None else None
+    return frozenset(spec.node_selector.items()), nodes, frozenset(spec.tolerations)
 
 
 def _is_needed(scaling: Pod, by_name: Mapping[Key, Pod], placed: Collection[Key]) -> bool:

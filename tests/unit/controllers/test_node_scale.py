@@ -53,6 +53,31 @@ def test_shares_are_rounded_up_to_whole_gpus():
     assert names(run([pod("a"), pod("b"), pod("c")])) == ["ns-a", "ns-b"]
 
 
+def test_shares_of_pods_that_may_go_elsewhere_are_added_up_apart():
+    """A pod for which no node can come holds a scaling pod for good; others are served all the same."""
+    nowhere = pod("a", nodeSelector={"gpu": "made-up"})
+    assert names(run([nowhere, pod("b", "0.3"), pod("c", "0.3")], [scaling(nowhere)])) == ["ns-b"]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"tolerations": [{"key": "gpu", "operator": "Exists"}]},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}},
+    ],
+)  # fmt: skip
+def test_what_a_pod_tolerates_and_its_node_affinity_tell_where_it_may_go(where):
+    assert names(run([pod("a", "0.3"), pod("b", "0.3", **where)])) == ["ns-a", "ns-b"]
+    assert names(run([pod("a", "0.3", **where), pod("b", "0.3", **where)])) == ["ns-a"]
+
+
+def test_beside_which_pods_a_pod_goes_makes_no_sum_of_its_own():
+    apart = {"labelSelector": {"matchLabels": {"job": "a"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    assert names(run([pod("a", "0.3", affinity=affinity), pod("b", "0.3")])) == ["ns-a"]
+
+
 def test_a_tenth_ten_times_is_one_gpu():
     assert len(run([pod(f"p{i}", "0.1") for i in range(10)]).creations) == 1
 
