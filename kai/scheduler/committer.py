@@ -360,9 +360,9 @@ class Committer:
         pause = max(at_least, doubling_pause(operation.attempts, _FIRST_PAUSE, _LONGEST_PAUSE))
         is_over = operation.attempts > _ATTEMPTS
         if isinstance(operation, EvictionOperation):
-            # One of which it is not known whether it was done is asked about until the API server tells.
-            is_over = operation.is_unsent and (is_over or operation.is_stale(now + pause))
-        if is_over:
+            is_over = is_over or operation.is_stale(now + pause)
+        # One of which it is not known whether it was done is asked about until the API server tells.
+        if is_over and not operation.is_open:
             return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
         self._tickets += 1
         heapq.heappush(self._waiting, (now + pause, self._tickets, operation))

@@ -116,6 +116,11 @@ class Operation(Protocol):
         """The object that is being written, of which something may be assumed."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is asked what became of a write: it is not given up before that is known."""
+        ...
+
     def begin(self) -> Step:
         """Return the first step."""
         ...
@@ -153,6 +158,11 @@ class BindOperation:
     def target(self) -> tuple[type[ApiObject], Key]:
         """The bind request."""
         return BindRequest, key_of(self.request)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is asked what became of the order."""
+        return self._stage == "look"
 
     def begin(self) -> Step:
         """Write the order, or have it carried out."""
@@ -268,9 +278,9 @@ class EvictionOperation:
         return Pod, key_of(self.pod)
 
     @property
-    def is_unsent(self) -> bool:
-        """Whether the API server has not done it, for all that it answered."""
-        return self._stage == "send"
+    def is_open(self) -> bool:
+        """Whether it is asked what became of the eviction."""
+        return self._stage == "look"
 
     def is_stale(self, now: float) -> bool:
         """Return whether it is to be decided again by then."""
@@ -341,6 +351,11 @@ class RemovalOperation:
     def target(self) -> tuple[type[ApiObject], Key]:
         """The bind request."""
         return BindRequest, key_of(self.request)
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing is asked: to delete it once more does no harm."""
+        return False
 
     def begin(self) -> Step:
         """Delete it if it failed, else look for its node."""

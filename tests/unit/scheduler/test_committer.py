@@ -245,6 +245,23 @@ def test_an_order_of_an_attempt_that_is_over_makes_room():
     assert world.requests() == {"p0": "n1"}
 
 
+def test_an_order_of_unknown_outcome_is_looked_for_until_the_server_tells_and_then_given_up_after_some_attempts():
+    """To give up before the look would have the pod ordered to another node while the first order may still come."""
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    for _ in range(20):
+        world.deliver(fault="lost before")
+        world.pass_time(max(0.0, world.wake - world.time) + 0.001)
+        (look,) = world.wires
+        assert type(look.send.request).__name__ == "Get"
+    world.deliver()
+    assert world.wires == []
+    assert type(world.signals[-1]).__name__ == "WriteGivenUp"
+    world.decide(world.bind("p0", "n2"), cycle=2)
+    world.settle()
+    assert world.server.get("BindRequest", "p0", "default")["spec"]["selectedNode"] == "n2"
+
+
 def test_an_order_that_another_leader_wrote_meanwhile_stands():
     world = cluster()
     world.decide(world.bind("p0", "n1"))
