@@ -7,6 +7,7 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.simulation.occupancy import Occupancy
+    from kai.simulation.slices import Slices
     from kai.simulation.slots import NodeSlots
 
 
@@ -37,8 +38,32 @@ def node_values(node: "NodeSlots") -> dict[str, Any]:
             }
             for at, slot in enumerate(node.slots)
         ],
+        "migSlices": [slices_values(each, ready=node.ready) for each in node.slices],
         "free": {"whole": node.free, "fractions": round(node.fractions, 3)},
         "domains": dict(node.domains),
+    }
+
+
+def slices_values(slices: "Slices", *, ready: bool) -> dict[str, Any]:
+    """Return the MIG slices of one profile as plain values; none is free where the node takes no pods."""
+    return {
+        "resource": slices.resource,
+        "total": slices.total,
+        "used": slices.count("used"),
+        "held": slices.count("held"),
+        "leaving": slices.count("leaving"),
+        "free": slices.free if ready else 0,
+        "users": [
+            {
+                "job": user.job,
+                "namespace": user.namespace,
+                "queue": user.queue or None,
+                "pod": user.pod,
+                "count": user.count,
+                "state": user.state,
+            }
+            for user in slices.users
+        ],
     }
 
 
@@ -50,6 +75,7 @@ def occupancy_values(found: "Occupancy") -> dict[str, Any]:
         "gpus": found.gpus / GPU_UNIT,
         "idleGpus": found.idle / GPU_UNIT,
         "ready": found.ready,
+        "migSlices": [slices_values(each, ready=found.ready) for each in found.slices],
         "taints": list(found.taints),
         "users": [
             {
@@ -71,7 +97,8 @@ def occupied(found: "Occupancy") -> str:
 
     if not found.gpus:
         count = sum(each.pods for each in found.tenants)
-        return f"{found.node} has no GPUs; {counted(count, 'pod is', 'pods are')} on it."
+        what = "whole GPUs" if found.slices else "GPUs"
+        return f"{found.node} has no {what}; {counted(count, 'pod is', 'pods are')} on it."
     size = quantity(found.gpus, "gpu")
     if not found.tenants:
         why = closed(found) or ("no waiting job can use it" if found.kept_away else "no job waits for it")
@@ -91,4 +118,4 @@ def closed(found: "Occupancy") -> str:
     return f"it is tainted {', '.join(found.taints)}" if found.taints else ""
 
 
-__all__ = ["closed", "node_values", "occupancy_values", "occupied"]
+__all__ = ["closed", "node_values", "occupancy_values", "occupied", "slices_values"]

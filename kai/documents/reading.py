@@ -17,6 +17,7 @@ from kai.simulation.occupancy import Occupancy, Tenant
 from kai.simulation.overview import Job
 from kai.simulation.past_evictions import PastEviction
 from kai.simulation.queue_lines import QueueLine, Share
+from kai.simulation.slices import Slices, SliceUser
 from kai.simulation.slots import NodeSlots, Slot, User
 from kai.simulation.states import State
 
@@ -198,6 +199,26 @@ def _node(item: Values) -> NodeSlots:
         gpus=len(slots),
         slots=slots,
         domains=item["domains"],
+        slices=_slices(item),
+    )
+
+
+def _slices(item: Values) -> tuple[Slices, ...]:
+    """Return the MIG slices of a node, or none where an older service does not speak of them."""
+    return tuple(
+        Slices(resource=each["resource"], total=each["total"], users=tuple(map(_slice_user, each["users"])))
+        for each in item.get("migSlices", ())
+    )
+
+
+def _slice_user(values: Values) -> SliceUser:
+    return SliceUser(
+        job=values["job"],
+        namespace=values["namespace"],
+        queue=values["queue"] or "",
+        pod=values["pod"],
+        count=values["count"],
+        state=values["state"],
     )
 
 
@@ -232,6 +253,7 @@ def occupancy(document: Values) -> Occupancy:
             for each in document["users"]
         ),
         kept_away=tuple((each["reason"], tuple(each["jobs"])) for each in document["keptAway"]),
+        slices=_slices(document),
     )
 
 

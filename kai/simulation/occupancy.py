@@ -14,6 +14,7 @@ from kai.model.node import Node
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
 from kai.simulation.overview import Job, Overview
 from kai.simulation.run import Outcome
+from kai.simulation.slices import Slices, slices_of
 
 _TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.LIMIT, Stage.QUOTA)
 """Stages at which nodes do not matter yet."""
@@ -36,7 +37,7 @@ class Tenant:
 
 @attrs.frozen(kw_only=True)
 class Occupancy:
-    """One node after a cycle. Amounts are thousandths of a GPU."""
+    """One node after a cycle. Amounts are thousandths of a GPU; MIG slices count as GPUs, as they do in quota."""
 
     node: str
     gpus: int
@@ -46,6 +47,8 @@ class Occupancy:
     tenants: tuple[Tenant, ...]
     kept_away: tuple[tuple[str, tuple[str, ...]], ...]
     """What keeps waiting jobs from it, with the names of the jobs; most jobs first."""
+    slices: tuple[Slices, ...] = ()
+    """Its MIG slices, by profile."""
 
     def sum(self, state: str) -> int:
         """Return the GPUs of tenants in ``state``."""
@@ -60,19 +63,21 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
     snapshot, report = outcome.last.snapshot, outcome.last.report
     row = snapshot.node_rows[name]
     node = snapshot.nodes[row]
+    weights = snapshot.axis.gpu_weights()
     kept: dict[str, list[str]] = {}
     for title, why in _kept_away(outcome, seen, row):
         kept.setdefault(why, []).append(title)
     return Occupancy(
         node=name,
-        gpus=int(snapshot.axis.vector(node.allocatable)[GPU]),
-        idle=max(0, int(report.idle[row, GPU])),
+        gpus=int(snapshot.axis.vector(node.allocatable) @ weights),
+        idle=int(np.maximum(report.idle[row], 0) @ weights),
         ready=node.ready,
         taints=tuple(_taints(node)),
         tenants=tuple(_tenants(outcome, seen, row)),
         kept_away=tuple(
             (why, tuple(titles)) for why, titles in sorted(kept.items(), key=lambda item: (-len(item[1]), item[0]))
         ),
+        slices=slices_of(outcome.last, row, np.flatnonzero(report.node == row).tolist()),
     )
 
 
@@ -86,6 +91,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
     """Return who is on a node, most GPUs first."""
     snapshot, report = outcome.last.snapshot, outcome.last.report
     titles = {job.key: job.title for job in seen.jobs}
+    asked = snapshot.requests @ snapshot.axis.gpu_weights()
     pods: Counter[tuple[int, str]] = Counter()
     gpus: Counter[tuple[int, str]] = Counter()
     for pod in np.flatnonzero(report.node == row).tolist():
@@ -96,7 +102,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
         group = int(snapshot.pod_group[pod])
         key = (group if group >= 0 else -1 - pod, state)
         pods[key] += 1
-        gpus[key] += int(snapshot.requests[int(snapshot.pod_shape[pod]), GPU])
+        gpus[key] += int(asked[int(snapshot.pod_shape[pod])])
     found = []
     for (group, state), count in pods.items():
         facts = snapshot.groups[group] if group >= 0 else None

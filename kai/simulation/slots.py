@@ -14,6 +14,7 @@ from kai.model.node import Node
 from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
 from kai.simulation.run import Cycle, Outcome
+from kai.simulation.slices import Slices, slices_of
 
 FREE, USED, SHARED, HELD, LEAVING, UNHEALTHY = "free", "used", "shared", "held", "leaving", "unhealthy"
 PRODUCT = "nvidia.com/gpu.product"
@@ -60,6 +61,8 @@ class NodeSlots:
     """One for each of them; more where pods have more than the node offers."""
     domains: Mapping[str, str]
     """Its place at each level of the topologies."""
+    slices: tuple[Slices, ...] = ()
+    """Its MIG slices, by profile. They are not GPUs of ``gpus``."""
 
     @property
     def product(self) -> str:
@@ -126,6 +129,7 @@ def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
             gpus=node.allocatable.get("gpu", 0) // GPU_UNIT + broken.get(node.name, 0),
             slots=_slots(cycle, node, pods[row], broken.get(node.name, 0)),
             domains={level: node.labels[level] for level in levels if level in node.labels},
+            slices=slices_of(cycle, row, pods[row]),
         )
         for row, node in enumerate(cycle.snapshot.nodes)
     )

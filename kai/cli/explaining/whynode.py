@@ -45,6 +45,9 @@ class NodeAnswer:
             lines += ["", columns(rows, right={2, 3}, width=console.width)]
             left = len(found.tenants) - _MOST_TENANTS
             lines += [f"  and {left} more"] if left > 0 else []
+        if found.slices:
+            profiles = [f"{each.resource} {each.in_use} of {each.total} in use" for each in found.slices]
+            lines += ["", wrapped(f"  MIG slices: {', '.join(profiles)}", console.width, indent="    ")]
         if why := closed(found):
             lines += ["", f"  {why}"]
         if found.kept_away:

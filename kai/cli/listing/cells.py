@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 
 if TYPE_CHECKING:
+    from kai.simulation.slices import Slices
     from kai.simulation.slots import NodeSlots, Slot, User
 
 WIDTH = 3
@@ -76,6 +77,17 @@ def shares(node: "NodeSlots") -> str:
 def _part(user: "User") -> str:
     text = _PARTS.get(user.share) or f"{user.share / 1000:g}"
     return f"{text}×" if user.state == "leaving" else f"{text}○" if user.state == "held" else text
+
+
+def slices(node: "NodeSlots") -> str:
+    """Return how many MIG slices of each profile are in use: ``1g.10gb 5 of 7   2g.20gb 3 of 3, 1×``."""
+    return "   ".join(map(_profile, node.slices)) or "-"
+
+
+def _profile(found: "Slices") -> str:
+    signs = [(found.count("held"), "○"), (found.count("leaving"), "×")]
+    marks = "".join(f", {count}{sign}" for count, sign in signs if count)
+    return f"{found.profile} {found.in_use} of {found.total}{marks}"
 
 
 def legend(letters: dict[str, str], nodes: "Sequence[NodeSlots]") -> str:

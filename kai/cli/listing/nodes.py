@@ -1,6 +1,7 @@
 """``kai nodes``: where the GPUs are, who has them, and in what pieces."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 from kai.cli.completing import complete_jobs
 from kai.cli.console import Console
-from kai.cli.listing.cells import cells, head, legend, letters_of, shares
+from kai.cli.listing.cells import cells, head, legend, letters_of, shares, slices
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, table, wrapped
 from kai.cli.views import ServedView, View, show
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 One cell is one GPU: the letter is the queue (small where the GPU is shared), the block how much is granted.
+MIG slices are counted by profile: in use, of all.
 Kubernetes does not say which whole GPU a pod has: whole GPUs are numbered in the order of jobs.
 
 \b
@@ -84,6 +86,8 @@ class NodeView:
             Column(head="FREE", right=True),
             Column(head="SHARED GPUS", drop=3, least=11),
         ]
+        sliced = any(node.slices for node in self._nodes)
+        heads += [Column(head="MIG SLICES", drop=1)] if sliced else []
         rows: list[list[str]] = []
         titles: dict[int, str] = {}
         for name, nodes in self.parts:
@@ -92,6 +96,7 @@ class NodeView:
             for alike in _runs(nodes, folds=self.folds and not console.wide):
                 row = [_named(alike), short_type(alike[0].product), cells(alike[0], letters, console)]
                 row += [_free(alike[0]), console.plainly(shares(alike[0]))]  # a quarter is longer in ASCII
+                row += [console.plainly(slices(alike[0]))] if sliced else []
                 rows.append([f"{indent}{row[0]}", *row[1:]])
         drawn = table(heads, rows, console.width).splitlines()
         out = drawn[:1]
@@ -161,8 +166,8 @@ def _view_of(
     label = _label(by, found)
     if job:
         found = _with_job(job, found)
-    has_gpus = any(node.slots for node in found)
-    shown = [node for node in found if node.slots or console.wide or not has_gpus]
+    has_gpus = any(node.slots or node.slices for node in found)
+    shown = [node for node in found if node.slots or node.slices or console.wide or not has_gpus]
     parts: dict[str, list[NodeSlots]] = {}
     for node in shown:
         parts.setdefault(node.labels.get(label, "-") if label else node.name if free else "", []).append(node)
@@ -194,7 +199,11 @@ def _with_job(job: str, nodes: "Sequence[NodeSlots]") -> "tuple[NodeSlots, ...]"
     return tuple(
         node
         for node in nodes
-        if any(user.job == name and namespace in {"", user.namespace} for slot in node.slots for user in slot.users)
+        if any(
+            user.job == name and namespace in {"", user.namespace}
+            for part in (*node.slots, *node.slices)
+            for user in part.users
+        )
     )
 
 
@@ -238,14 +247,22 @@ def _runs(nodes: "Sequence[NodeSlots]", *, folds: bool) -> "list[list[NodeSlots]
 def _look(node: "NodeSlots") -> tuple[object, ...]:
     """Return what is equal for nodes that look the same."""
     slots = [(slot.state, [(user.queue, user.share, user.state) for user in slot.users]) for slot in node.slots]
-    return node.product, node.ready, slots
+    slices = [(each.resource, each.total, each.in_use, each.count("held")) for each in node.slices]
+    return node.product, node.ready, slots, slices
 
 
 def _room(nodes: "Sequence[NodeSlots]") -> str:
-    """Return how many pods of some sizes would fit now, by GPUs alone."""
+    """Return how many pods of some sizes would fit now, by GPUs alone, and which MIG slices are free."""
     free, total = sum(node.free for node in nodes), sum(node.gpus for node in nodes)
+    left: Counter[str] = Counter()
+    for node in nodes:
+        left.update({each.profile: each.free if node.ready else 0 for each in node.slices})
+    sliced = ", ".join(f"{count} x {profile}" for profile, count in sorted(left.items()) if count) or "none"
+    also = f"; MIG slices that are free: {sliced}" if left else ""
+    if left and not total:
+        return also.removeprefix("; ")
     if not free:
-        return f"largest gang that would start now without evicting: none, 0 of {total} GPUs are free"
+        return f"largest gang that would start now without evicting: none, 0 of {total} GPUs are free{also}"
     fits = [(size, sum(node.free // size for node in nodes)) for size in _SIZES]
     told = ", or ".join(f"{counted(count, 'pod')} x {counted(size, 'GPU')}" for size, count in fits if count)
-    return f"largest gang that would start now without evicting: {told} ({free} of {total} GPUs are free)"
+    return f"largest gang that would start now without evicting: {told} ({free} of {total} GPUs are free){also}"

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from kai.cli.schemas.document import Document
+from kai.cli.schemas.slices import SlicesItem
 
 
 @attrs.frozen(kw_only=True)
@@ -266,6 +267,7 @@ class NodeExplanation(Document):
     taints: tuple[str, ...]
     users: tuple[UserItem, ...]
     kept_away: tuple[KeptAwayItem, ...]
+    mig_slices: tuple[SlicesItem, ...] = ()
 
 
 WHY_KINDS = (Explanation, ExplanationList, EvictionList, QueueExplanation, NodeExplanation)

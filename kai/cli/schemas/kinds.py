@@ -16,6 +16,7 @@ from kai.cli.schemas.document import Document
 from kai.cli.schemas.explanations import WHY_KINDS
 from kai.cli.schemas.queues import QueueList
 from kai.cli.schemas.results import RESULT_KINDS
+from kai.cli.schemas.slices import SlicesItem
 
 # --- Jobs, nodes -------------------------------------------------------------------------------------------
 
@@ -129,6 +130,7 @@ class NodeItem:
     gpus: tuple[GpuOfNode, ...]
     free: FreeGpus
     domains: Mapping[str, str]
+    mig_slices: tuple[SlicesItem, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

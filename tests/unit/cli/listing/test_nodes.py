@@ -9,6 +9,9 @@ from kai.cli.listing.nodes import node_view, short_type
 from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
+from kai.documents.nodes import node_values
+from kai.documents.reading import node_slots as read_nodes
+from kai.simulation.slots import node_slots
 
 LAB = Source(place="examples/lab")
 SMALL = """
@@ -169,3 +172,94 @@ def test_a_product_is_called_by_the_part_that_people_use(product, short):
 def test_what_is_not_there_is_told_on_one_line(capsys, arguments, words):
     assert run(["nodes", "-f", "examples/lab", *arguments]) == 4
     assert capsys.readouterr().err.startswith(words)
+
+
+SLICED = """
+about: A node that is cut into slices, three alike, and one without.
+cluster:
+  nodes:
+    cut: {gpu: 0, resources: {nvidia.com/mig-1g.10gb: 7, nvidia.com/mig-2g.20gb: 3}}
+    more-0: {gpu: 0, resources: {nvidia.com/mig-1g.10gb: 1}}
+    more-1: {gpu: 0, resources: {nvidia.com/mig-1g.10gb: 1}}
+    more-2: {gpu: 0, resources: {nvidia.com/mig-1g.10gb: 1}}
+    whole: {gpu: 2}
+    cpu: {gpu: 0}
+queues: {root: {quota: 32}, q: {parent: root, quota: 32}}
+groups:
+  small: {queue: q, members: 5, each: {nvidia.com/mig-1g.10gb: 1}, runs_on: cut}
+  large: {queue: q, members: 2, each: {nvidia.com/mig-2g.20gb: 1}, runs_on: cut}
+  next: {queue: q, each: {nvidia.com/mig-2g.20gb: 1}}
+  last: {queue: q, each: {nvidia.com/mig-2g.20gb: 1}}
+run: [allocate]
+"""
+
+
+@pytest.fixture
+def sliced(tmp_path):
+    path = tmp_path / "sliced.yaml"
+    path.write_text(SLICED)
+    return Source(place=str(path))
+
+
+def test_slices_are_counted_by_profile(sliced):
+    assert text(sliced.decide(), source=sliced).splitlines() == [
+        "NODE                 TYPE  GPU 0  1   FREE  SHARED GPUS  MIG SLICES",
+        "cut                  -                   0  -            1g.10gb 5 of 7   2g.20gb 3 of 3",
+        "more-0 … more-2 (3)  -                   0  -            1g.10gb 0 of 1",
+        "whole                -         ·  ·      2  -            -",
+        "s▄ partly granted   · free   ○ held   × leaving   ! unhealthy",
+        (
+            "largest gang that would start now without evicting: 1 pod x 2 GPUs, or 2 pods x 1 GPU "
+            "(2 of 2 GPUs are free); MIG slices that are free: 5 x 1g.10gb"
+        ),
+        "1 node without GPUs not shown (-o wide)",
+    ]
+
+
+def test_a_job_shows_the_nodes_where_it_has_slices(sliced):
+    lines = text(sliced.decide(), source=sliced, job="large").splitlines()
+    assert [line.split()[0] for line in lines[1:2]] == ["cut"]
+    assert lines[-1] == "MIG slices that are free: 2 x 1g.10gb"
+
+
+def test_json_says_which_pods_have_slices(sliced, capsys):
+    assert run(["nodes", "-f", sliced.place, "-o", "json"]) == 0
+    items = {item["name"]: item["migSlices"] for item in json.loads(capsys.readouterr().out)["items"]}
+    assert items["whole"] == []
+    small, large = items["cut"]
+    assert {key: small[key] for key in small if key != "users"} == {
+        "resource": "nvidia.com/mig-1g.10gb",
+        "total": 7,
+        "used": 5,
+        "held": 0,
+        "leaving": 0,
+        "free": 2,
+    }
+    assert [(user["job"], user["queue"], user["count"], user["state"]) for user in large["users"]] == [
+        ("large", "q", 1, "used"),
+        ("large", "q", 1, "used"),
+        ("next", "q", 1, "used"),
+    ]
+
+
+def test_nodes_with_slices_alone_say_nothing_of_gangs(sliced, tmp_path):
+    document = yaml.safe_load(SLICED)
+    del document["cluster"]["nodes"]["whole"]
+    path = tmp_path / "alone.yaml"
+    path.write_text(yaml.safe_dump(document))
+    source = Source(place=str(path))
+    assert "largest gang" not in text(source.decide(), source=source)
+
+
+def test_slices_are_read_back_as_they_were_written(sliced):
+    found = node_slots(sliced.decide().outcome)
+    assert [node.slices for node in read_nodes({"items": [node_values(node) for node in found]})] == [
+        node.slices for node in found
+    ]
+
+
+def test_why_a_node_is_full_counts_slices_as_quota_does(sliced, capsys):
+    assert run(["why", "node/cut", "-f", sliced.place]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("cut has 2 GPUs idle: of 13 GPUs 11 used.\n")
+    assert "MIG slices: nvidia.com/mig-1g.10gb 5 of 7 in use, nvidia.com/mig-2g.20gb 3 of 3 in use" in shown
