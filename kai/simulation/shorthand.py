@@ -243,9 +243,11 @@ class _Group:
         if values.get("subgroups") is None:
             spec["minMember"] = whole(values, "minimum", len(members), self._place)
         else:
-            spec["subGroups"] = [_subgroup(name, each) for name, each in self._subgroups()]
+            spec["subGroups"] = [
+                _subgroup(name, each, f"{self._place}.subgroups.{name}") for name, each in self._subgroups()
+            ]
             if "minimum" in values:
-                spec["minSubGroup"] = values["minimum"]
+                spec["minSubGroup"] = whole(values, "minimum", 0, self._place)
         if "preemptible" in values:
             preemptible = boolean(values, "preemptible", self._place, default=True)
             spec["preemptibility"] = names.PREEMPTIBLE if preemptible else names.NON_PREEMPTIBLE
@@ -301,12 +303,12 @@ class _Group:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _subgroup(name: str, values: Values) -> Manifest:
+def _subgroup(name: str, values: Values, place: str) -> Manifest:
     out: Manifest = {"name": name}
     if "minimum_subgroups" in values:
-        out["minSubGroup"] = values["minimum_subgroups"]
+        out["minSubGroup"] = whole(values, "minimum_subgroups", 0, place)
     elif values.get("members"):
-        out["minMember"] = values.get("minimum", values["members"])
+        out["minMember"] = whole(values, "minimum", values["members"], place)
     if "parent" in values:
         out["parent"] = values["parent"]
     if "required" in values or "preferred" in values:

@@ -10,6 +10,7 @@ import attrs
 
 from kai.api.documents import mapping_of
 from kai.api.podgroup import PodGroup
+from kai.cli.checking.doubts import doubts
 from kai.cli.running.configuring import load_setup
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
@@ -22,7 +23,6 @@ from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
 from kai.simulation.archive import is_archive
 from kai.simulation.case import Case
-from kai.simulation.low_limits import low_limits
 from kai.simulation.places import SUFFIXES, files_below
 from kai.simulation.scenario import is_scenario, read_scenario
 from kai.simulation.source import read_case
@@ -168,7 +168,7 @@ class _Linting:
         self.scenarios += 1
         try:
             case = read_scenario(value, source.name)
-            messages = tuple(_doubts(case)) if isinstance(case, Case) else ()
+            messages = tuple(doubts(case, value)) if isinstance(case, Case) else ()
             if isinstance(case, Case) and _CONFIGURES_A_CASE & value.keys():
                 make_profile(case.configuration, Registry.installed())
         except (ConfigError, InputError) as error:
@@ -187,31 +187,9 @@ def _is_configuration(value: object) -> bool:
         return False
     if value.get("kind") == "SchedulingShard":
         return True
-    if {"apiVersion", "kind", "cluster"} & value.keys():
+    if {"apiVersion", "kind", "cluster", "objects"} & value.keys():
         return False
     return any(difflib.get_close_matches(str(key), _CONFIGURES, n=1, cutoff=_NEAR) for key in value)
-
-
-def _doubts(case: Case) -> Iterator[str]:
-    """Yield what is wrong with the queues of a scenario, and with the jobs that name them."""
-    parents = {queue.metadata.name: queue.spec.parent_queue for queue in case.objects.queues}
-    for name, parent in parents.items():
-        if parent and parent not in parents:
-            yield f"queues.{name}.parent: queue {parent} does not exist"
-        seen = [name]
-        while parent in parents and parent not in seen:
-            seen.append(parent)
-            parent = parents[parent]  # noqa: PLW2901 - the way up the tree
-        if parent == name:
-            yield f"queues.{name}.parent: queue {name} is its own ancestor"
-    for name, text in low_limits(case.objects):
-        yield f"queues.{name}.limit: {text}"
-    for group in case.objects.pod_groups:
-        queue, name = group.spec.queue, group.metadata.name
-        if queue not in parents:
-            yield f"groups.{name}.queue: queue {queue} does not exist"
-        elif queue in parents.values():
-            yield f"groups.{name}.queue: queue {queue} has children; only a leaf queue can run jobs"
 
 
 def _trees(reading: Reading) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -199,12 +199,15 @@ def _with_job(job: str, nodes: "Sequence[NodeSlots]") -> "tuple[NodeSlots, ...]"
     return tuple(
         node
         for node in nodes
-        if any(
-            user.job == name and namespace in {"", user.namespace}
-            for part in (*node.slots, *node.slices)
-            for user in part.users
-        )
+        if any(each == name and namespace in {"", its_namespace} for its_namespace, each in _jobs_on(node))
     )
+
+
+def _jobs_on(node: "NodeSlots") -> Iterator[tuple[str, str]]:
+    for slot in node.slots:
+        yield from ((user.namespace, user.job) for user in slot.users)
+    for slices_of_profile in node.slices:
+        yield from ((user.namespace, user.job) for user in slices_of_profile.users)
 
 
 # ---------------------------------------------------------------------------------------------------------------- text

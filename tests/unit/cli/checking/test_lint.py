@@ -110,6 +110,50 @@ def test_a_code_is_explained(capsys):
             "x.yaml:2:24: S001 queues.a.limit: its limit of gpu, 4, is below its quota, 8",
         ),
         ("cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: b}}\n", "x.yaml:3:14: S001 groups.j.queue: queue b does"),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, members: 2, minimum: 3}}\n",
+            "x.yaml:3:36: S001 groups.j.minimum: found 3, expected at most 2, the number of its pods",
+        ),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, subgroups: {s: {members: 1, minimum: 2}}}}\n",
+            "x.yaml:3:52: S001 groups.j.subgroups.s.minimum: found 2, expected at most 1, the number of its pods",
+        ),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, minimum: 2, subgroups: {s: {members: 1}}}}\n",
+            "x.yaml:3:24: S001 groups.j.minimum: found 2, expected at most 1, the number of its sub-groups",
+        ),
+        (
+            (
+                "cluster: {}\nqueues: {a: {}}\n"
+                "groups: {j: {queue: a, subgroups: {s: {minimum_subgroups: 2}, t: {members: 1, parent: s}}}}\n"
+            ),
+            "x.yaml:3:40: S001 groups.j.subgroups.s.minimum_subgroups: found 2, expected at most 1, the number of its",
+        ),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, subgroups: {s: {members: 1, parent: t}}}}\n",
+            "x.yaml:3:52: S001 groups.j.subgroups.s.parent: found t, expected the name of a sub-group",
+        ),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, subgroups: {s: {parent: t}, t: {parent: s}}}}\n",
+            'x.yaml:3:24: S001 groups.j.subgroups: found "s" among its own parents, expected a tree',
+        ),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, subgroups: {s: {members: 1, minimum: two}}}}\n",
+            "x.yaml:3:52: S001 groups.j.subgroups.s.minimum: found 'two', expected a whole number from 0 to",
+        ),
+        (
+            (
+                'now: "2026-01-01T00:00:00Z"\nactions: [allocate]\nobjects:\n'
+                "- {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q}}\n"
+                "- {apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: g, namespace: n}, "
+                "spec: {queue: q, minSubGroup: 2, subGroups: [{name: s}]}}\n"
+            ),
+            "x.yaml: S001 podgroup n/g: spec.minSubGroup: found 2, expected at most 1, the number of its sub-groups",
+        ),
+        (
+            "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, members: 2, minimum: 3}}\nexpect: {j: pending}\n",
+            "ok: 1 scenario",
+        ),
         ("cluster: {}\nqueues: {a: {}}\nrun: [allocat]\n", "x.yaml: S001 actions: found 'allocat', expected the name"),
         ("cluster: {}\nqueues: {a: {}}\nwith: {binpack: {wieght: 3}}\n", "x.yaml: S001 plugins.binpack.wieght"),
     ],
