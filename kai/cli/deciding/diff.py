@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
 from kai.cli.console import Console, console_options
+from kai.cli.deciding.givenflags import refuse_given, refuse_rows
 from kai.cli.failures import NO
 from kai.errors import InputError
 
@@ -30,6 +31,15 @@ with -o json. With --on they are scheduler configurations for that cluster; defa
 OWN = "default"
 _FEW = 20
 _RESULTS = ("SimulationResult", "Plan")
+_OVER_TIME: Final = {
+    "until": "--until",
+    "cluster": "--cluster",
+    "seed": "--seed",
+    "skips_bad_rows": "--skip-bad-rows",
+}
+_REPORT: Final = {"report": "--report"}
+_CYCLES: Final = {"cycles": "--cycles"}
+_AS_THEY_ARE: Final = "they are compared as they are"
 
 
 @click.command(epilog=EPILOG)
@@ -63,10 +73,11 @@ def diff(
     if runs is not None:
         again = wanted.again("diff", a, b, *(("--on", on) if on else ()))
         return _compare_runs(runs, wanted, again, console, wants_code=wants_code)
-    if wanted.report is not None:
-        place = on or f"{a} and {b}"
-        raise InputError(f"{place}: found one moment, expected runs over time for --report: give --until")
-    sides = [_under(each, on, cycles) if on else _side(each, cycles) for each in (a, b)]
+    if on:
+        refuse_given({**_OVER_TIME, **_REPORT}, "without virtual time", "give --until, --cluster or a trace")
+        sides = [_under(each, on, cycles) for each in (a, b)]
+    else:
+        sides = _sides(a, b, cycles)
     found = compare_sides(*_titled(sides))
     return _write(found, lambda: _text(found, console), console, wants_code=wants_code)
 
@@ -78,16 +89,31 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
     from kai.cli.deciding.saved import asked_again, result_in
 
     if not on:
+        refuse_given(_OVER_TIME, "without --on", "--on names what two policies run on")
         saved = (result_in(Path(a)), result_in(Path(b)))
         if saved[0] is None or saved[1] is None:
+            _refuse_a_run_beside(*((a, b) if saved[1] is None else (b, a)), is_run=saved != (None, None))
             return None
+        refuse_given(_CYCLES, "with results that were saved", _AS_THEY_ARE)
         check_places(wanted.out, wanted.report, wanted.engine)
         return saved_runs(saved[0], saved[1], (a, b))
     on, wanted = asked_again(on, wanted)
     if not wanted.is_over_time(on):
         return None
+    refuse_given(_CYCLES, "with virtual time", "the time for which it passes is given with --until")
+    refuse_rows(on)
     check_places(wanted.out, wanted.report, wanted.engine)
     return runs_under(a, b, on, wanted)
+
+
+def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
+    """Refuse a result of a run over time beside what is none.
+
+    Raises: InputError.
+    """
+    if is_run:
+        wanted = "such a result as well: kai simulate --until writes one with -o json"
+        raise InputError(f"{other}: found no result of a run over time, as {run} is one, expected {wanted}")
 
 
 def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console, *, wants_code: bool) -> int:
@@ -127,15 +153,23 @@ def _under(policy: str, place: str, cycles: int | None) -> "Side":
     return _decided(Path(policy).stem, place, cycles, None if policy == OWN else load_policy(path))
 
 
-def _side(path: str, cycles: int | None) -> "Side":
-    """Return what was decided, where a path holds a result, or what is decided on the cluster there."""
+def _sides(a: str, b: str, cycles: int | None) -> "list[Side]":
+    """Return what was decided, where a path holds a result, or what is decided on the cluster there.
+
+    Raises: UsageError for flags that change nothing of it.
+    """
     from kai.cli.deciding.saved import document_in
     from kai.simulation.comparison import side_of_document
 
-    found = document_in(Path(path))
-    if found is None or found.get("kind") not in _RESULTS:
-        return _decided(path, path, cycles, None)
-    return side_of_document(path, found)
+    refuse_given(_REPORT, "with what is of one moment", "give two results of runs over time, or --on and --until")
+    documents = [document_in(Path(path)) for path in (a, b)]
+    saved = [None if each is None or each.get("kind") not in _RESULTS else each for each in documents]
+    if None not in saved:
+        refuse_given(_CYCLES, "with results that were saved", _AS_THEY_ARE)
+    return [
+        _decided(path, path, cycles, None) if found is None else side_of_document(path, found)
+        for path, found in zip((a, b), saved, strict=True)
+    ]
 
 
 def _titled(sides: "list[Side]") -> "list[Side]":

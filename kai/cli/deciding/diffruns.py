@@ -1,5 +1,6 @@
 """``kai diff`` over virtual time: two policies on one workload, or two results that were saved."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -84,7 +85,9 @@ def _titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]
     """Return results that are called differently."""
     if a.policy != b.policy:
         return a, b
-    return attrs.evolve(a, policy=names[0]), attrs.evolve(b, policy=names[1])
+    short = [Path(each).stem for each in names]
+    one, other = short if short[0] != short[1] else names
+    return attrs.evolve(a, policy=one), attrs.evolve(b, policy=other)
 
 
 __all__ = ["runs_text", "runs_under", "saved_runs"]

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.core import ParameterSource
 
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
+from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_rows
 from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
 from kai.cli.givenpath import GivenPath
 from kai.errors import ConfigError, InputError, KaiError
@@ -91,9 +91,10 @@ def simulate(
     paths = (place, *paths[1:])
     if wanted.is_over_time(paths[0]):
         _refuse_flags_of_one_moment()
+        refuse_rows(paths[0])
         return simulate_over_time(paths, wanted, console)
 
-    _refuse_flags_over_time()
+    refuse_given(_OVER_TIME, "without virtual time", "give --until, --cluster or a trace")
     policy = _policy(config)
     for note in () if policy is None else policy.configuration.notes:
         console.talk(f"note: {note}")
@@ -109,25 +110,10 @@ def _refuse_flags_of_one_moment() -> None:
 
     Raises: UsageError.
     """
-    told = [f"--{name}: {instead}" for name, instead in _OF_ONE_MOMENT.items() if _is_given(name)]
+    told = [f"--{name}: {instead}" for name, instead in _OF_ONE_MOMENT.items() if is_given(name)]
     if told:
         flags = " and ".join(each.partition(":")[0] for each in told)
         raise click.UsageError(f"{flags} cannot be used with virtual time\n{'; '.join(told)}")
-
-
-def _refuse_flags_over_time() -> None:
-    """Refuse flags that count over virtual time only.
-
-    Raises: UsageError.
-    """
-    flags = " and ".join(flag for name, flag in _OVER_TIME.items() if _is_given(name))
-    if flags:
-        raise click.UsageError(f"{flags} cannot be used without virtual time\ngive --until, --cluster or a trace")
-
-
-def _is_given(name: str) -> bool:
-    """Return whether a flag stands on the command line, even with its default."""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _policy(path: str | None) -> "Policy | None":

@@ -37,8 +37,8 @@ def test_two_results_that_were_saved_are_compared_on_a_page(capsys: pytest.Captu
     a, b, path = (str(tmp_path / name) for name in ("a.json", "b.json", "both.html"))
     assert run(["diff", a, b, "--report", path]) == 0
     assert "What changes from one run to the other?" in Path(path).read_text(encoding="utf-8")
-    assert run(["diff", CASE, CASE, "--report", path]) == 4
-    assert "expected runs over time for --report: give --until" in capsys.readouterr().err
+    assert run(["diff", CASE, CASE, "--report", path]) == 2
+    assert "--report cannot be used with what is of one moment" in capsys.readouterr().err
 
 
 def test_the_command_that_does_it_again_has_all_flags():

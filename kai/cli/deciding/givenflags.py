@@ -1,0 +1,35 @@
+"""Flags that would change nothing for the inputs at hand: they are refused, not dropped without a word."""
+
+from collections.abc import Mapping
+
+import click
+from click.core import ParameterSource
+
+
+def is_given(name: str) -> bool:
+    """Return whether a flag stands on the command line, even with its default."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def refuse_given(flags: Mapping[str, str], where: str, instead: str) -> None:
+    """Refuse those of some flags that are given; ``flags`` are names of parameters with what people write.
+
+    Raises: UsageError.
+    """
+    told = " and ".join(flag for name, flag in flags.items() if is_given(name))
+    if told:
+        raise click.UsageError(f"{told} cannot be used {where}\n{instead}")
+
+
+def refuse_rows(path: str) -> None:
+    """Refuse --skip-bad-rows for a workload that has no rows.
+
+    Raises: UsageError.
+    """
+    from kai.virtual.names import is_trace
+
+    if not is_trace(path):
+        refuse_given({"skips_bad_rows": "--skip-bad-rows"}, "without a trace", f"{path} has no rows")
+
+
+__all__ = ["is_given", "refuse_given", "refuse_rows"]
