@@ -19,7 +19,7 @@ from kai.api.documents import mapping_of
 from kai.cluster.access import Access
 from kai.errors import InputError
 from kai.simulation.live import list_events
-from kai.telemetry.decisions import Decision, evictions_in, read_decisions
+from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_decisions
 
 EVENTS: Final = "events"
 LOG: Final = "decision log"
@@ -71,14 +71,14 @@ Chosen = Callable[[str], bool]
 """Says of a namespace whether its jobs are asked for."""
 
 
-def from_log(path: str, chosen: Chosen) -> tuple[PastEviction, ...]:
-    """Return the evictions in a decision log, the oldest first.
+def from_log(path: str, chosen: Chosen, passed: PassedOver | None = None) -> tuple[PastEviction, ...]:
+    """Return the evictions in a decision log, the oldest first; lines that are no decisions are counted in ``passed``.
 
     Raises: InputError if it cannot be read, or holds something and no decision.
     """
     if next(iter(read_decisions(path)), None) is None:
         _refuse_others(path)
-    return tuple(_logged(each) for each in evictions_in(path) if chosen(each.job.partition("/")[0]))
+    return tuple(_logged(each) for each in evictions_in(path, passed) if chosen(each.job.partition("/")[0]))
 
 
 def _refuse_others(path: str) -> None:

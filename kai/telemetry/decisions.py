@@ -1,8 +1,9 @@
 """Decisions as a service records them: one JSON object a line, in a file that is rotated; and how to read them again.
 
 A line has the fields of `Decision`; readers accept fields and kinds that they do not know. PATH is the newest file,
-PATH.1 the one before, and so on. A line that a crash cut short is passed over. `evictions_in` tells which pods
-were evicted and for which job, over as many cycles as the files go back: ``kai why --evicted --decision-log PATH``.
+PATH.1 the one before, and so on. A line that is damaged or cut short is passed over, and counted. `evictions_in`
+tells which pods were evicted and for which job, over as many cycles as the files go back: ``kai why --evicted
+--decision-log PATH``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import attrs
 import msgspec
 
 from kai.errors import InputError
+from kai.wording import counted
 
 BIND: Final = "bind"
 EVICT: Final = "evict"
@@ -83,21 +85,49 @@ def line_of(decision: Decision) -> bytes:
 
 def decision_of(line: bytes) -> Decision | None:
     """Return the decision in a line; None for a line that is none, such as one that was cut short."""
+    found = _read(line)
+    return found if isinstance(found, Decision) else None
+
+
+def _read(line: bytes) -> Decision | str:
+    """Return the decision in a line, or why it is none."""
     try:
         found = json.loads(line)
-        fields = {name: found[name] for name in _PLAIN if name in found}
-        gainer = found.get("gainer")
-        return Decision(
-            **fields,
-            subject=Subject(**{name: str(found["subject"].get(name, "")) for name in _SUBJECT}),
-            gainer=None if gainer is None else Gainer(**{name: str(gainer.get(name, "")) for name in _GAINER}),
-            input_hash=str(found.get("inputHash", "")),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+    except (ValueError, RecursionError):
+        return "no JSON" if line.endswith(b"\n") else "cut short"
+    if not isinstance(found, dict):
+        return "no JSON object"
+    fields = {name: found[name] for name in _PLAIN if name in found}
+    for name, value in fields.items():
+        if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+            return f"{name}: {_cut(value)}"
+    numbers = fields.get("numbers", {})
+    wrong = [name for name, value in numbers.items() if not isinstance(value, int | float)]
+    if wrong:
+        return f"numbers.{wrong[0]}: {_cut(numbers[wrong[0]])}"
+    subject, gainer = found.get("subject"), found.get("gainer")
+    lacking = [name for name in ("cycle", "time", "kind") if name not in fields]
+    if lacking or not isinstance(subject, dict):
+        return f"no {', '.join(lacking) or 'subject'}"
+    if gainer is not None and not isinstance(gainer, dict):
+        return f"gainer: {_cut(gainer)}"
+    return Decision(
+        **fields,
+        subject=Subject(**{name: str(subject.get(name, "")) for name in _SUBJECT}),
+        gainer=None if gainer is None else Gainer(**{name: str(gainer.get(name, "")) for name in _GAINER}),
+        input_hash=str(found.get("inputHash", "")),
+    )
 
 
+def _cut(value: object) -> str:
+    """Return a value of a line, not too long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+_LONGEST: Final = 40
 _PLAIN: Final = tuple(each for each in attrs.fields_dict(Decision) if each not in {"subject", "gainer", "input_hash"})
+_TYPES: Final[Mapping[str, type]] = dict.fromkeys(_PLAIN, str) | {"cycle": int, "numbers": dict}
 _SUBJECT: Final = tuple(attrs.fields_dict(Subject))
 _GAINER: Final = tuple(attrs.fields_dict(Gainer))
 
@@ -105,8 +135,32 @@ _GAINER: Final = tuple(attrs.fields_dict(Gainer))
 # --- Reading -------------------------------------------------------------------------------------------------------
 
 
-def read_decisions(path: str) -> Iterator[Decision]:
-    """Yield the decisions of a log, the oldest first.
+@attrs.define
+class PassedOver:
+    """Lines of a log that are no decisions: how many, and the first of them with what it is."""
+
+    count: int = 0
+    file: str = ""
+    number: int = 0
+    why: str = ""
+
+    def add(self, file: str, number: int, why: str) -> None:
+        """Count one more line."""
+        self.count += 1
+        if self.count == 1:
+            self.file, self.number, self.why = file, number, why
+
+    def __str__(self) -> str:
+        """Return it in a sentence; "" where nothing was passed over."""
+        if not self.count:
+            return ""
+        lines = counted(self.count, "line that is no decision was", "lines that are no decisions were")
+        first = "" if self.count == 1 else "the first of them "
+        return f"{self.file}: {lines} passed over: {first}line {self.number}, found {self.why}"
+
+
+def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Decision]:
+    """Yield the decisions of a log, the oldest first; lines that are none are counted in ``passed``.
 
     Raises: InputError if there is no such file, or it cannot be read.
     """
@@ -116,17 +170,22 @@ def read_decisions(path: str) -> Iterator[Decision]:
     try:
         for file in (*reversed(_older(newest)), newest):
             with file.open("rb") as lines:
-                yield from (each for each in map(decision_of, lines) if each is not None)
+                for number, line in enumerate(lines, start=1):
+                    found = _read(line)
+                    if isinstance(found, Decision):
+                        yield found
+                    elif passed is not None and line.strip():
+                        passed.add(str(file), number, found)
     except OSError as error:
         raise InputError(f"{path}: found {error.strerror or error}, expected a readable decision log") from None
 
 
-def evictions_in(path: str) -> Iterator[Decision]:
-    """Yield the evictions in a log, the oldest first.
+def evictions_in(path: str, passed: PassedOver | None = None) -> Iterator[Decision]:
+    """Yield the evictions in a log, the oldest first; lines that are no decisions are counted in ``passed``.
 
     Raises: InputError as `read_decisions`.
     """
-    return (each for each in read_decisions(path) if each.kind == EVICT)
+    return (each for each in read_decisions(path, passed) if each.kind == EVICT)
 
 
 def _older(newest: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from kai.cli.explaining.servedjobs import told, told_of_all
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject
-from kai.cli.explaining.whyevicted import EvictionAnswer, Record
+from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
 from kai.cli.explaining.whyjobs import Asked
 from kai.cli.explaining.whynode import NodeAnswer
 from kai.cli.explaining.whyqueue import QueueAnswer
@@ -93,7 +93,14 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
     """
     document = served.ask("evictions", namespace=served.namespace)
     now, past = read(document, "EvictionList", found_now), read(document, "EvictionList", found_before)
-    record = Record(evictions=past, looked_at=tuple(document.get("lookedAt") or ()))
+    where = tuple(document.get("lookedAt") or ())
+    if asked.log:
+        from kai.simulation.past_evictions import LOG, joined
+
+        found = logged(asked, served.namespace)
+        found = found if served.origin.complete else tuple(each.masked() for each in found)
+        past, where = joined(found, past), (*where, LOG)
+    record = Record(evictions=past, looked_at=where)
     runs = True
     if asked.name or source.selector.requirements:
         lines = _listed(source, served)

@@ -58,37 +58,29 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
 def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> int:  # noqa: ANN401 - the flags above, by name
     """Tell why a job waits, a queue has its share, or a node is empty, and what would help."""
     asked = Asked(**given)
-    if asked.everything and (asked.name or asked.evicted):
-        raise click.UsageError("--all cannot be used with a name or --evicted")
-    if not (asked.name or asked.everything or asked.evicted):
-        raise click.UsageError("give the NAME of a job, a queue or a node, or --all for all jobs that wait")
-    if asked.log is not None and not asked.evicted:
-        raise click.UsageError("--decision-log is used with --evicted")
-    if asked.evicted and split_subject(asked.name)[0] in {"queue", "node"}:
-        raise click.UsageError("--evicted takes the name of a job, or none")
+    _refuse(asked)
     if asked.verify and not asked.evicted:
         source = attrs.evolve(source, again=TRIED)
     running: list[bool] = []
+    said: set[str] = set()
+
+    def noted(found: tuple[View, bool]) -> View:
+        view, runs = found
+        running[:] = [runs]
+        _say_once(asked.notes, said, console)
+        return view
 
     def view_of(result: "Result") -> View:
-        view, runs = answer(source, result, asked)
-        running[:] = [runs]
-        return view
+        return noted(answer(source, result, asked))
 
     def own_view_of(own: "OwnJobs") -> View:
-        view, runs = own_answer(source, own, asked)
-        running[:] = [runs]
-        return view
+        return noted(own_answer(source, own, asked))
 
     def served_view_of(served: "Served") -> View:
-        view, runs = served_answer(source, served, asked)
-        running[:] = [runs]
-        return view
+        return noted(served_answer(source, served, asked))
 
     def soon_view_of(served: "Served") -> View:
-        view, runs = job_told(served, asked)
-        running[:] = [runs]
-        return view
+        return noted(job_told(served, asked))
 
     soon = soon_view_of if is_for_service(source, asked) else None
     try:
@@ -99,8 +91,34 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         from kai.cli.explaining.whyevicted import logged_evictions
 
         remark = f"source: decision log only ({error})"
-        return show_view(logged_evictions(source, asked), source, console, remark=remark)
+        found = logged_evictions(source, asked)
+        _say_once(asked.notes, said, console)
+        return show_view(found, source, console, remark=remark)
     return code if not is_coded or all(running) else NO
+
+
+def _refuse(asked: Asked) -> None:
+    """Refuse flags that contradict each other.
+
+    Raises: UsageError.
+    """
+    if asked.everything and (asked.name or asked.evicted):
+        raise click.UsageError("--all cannot be used with a name or --evicted")
+    if not (asked.name or asked.everything or asked.evicted):
+        raise click.UsageError("give the NAME of a job, a queue or a node, or --all for all jobs that wait")
+    if asked.log is not None and not asked.evicted:
+        raise click.UsageError("--decision-log is used with --evicted")
+    if asked.evicted and split_subject(asked.name)[0] in {"queue", "node"}:
+        raise click.UsageError("--evicted takes the name of a job, or none")
+
+
+def _say_once(notes: "list[str]", said: set[str], console: Console) -> None:
+    """Say what was not said before: with -w the same is found again and again."""
+    for note in dict.fromkeys(notes):
+        if note not in said:
+            said.add(note)
+            console.talk(f"note: {note}")
+    notes.clear()
 
 
 def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:

@@ -141,7 +141,7 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
     if outcome is None or seen is None:
         return EvictionAnswer(), True
     namespace = source.namespace_of(source.case_of(result))
-    record = _with_queues(_record(source, asked.log, namespace), seen)
+    record = _with_queues(_record(source, asked, namespace), seen)
     jobs = [job for job in seen.jobs if namespace in {"", job.namespace}]
     wanted = {job.key for job in jobs}
     if asked.name:
@@ -170,7 +170,7 @@ def own_evictions(source: "Source", own: "OwnJobs", asked: "Asked") -> EvictionA
     Raises: UnreachableError where nothing is on record that the user may see.
     """
     namespace = "" if source.everywhere else source.namespace or own.origin.namespace
-    record = _record(source, asked.log, namespace)
+    record = _record(source, asked, namespace)
     if not record.looked_at:
         raise own.refused
     record = attrs.evolve(record, evictions=tuple(each.masked() for each in record.evictions))
@@ -182,10 +182,27 @@ def logged_evictions(source: "Source", asked: "Asked") -> EvictionAnswer:
 
     Raises: InputError for a log that cannot be read, NoSubjectError for a job that it does not name.
     """
-    from kai.simulation.past_evictions import LOG, from_log
+    from kai.simulation.past_evictions import LOG
 
-    found = from_log(asked.log or "", _chosen("" if source.everywhere else source.namespace))
+    found = logged(asked, "" if source.everywhere else source.namespace)
     return EvictionAnswer(record=_named(Record(evictions=found, looked_at=(LOG,)), asked), detail=asked.detail)
+
+
+def logged(asked: "Asked", namespace: str) -> "tuple[PastEviction, ...]":
+    """Return what the decision log that is asked for tells of a namespace, "" for all; nothing without a log.
+
+    Raises: InputError for a log that cannot be read.
+    """
+    from kai.simulation.past_evictions import from_log
+    from kai.telemetry.decisions import PassedOver
+
+    if not asked.log:
+        return ()
+    passed = PassedOver()
+    found = from_log(asked.log, _chosen(namespace), passed)
+    if passed.count:
+        asked.notes.append(str(passed))
+    return found
 
 
 def _named(record: Record, asked: "Asked") -> Record:
@@ -201,19 +218,19 @@ def _named(record: Record, asked: "Asked") -> Record:
     return record.about(wanted)
 
 
-def _record(source: "Source", log: str | None, namespace: str) -> Record:
+def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
     """Return what is on record: of a decision log, and of the events of a running cluster."""
-    from kai.simulation.past_evictions import EVENTS, LOG, from_events, from_log, joined
+    from kai.simulation.past_evictions import EVENTS, LOG, from_events, joined
 
-    logged = from_log(log, _chosen(namespace)) if log else ()
-    where = [LOG] if log else []
+    found = logged(asked, namespace)
+    where = [LOG] if asked.log else []
     if not source.is_live:
-        return Record(evictions=logged, looked_at=tuple(where))
+        return Record(evictions=found, looked_at=tuple(where))
     try:
         told = from_events(source.access, namespace)
     except UnreachableError as error:
-        return Record(evictions=logged, looked_at=tuple(where), missing=_lacking(error))
-    return Record(evictions=joined(logged, told), looked_at=(EVENTS, *where))
+        return Record(evictions=found, looked_at=tuple(where), missing=_lacking(error))
+    return Record(evictions=joined(found, told), looked_at=(EVENTS, *where))
 
 
 def _lacking(error: UnreachableError) -> str:
@@ -243,4 +260,4 @@ def _bare(name: str) -> str:
     return split_subject(name)[1]
 
 
-__all__: Sequence[str] = ["EvictionAnswer", "evictions_of", "logged_evictions", "own_evictions"]
+__all__: Sequence[str] = ["EvictionAnswer", "evictions_of", "logged", "logged_evictions", "own_evictions"]

@@ -33,6 +33,8 @@ class Asked:
     """The decision log of a service."""
     detail: bool = False
     verify: bool = True
+    notes: list[str] = attrs.field(factory=list, eq=False, repr=False)
+    """What is found on the way and belongs to no answer: `kai why` says each note once, on standard error."""
 
 
 @attrs.frozen(kw_only=True)

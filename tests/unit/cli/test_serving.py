@@ -13,6 +13,7 @@ from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
+from kai.telemetry.decisions import EVICT, Decision, Gainer, Subject, line_of
 from tests.doubles.two_tenants import OURS, SECRETS, ended_cycle
 from tests.unit.dashboard.test_server import Rights
 
@@ -167,6 +168,26 @@ def test_pods_nodes_and_evictions_are_asked_for_as_well(shown, everything):
     document = json.loads(shown(everything, "why", "ours-runs", "--evicted", "-o", "json").out)
     assert (document["kind"], document["past"], document["lookedAt"]) == ("EvictionList", [], ["service"])
     assert shown(everything, "why", "nothing-like-it", code=4).err.startswith("error: found no job nothing-like-it")
+
+
+def test_a_decision_log_is_read_beside_what_the_service_remembers(shown, everything, ours, tmp_path):
+    path = tmp_path / "log"
+    evicted = Decision(
+        cycle=1,
+        time="2026-01-30T08:00:00Z",
+        kind=EVICT,
+        subject=Subject(kind="Pod", namespace="amber", name="old-0"),
+        job="amber/old",
+        gainer=Gainer(namespace="zebra", name="new", queue="team-zebra"),
+    )
+    path.write_bytes(line_of(evicted) + b"{")
+    said = shown(everything, "why", "--evicted", "-A", "--decision-log", str(path))
+    assert "amber/old" in said.out
+    assert "zebra/new" in said.out
+    assert f"note: {path}: 1 line that is no decision was passed over: line 2, found cut short" in said.err
+    document = json.loads(shown(everything, "why", "old", "--evicted", "--decision-log", str(path), "-o", "json").out)
+    assert document["lookedAt"] == ["service", "decision log"]
+    assert "zebra" not in shown(ours, "why", "--evicted", "--decision-log", str(path)).out
 
 
 def test_labels_are_asked_for_as_well(shown, labelled):

@@ -7,6 +7,7 @@ from kai.telemetry import decisions
 from kai.telemetry.decisions import (
     Decision,
     Gainer,
+    PassedOver,
     RotatedFile,
     Subject,
     decision_of,
@@ -136,3 +137,44 @@ def test_a_log_that_is_not_there_is_said(tmp_path):
 
 def test_only_numbers_are_kept():
     assert numbers_in(limit=4, used=2.5, queue="q", gang=True, many=(1, 2)) == {"limit": 4.0, "used": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"cycle":1,"time\n', "no JSON"),
+        (b"\x00\x00\xff\n", "no JSON"),
+        (b"[" * 100_000 + b"\n", "no JSON"),
+        (b'{"cycle":1,"time', "cut short"),
+        (b"[1]\n", "no JSON object"),
+        (b'{"cycle":1,"time":"t"}\n', "no kind"),
+        (b'{"cycle":1,"time":"t","kind":"evict"}\n', "no subject"),
+        (line_of(eviction()).replace(b'"q"', b"[7]"), "queue: [7]"),
+        (line_of(eviction()).replace(b"0.5", b'"half"'), 'numbers.gpus: "half"'),
+        (line_of(eviction()).replace(b'{"gpus":0.5}', b"null"), "numbers: null"),
+        (line_of(eviction()).replace(b'"cycle":7', b'"cycle":true'), "cycle: true"),
+    ],
+)
+def test_lines_that_are_passed_over_are_counted_with_the_first_of_them(tmp_path, line, why):
+    path = tmp_path / "log"
+    path.write_bytes(line_of(eviction("p1")) + b"\n" + line_of(eviction("p2")) + line)
+    passed = PassedOver()
+    assert [each.subject.name for each in read_decisions(str(path), passed)] == ["p1", "p2"]
+    assert str(passed) == f"{path}: 1 line that is no decision was passed over: line 4, found {why}"
+
+
+def test_the_first_line_that_is_passed_over_is_of_the_oldest_file(tmp_path):
+    (tmp_path / "log.1").write_bytes(line_of(eviction("p1")) + b"nonsense\n")
+    (tmp_path / "log").write_bytes(b"{}\n" + line_of(eviction("p2"))[:30])
+    passed = PassedOver()
+    assert [each.subject.name for each in read_decisions(str(tmp_path / "log"), passed)] == ["p1"]
+    start = f"{tmp_path / 'log.1'}: 3 lines that are no decisions were passed over: "
+    assert str(passed) == f"{start}the first of them line 2, found no JSON"
+
+
+def test_a_whole_log_has_nothing_passed_over(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(line_of(eviction("p1")))
+    passed = PassedOver()
+    assert len(list(read_decisions(str(path), passed))) == 1
+    assert str(passed) == ""

@@ -1,6 +1,7 @@
 """``kai why --evicted``: of the present cycle, of events in the cluster, and of the decision log of a service."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,18 @@ def test_a_job_that_is_gone_is_found_on_record_by_its_name_or_its_pods(asked, lo
     assert asked("ghost", "--decision-log", path, code=4).err.startswith("error: found no job ghost")
 
 
+def test_lines_of_a_log_that_are_passed_over_are_said_once_and_the_rest_is_told(asked, log):
+    path = log(logged("old-0", "ml/old", "ml/new"), logged("old-1", "ml/old", "ml/new"))
+    Path(path).write_bytes(b"\x00\n" + Path(path).read_bytes()[:-20])
+    for arguments in ([], ["old"], ["-o", "json"], ["-o", "name"]):
+        said = asked(*arguments, "--decision-log", path)
+        assert said.err == (
+            f"note: {path}: 2 lines that are no decisions were passed over: the first of them line 1, found no JSON\n"
+        )
+        assert "old-0" in said.out or "ml/old" in said.out
+    assert asked("--decision-log", path, "-q").err == ""
+
+
 def test_only_jobs_of_the_namespace_are_told(asked, log):
     path = log(logged("old-0", "ml/old", "ml/new"), logged("x-0", "x/old", "ml/new"))
     text = asked("-n", "x", "--decision-log", path).out
@@ -139,6 +152,16 @@ def test_a_cluster_that_is_away_leaves_the_decision_log(tmp_path, capsys, monkey
 )
 def test_what_cannot_be_asked_is_refused(asked, arguments):
     asked(*arguments, code=2)
+
+
+def test_a_log_alone_says_what_was_passed_over(tmp_path, capsys, monkeypatch, log):
+    path = log(logged("old-0", "ml/old", "ml/new"))
+    Path(path).write_bytes(Path(path).read_bytes() + b'{"cycle"')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert run(["why", "old", "--evicted", "--decision-log", path]) == 0
+    note = f"note: {path}: 1 line that is no decision was passed over: line 2, found cut short"
+    assert capsys.readouterr().err.splitlines().count(note) == 1
 
 
 def test_a_decision_log_needs_a_question_about_evictions(tmp_path, capsys):
