@@ -24,6 +24,7 @@ from kai.documents.queues import queue_items
 from kai.simulation.assumptions import assumptions
 from kai.simulation.explanation import Fold
 from kai.simulation.jobs import lines_named
+from kai.simulation.owners import owners_in
 from kai.simulation.past_evictions import RULES, SERVICE, PastEviction
 from kai.telemetry.connections import Response
 
@@ -118,8 +119,10 @@ def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
         return problem(403, f"not allowed to {refused} in any namespace")
     below = look.seen.queues_below(queue) if queue else frozenset[str]()
     with_pods = parameters.get("pods") == "true"
+    objects = look.outcome.case.objects
+    owners = owners_in(objects.pods, objects.pod_groups) if with_pods else {}
     items = [
-        job_values(line, with_pods=with_pods)
+        job_values(line, with_pods=with_pods, owners=owners.get(line.job.key, ()) if with_pods else None)
         for line in look.lines
         if namespace in {"", line.job.namespace}
         and (not queue or line.job.queue in below)

@@ -1,18 +1,25 @@
 """Jobs for machines: one item for each pod group."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.api.times import instant_text
 
 if TYPE_CHECKING:
     from kai.simulation.jobs import JobLine, PodLine
+    from kai.simulation.owners import Above
 
 
-def job_values(line: "JobLine", *, with_pods: bool = False) -> dict[str, Any]:
-    """Return one job as plain values; what is not known is null. Pods one by one only where they are asked for."""
+def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Above] | None" = None) -> dict[str, Any]:
+    """Return one job as plain values; what is not known is null. Pods one by one only where they are asked for.
+
+    ``owners``, the nearest first, is all that the job belongs to; None where that was not looked for.
+    """
     job = line.job
     code, text = line.job.reason
-    listed = {"podList": [_pod(pod) for pod in line.pods]} if with_pods else {}
+    listed: dict[str, Any] = {"podList": [_pod(pod) for pod in line.pods]} if with_pods else {}
+    if owners is not None:
+        listed["owners"] = [{"kind": each.kind, "name": each.name} for each in owners]
     return {
         "name": job.name,
         "namespace": job.namespace,

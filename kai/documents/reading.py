@@ -15,6 +15,7 @@ from kai.simulation.evictions import Eviction
 from kai.simulation.jobs import JobLine, OrderKey, Owner, PodLine
 from kai.simulation.occupancy import Occupancy, Tenant
 from kai.simulation.overview import Job
+from kai.simulation.owners import Above
 from kai.simulation.past_evictions import PastEviction
 from kai.simulation.queue_lines import QueueLine, Share
 from kai.simulation.slices import Slices, SliceUser
@@ -31,6 +32,15 @@ _RESOURCES = (("cpuMillis", 1), ("memoryBytes", 1), ("gpus", GPU_UNIT))
 def job_lines(document: Values) -> tuple[JobLine, ...]:
     """Return the jobs of a JobList."""
     return tuple(_job_line(item) for item in document["items"])
+
+
+def owners_of_jobs(document: Values) -> dict[str, tuple[Above, ...]]:
+    """Return what the jobs of a JobList belong to, by their keys; nothing where an older service does not say it."""
+    return {
+        f"{item['namespace']}/{item['name']}": tuple(Above(each["kind"], each["name"]) for each in item["owners"])
+        for item in document["items"]
+        if "owners" in item
+    }
 
 
 def _job_line(item: Values) -> JobLine:

@@ -67,6 +67,8 @@ class Expansion:
     problems: tuple[Problem, ...] = ()
     workloads: int = 0
     """Workloads and bare pods that this scheduler is asked to place."""
+    owners: Mapping[str, tuple[tuple[str, str, str], ...]] = attrs.field(factory=dict, repr=False)
+    """Kind, name and UID of what owns an object that makes pods, by the UID of that object."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -203,6 +205,7 @@ class _Expanding:
             unused=counted(self.unused),
             problems=tuple(first[at] for at in sorted(first)),
             workloads=self.workloads,
+            owners=self.index.owners(),
         )
 
     def _take_pod(self, at: int, manifest: Mapping[str, Any]) -> None:

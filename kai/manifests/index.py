@@ -29,6 +29,16 @@ class Index:
             self._objects[known.kind, known.namespace, known.name] = manifest
             self._kinds.setdefault(known.kind, []).append(manifest)
 
+    def owners(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
+        """Return kind, name and UID of the owners of each object that has some, by its UID; pods are left out."""
+        found = {}
+        for kind, manifests in self._kinds.items():
+            for known in map(Resource.of, manifests if kind.kind != "Pod" else ()):
+                if known.owner_references:
+                    above = [(each.kind.kind, each.name, each.uid) for each in known.owner_references]
+                    found[known.uid] = tuple(above)
+        return found
+
     def get(self, read: Get, /) -> Manifest | Absent:
         """Return the object of this kind, namespace (or none) and name."""
         for namespace in (read.namespace, ""):

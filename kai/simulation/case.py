@@ -71,6 +71,8 @@ class Case:
     """What is doubtful about the input and does not keep it from being used."""
     workloads: int = 0
     """Workloads among plain manifests that this scheduler is asked to place."""
+    owners: Mapping[str, tuple[tuple[str, str, str], ...]] = EMPTY
+    """Kind, name and UID of what owns the workloads among plain manifests, by their UIDs."""
     origin: Origin = attrs.field(factory=Origin)
 
 

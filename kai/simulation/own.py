@@ -5,7 +5,7 @@ of its conditions, which kai and KAI-Scheduler write alike, and no object of ano
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -36,6 +36,7 @@ from kai.simulation.jobs import JobLine, PodLine, owner_of
 from kai.simulation.live import list_some
 from kai.simulation.origin import Origin
 from kai.simulation.overview import Job
+from kai.simulation.owners import Above, owners_in
 from kai.simulation.podstates import state_of
 from kai.simulation.states import State
 from kai.simulation.suggestions import Suggestions
@@ -64,6 +65,8 @@ class OwnJobs:
     refused: UnreachableError
     """Why the cluster cannot be read as a whole."""
     notes: tuple[str, ...] = ()
+    owners: Mapping[str, tuple[Above, ...]] = attrs.field(factory=dict)
+    """What jobs belong to, by their keys."""
 
     @property
     def lines(self) -> tuple[JobLine, ...]:
@@ -105,6 +108,7 @@ def read_own(access: Access, namespace: str, refused: UnreachableError, clock: C
         origin=origin,
         refused=refused,
         notes=tuple(note for each in (found, *more) for note in each.notes),
+        owners=owners_in(objects.pods, objects.pod_groups),
     )
 
 

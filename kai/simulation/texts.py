@@ -148,6 +148,7 @@ def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequ
         settings=IntakeSettings(),
         unused=reading.expansion.unused,
         workloads=reading.expansion.workloads,
+        owners=reading.expansion.owners,
         findings=(*reading.findings, *unoffered_makes(reading)),
         origin=Origin(type="manifests", sha256=sum_of(texts)),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kai.cli.explaining.servedjobs import told, told_of_all
-from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject
+from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
 from kai.cli.explaining.whyjobs import Asked
 from kai.cli.explaining.whynode import NodeAnswer
@@ -15,12 +15,13 @@ from kai.cli.serving import Served
 from kai.cli.sources import Source
 from kai.cli.views import HEAD, ServedView, View
 from kai.documents.asking import RefusedByServiceError, read
-from kai.documents.reading import entitlement, job_lines, occupancy, waiting_jobs
+from kai.documents.reading import entitlement, job_lines, occupancy, owners_of_jobs, waiting_jobs
 from kai.documents.reading import evictions as found_now
 from kai.documents.reading import past_evictions as found_before
 
 if TYPE_CHECKING:
     from kai.simulation.jobs import JobLine
+    from kai.simulation.owners import Above
 
 _MOST = 20
 """So many replicas of one owner are asked about one by one."""
@@ -31,9 +32,10 @@ def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
 
     Raises: UnreachableError where the service does not answer; InputError for an unknown job.
     """
-    lines = named_jobs(name, _listed(source, served), source)
+    listed, owners = _listed(source, served)
+    lines = named_jobs(name, listed, source, owners)
     if not lines:
-        raise NoSubjectError(f"found no job {name} among those that you may list", "kai jobs lists them")
+        raise unknown_job(name, "those that you may list", listed, owners, source)
     documents = [served.ask(f"jobs/{line.job.namespace}/{line.job.name}") for line in lines[:_MOST]]
     whole = documents[0] if len(documents) == 1 else _joined(documents)
     return ServedView(shown=told(whole), document=whole), all(line.job.runs for line in lines)
@@ -103,12 +105,12 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
     record = Record(evictions=past, looked_at=where)
     runs = True
     if asked.name or source.selector.requirements:
-        lines = _listed(source, served)
+        lines, owners = _listed(source, served)
         name = split_subject(asked.name)[1]
-        chosen = named_jobs(name, lines, source) if name else lines
+        chosen = named_jobs(asked.name, lines, source, owners) if name else lines
         keys = {line.job.key for line in chosen} or record.jobs_named(name)
         if not keys and name:
-            raise NoSubjectError(f"found no job {name} among those that you may list", "kai jobs lists them")
+            raise unknown_job(asked.name, "those that you may list", lines, owners, source)
         now = tuple(each for each in now if keys & {each.job, each.beneficiary})
         record, runs = record.about(keys), all(line.job.runs for line in chosen)
     titles = {key: key.rpartition("/")[2] for each in now for key in (each.job, each.beneficiary) if key}
@@ -117,10 +119,14 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
     return ServedView(shown=shown, document={**document, **shown.fields()}), runs
 
 
-def _listed(source: Source, served: Served) -> "tuple[JobLine, ...]":
-    """Return the jobs that are asked for, of those that the service shows; of a pod's name the job is found as well."""
+def _listed(source: Source, served: Served) -> "tuple[tuple[JobLine, ...], Mapping[str, tuple[Above, ...]]]":
+    """Return the jobs that are asked for, of those that the service shows, and what jobs belong to.
+
+    Of a pod's name the job is found as well.
+    """
     document = served.ask("jobs", namespace=served.namespace, pods="true")
-    return tuple(line for line in read(document, "JobList", job_lines) if source.selector.matches(line.labels))
+    lines = tuple(line for line in read(document, "JobList", job_lines) if source.selector.matches(line.labels))
+    return lines, read(document, "JobList", owners_of_jobs)
 
 
 def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
@@ -130,7 +136,7 @@ def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
     """
     document = served.ask("waiting", namespace=served.namespace)
     if source.selector.requirements:
-        keys = {line.job.key for line in _listed(source, served)}
+        keys = {line.job.key for line in _listed(source, served)[0]}
         items = [kept for item in document["items"] if (kept := _chosen(item, keys, served)) is not None]
         document = {**document, "items": items}
     found = told_of_all(document, document["items"], detail=asked.detail)

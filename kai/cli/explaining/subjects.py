@@ -1,21 +1,36 @@
 """What a question is about: a job, a queue or a node, found by the name that was typed."""
 
 import difflib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.errors import InputError
+from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.cli.sources import Source
     from kai.simulation.jobs import JobLine
     from kai.simulation.overview import Job, Overview
+    from kai.simulation.owners import Above
     from kai.simulation.request import Result
 
 KINDS = ("job", "queue", "node")
 _PLURALS = {"jobs": "job", "queues": "queue", "nodes": "node", "podgroup": "job", "podgroups": "job", "pg": "job"}
+_SHORT: Final = {
+    "cj": "cronjob",
+    "deploy": "deployment",
+    "ds": "daemonset",
+    "lws": "leaderworkerset",
+    "po": "pod",
+    "rc": "replicationcontroller",
+    "rs": "replicaset",
+    "sts": "statefulset",
+    "svc": "service",
+}
+"""What kubectl calls kinds of owners in short."""
+_MOST_OWNERS = 6
 
 
 class NoSubjectError(InputError):
@@ -39,20 +54,22 @@ class Subject:
 def find_subject(text: str, source: "Source", result: "Result") -> Subject:
     """Return what ``text`` names: ``NAME``, ``job/NAME``, ``job/NAMESPACE/NAME``, ``queue/NAME`` or ``node/NAME``.
 
-    A name alone is looked for among jobs, owners of jobs, their pods, then queues, then nodes.
+    A name alone is looked for among jobs, owners of jobs, their pods, then queues, then nodes. Any other kind before
+    it is that of a pod, or of an object that owns pods of jobs: ``deployment/NAME``.
 
     Raises: NoSubjectError with the nearest name.
     """
     kind, name = split_subject(text)
     known = {each: _names(each, source, result) for each in KINDS}
+    owners: Mapping[str, Sequence[Above]] = {}
     for each in [kind] if kind else KINDS:
         if each == "job":
-            lines = _jobs(name, source, result)
+            lines, owners = _jobs(text, source, result)
             if lines:
                 return Subject(kind=each, name=name, lines=lines)
         elif name in known[each]:
             return Subject(kind=each, name=name)
-    raise _unknown(kind, name, known, source)
+    raise _unknown(kind, name, known, owners, source)
 
 
 def split_subject(text: str) -> tuple[str, str]:
@@ -63,37 +80,126 @@ def split_subject(text: str) -> tuple[str, str]:
     return (kind, name) if kind in KINDS and name else ("", text)
 
 
-def _unknown(kind: str, name: str, known: "dict[str, list[str]]", source: "Source") -> NoSubjectError:
+def owner_subject(text: str) -> tuple[str, str]:
+    """Return the kind of a pod or of an owner that ``text`` begins with, as it is written in small letters, and a name.
+
+    The kind is "" where there is none. Short names and plurals are those of kubectl.
+    """
+    kind, slash, name = text.partition("/")
+    kind = kind.lower().partition(".")[0]
+    if not slash or not kind or not name:
+        return "", text
+    return _SHORT.get(kind, kind.removesuffix("s") if kind.endswith("s") else kind), name
+
+
+def _unknown(
+    kind: str, name: str, known: "dict[str, list[str]]", owners: "Mapping[str, Sequence[Above]]", source: "Source"
+) -> NoSubjectError:
     choices = {f"{each}/{one}": one for each in ([kind] if kind else KINDS) for one in known[each]}
-    near = difflib.get_close_matches(name, list(choices.values()), n=1)
-    typed = next((long for long, short in choices.items() if near and short == near[0]), "")
+    owned = _subjects_of(owners)
+    of_kind, bare = ("", name) if kind else _of_known_kind(name, owned)
+    if of_kind:
+        same = {long: short for long, short in owned.items() if long.startswith(f"{of_kind}/")}
+        choices = same if _near(bare, same) else owned | choices
+    elif kind in {"", "job"}:
+        choices |= owned
+    typed = _near(bare, choices)
     place = f" --from {source.place}" if source.place else ""
     hint = f"{source.command} {typed}{place}" if typed else f"kai {kind or 'job'}s{place} lists the {kind or 'job'}s"
-    return NoSubjectError(f"found no {kind or 'job, queue or node'} {name}", hint)
+    if of_kind and not typed and owned:
+        hint = f"jobs here belong to {first_of(sorted(owned), _MOST_OWNERS)}"
+    return NoSubjectError(f"found no {of_kind or kind or 'job, queue or node'} {bare}", hint)
 
 
-def _jobs(name: str, source: "Source", result: "Result") -> "tuple[JobLine, ...]":
-    """Return the jobs of this name: of one namespace where several have one."""
+def unknown_job(
+    text: str, among: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]", source: "Source"
+) -> NoSubjectError:
+    """Return the error for a text that names none of the jobs that a user may see, with the nearest of them."""
+    kind, name = split_subject(text)
+    owned = _subjects_of(owners)
+    of_kind, bare = ("", name) if kind else _of_known_kind(name, owned)
+    typed = _near(bare, owned | {f"job/{line.job.name}": line.job.name for line in lines})
+    hint = f"{source.command} {typed}" if typed else "kai jobs lists them"
+    return NoSubjectError(f"found no {of_kind or 'job'} {bare} among {among}", hint)
+
+
+def _subjects_of(owners: "Mapping[str, Sequence[Above]]") -> dict[str, str]:
+    """Return how each owner is asked for, with its name alone; the topmost first."""
+    return {f"{each.kind.lower()}/{each.name}": each.name for key in owners for each in reversed(owners[key])}
+
+
+def _of_known_kind(name: str, owned: "Mapping[str, str]") -> tuple[str, str]:
+    """Return kind and name of an owner; what stands before the name is no kind where no owner is of it."""
+    of_kind, bare = owner_subject(name)
+    known = {*_SHORT.values(), *(long.partition("/")[0] for long in owned)}
+    return (of_kind, bare) if of_kind in known else ("", name)
+
+
+def _near(name: str, choices: "Mapping[str, str]") -> str:
+    """Return which of some subjects is called nearly so; "" where none is."""
+    near = difflib.get_close_matches(name.rpartition("/")[2], list(choices.values()), n=1)
+    return next((long for long, short in choices.items() if near and short == near[0]), "")
+
+
+def _jobs(text: str, source: "Source", result: "Result") -> "tuple[tuple[JobLine, ...], Mapping[str, Sequence[Above]]]":
+    """Return the jobs of this name, of one namespace where several have one, and what the jobs belong to."""
+    from kai.simulation.owners import owners_in
+
     if result.outcome is None:
-        return ()
+        return (), {}
     case = source.case_of(result)
     lines = [line for line in result.lines if source.shows(case, line.job.namespace, line.labels)]
-    return named_jobs(name, lines, source)
+    owners = owners_in(case.objects.pods, case.objects.pod_groups, case.owners)
+    shown = {line.job.key for line in lines}
+    return named_jobs(text, lines, source, owners), {key: owners[key] for key in owners if key in shown}
 
 
-def named_jobs(name: str, lines: "Sequence[JobLine]", source: "Source") -> "tuple[JobLine, ...]":
-    """Return those of ``lines`` that a name means.
+def named_jobs(
+    text: str, lines: "Sequence[JobLine]", source: "Source", owners: "Mapping[str, Sequence[Above]] | None" = None
+) -> "tuple[JobLine, ...]":
+    """Return those of ``lines`` that a text means, which may have a kind before the name.
 
     Raises: NoSubjectError where they are of several namespaces.
     """
-    from kai.simulation.jobs import lines_named
-
-    found = lines_named(name, lines)
+    found = _named(text, lines, {} if owners is None else owners)
     namespaces = sorted({line.job.namespace for line in found})
     if len(namespaces) > 1:
-        hint = f"{source.command} {found[0].job.key}, or -n {namespaces[0]}"
-        raise NoSubjectError(f"found {name} in the namespaces {', '.join(namespaces)}, expected one of them", hint)
+        kind, name = split_subject(text)
+        of_kind, bare = ("", name) if kind else owner_subject(name)
+        typed = f"{of_kind}/{namespaces[0]}/{bare}" if of_kind else found[0].job.key
+        hint = f"{source.command} {typed}, or -n {namespaces[0]}"
+        raise NoSubjectError(f"found {bare} in the namespaces {', '.join(namespaces)}, expected one of them", hint)
     return found
+
+
+def _named(text: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]") -> "tuple[JobLine, ...]":
+    from kai.simulation.jobs import lines_named
+
+    kind, name = split_subject(text)
+    exact = tuple(line for line in lines if name in {line.job.name, line.job.key})
+    if exact:
+        return exact
+    wanted, bare = ("job", name) if kind == "job" else owner_subject(name)
+    found = _owned(wanted, bare, lines, owners) if wanted else ()
+    return found or lines_named(name, lines) or _owned("", name, lines, owners)
+
+
+def _owned(
+    kind: str, name: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]"
+) -> "tuple[JobLine, ...]":
+    """Return the jobs of what owns them: of this kind, or of any where that is ""."""
+    namespace, _, name = name.rpartition("/")
+    here = [line for line in lines if namespace in {"", line.job.namespace}]
+    if kind == "pod":
+        return tuple(line for line in here if any(pod.name == name for pod in line.pods))
+    return tuple(
+        line
+        for line in here
+        if any(
+            each.name == name and kind in {"", each.kind.lower()}
+            for each in (*owners.get(line.job.key, ()), *([line.owner] if line.owner is not None else ()))
+        )
+    )
 
 
 def _names(kind: str, source: "Source", result: "Result") -> list[str]:
@@ -112,4 +218,13 @@ def _asked(seen: "Overview", source: "Source", result: "Result") -> "Sequence[Jo
     return [job for job in seen.jobs if namespace in {"", job.namespace}]
 
 
-__all__ = ["KINDS", "NoSubjectError", "Subject", "find_subject", "named_jobs", "split_subject"]
+__all__ = [
+    "KINDS",
+    "NoSubjectError",
+    "Subject",
+    "find_subject",
+    "named_jobs",
+    "owner_subject",
+    "split_subject",
+    "unknown_job",
+]

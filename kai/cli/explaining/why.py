@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 TRIED: Final = 8
 """About so many changes are decided for one job that waits."""
 EPILOG = """\b
-NAME is a job, the owner of a job, a pod, a queue or a node; job/, queue/ or node/ before it says which.
+NAME is a job, the owner of a job, a pod, a queue or a node; a kind before it says which, as with kubectl.
 A change marked with a tick was decided again and starts the job now; ~ helps, and says what comes next.
 
 \b
   kai why train
+  kai why deployment/chat
   kai why queue/vision
   kai why node/gpu-07
   kai why --all
@@ -152,9 +153,9 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
 
     Raises: UnreachableError for a question about a queue or a node; InputError for an unknown job.
     """
-    from kai.cli.explaining.subjects import NoSubjectError, named_jobs
+    from kai.cli.explaining.subjects import named_jobs, unknown_job
 
-    kind, name = split_subject(asked.name)
+    kind, _ = split_subject(asked.name)
     if asked.evicted:
         from kai.cli.explaining.whyevicted import own_evictions
 
@@ -165,9 +166,9 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
     if asked.everything:
         found = WaitingAnswer.of_folds(_folds(shown), detail=asked.detail)
         return found, not found.items
-    lines = named_jobs(name, [each.line for each in shown], source)
+    lines = named_jobs(asked.name, [each.line for each in shown], source, own.owners)
     if not lines:
-        raise NoSubjectError(f"found no job {name} among your own", "kai jobs lists them")
+        raise unknown_job(asked.name, "your own", [each.line for each in shown], own.owners, source)
     settled = tuple(line for line in lines if not line.waits)
     keys = {line.job.key for line in lines}
     folds = _folds([each for each in shown if each.line.job.key in keys])
@@ -191,7 +192,7 @@ def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View,
         return queue_named(served, name)
     if kind == "node":
         return node_named(served, name)
-    return (jobs_named if kind else named)(source, served, name)
+    return (jobs_named if kind else named)(source, served, asked.name)
 
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":

@@ -146,7 +146,7 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
     wanted = {job.key for job in jobs}
     if asked.name:
         try:
-            wanted = {line.job.key for line in find_subject(f"job/{_bare(asked.name)}", source, result).lines}
+            wanted = {line.job.key for line in find_subject(_job_of(asked.name), source, result).lines}
         except NoSubjectError:
             wanted = record.jobs_named(_bare(asked.name))
             if not wanted:
@@ -253,6 +253,11 @@ def _with_queues(record: Record, seen: "Overview") -> Record:
 
 def _chosen(namespace: str) -> "Callable[[str], bool]":
     return lambda each: namespace in {"", each}
+
+
+def _job_of(name: str) -> str:
+    """Return how a job is asked for by a name, which may have a kind before it."""
+    return name if "/" in name else f"job/{name}"
 
 
 def _bare(name: str) -> str:

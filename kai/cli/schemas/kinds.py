@@ -83,6 +83,8 @@ class JobItem:
     """Of the pod group."""
     pod_list: tuple[PodItem, ...] = ()
     """With ``--pods``."""
+    owners: tuple[Mapping[str, str], ...] = ()
+    """All that the job belongs to, the nearest first: of a service that is asked for pods."""
 
 
 @attrs.frozen(kw_only=True)
