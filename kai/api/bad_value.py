@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 from kai.errors import InputError
+from kai.wording import counted
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _LONGEST: Final = 60
@@ -63,9 +64,9 @@ def show(value: object) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
-        return f"an object with {len(value)} field{'' if len(value) == 1 else 's'}"
+        return f"an object with {counted(len(value), 'field')}"
     if isinstance(value, list | tuple):
-        return f"a list of {len(value)}"
+        return f"a list of {len(value):,}"
     try:
         text = _quoted(value)
     except (TypeError, ValueError):

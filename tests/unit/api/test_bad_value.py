@@ -33,10 +33,12 @@ def test_it_joins_other_input_errors() -> None:
         (float("nan"), "NaN"),
         ("\ud800", r'"\ud800"'),
         ({"a": [1]}, "an object with 1 field"),
+        (dict.fromkeys(map(str, range(7250)), 0), "an object with 7,250 fields"),
+        ([0] * 7250, "a list of 7,250"),
         ({1, 2}, "a value of type set"),
         (10**5000, "a value of type int"),
     ],
-    ids=["null", "true", "lines", "nan", "half a pair", "object", "set", "digits"],
+    ids=["null", "true", "lines", "nan", "half a pair", "object", "fields", "list", "set", "digits"],
 )
 def test_values_are_shown_as_in_json(value: object, expected: str) -> None:
     assert show(value) == expected
