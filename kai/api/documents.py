@@ -5,6 +5,7 @@ YAML is read as Kubernetes reads it: a time without quotes stays text, a number 
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -83,6 +84,9 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123
 
 _GZIP: Final = b"\x1f\x8b"
 """The first bytes of what gzip makes."""
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BAD_CHARACTER: Final = re.compile("[^\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""What YAML does not allow."""
 
 
 def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
@@ -93,13 +97,21 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        found = f"byte {error.object[error.start]:#04x} at {error.start}"
-        if error.object.startswith(_GZIP):
-            found = "what gzip made"
-        problem = f"found {found}, expected UTF-8 text"
+        problem = f"found {_encoded(error)}, expected UTF-8 text"
         raise TextError(f"{source}: {problem}", problem=problem) from None
     with paused():
         return _values(decoded, source)
+
+
+def _encoded(error: UnicodeDecodeError) -> str:
+    """Return what a text is that is no UTF-8, as far as its first bytes tell, else where it ceases to be."""
+    text = error.object
+    if text.startswith(_GZIP):
+        return "what gzip made"
+    if text.startswith(_UTF_16):
+        return "UTF-16 text, as PowerShell writes it"
+    line = text.count(b"\n", 0, error.start) + 1
+    return f"byte {text[error.start]:#04x} at {error.start}, on line {line}"
 
 
 def _values(text: str, source: str) -> tuple[Any, ...]:
@@ -112,7 +124,7 @@ def _values(text: str, source: str) -> tuple[Any, ...]:
         _refuse_traps(text, source)
         return tuple(value for value in yaml.load_all(text, Loader=_Loader) if value is not None)
     except yaml.YAMLError as error:
-        raise _text_error(error, source) from None
+        raise _text_error(error, source, text) from None
     except ValueError as error:
         raise TextError(f"{source}: not YAML: {error}", problem=f"not YAML: {error}") from None
 
@@ -211,15 +223,29 @@ def _is_list(value: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list | None)
 
 
-def _text_error(error: yaml.YAMLError, source: str) -> TextError:
-    problem = getattr(error, "problem", None) or "a character that YAML does not allow"
-    mark = getattr(error, "problem_mark", None)
-    said = problem if isinstance(error, _RepeatedKeyError) else f"not YAML: {problem}"
+def _text_error(error: yaml.YAMLError, source: str, text: str) -> TextError:
+    problem = str(getattr(error, "problem", None) or "")
+    mark = getattr(error, "problem_mark", None)  # libyaml has a class of its own for it
     line, column = getattr(mark, "line", -1) + 1, getattr(mark, "column", -1) + 1
-    return TextError(f"{source}: {_place(mark)}{said}", problem=said, line=line, column=column)
+    bad = None if line else _BAD_CHARACTER.search(text)
+    if bad is not None:
+        line, column = text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start())
+        problem = f"found character {ord(bad[0]):#04x}, which YAML does not allow"
+    elif _is_tab(text, line, column):
+        problem = "found a tab, expected blanks: YAML does not indent with tabs"
+    said = problem if isinstance(error, _RepeatedKeyError) else f"not YAML: {problem or 'it cannot be read'}"
+    place = f"line {line}, column {column}: " if line else ""
+    return TextError(f"{source}: {place}{said}", problem=said, line=line, column=column)
 
 
 def _place(mark: object) -> str:
     """Return the beginning of a message about a mark in the text, of which libyaml has a class of its own."""
     line, column = getattr(mark, "line", None), getattr(mark, "column", None)
     return "" if line is None or column is None else f"line {line + 1}, column {column + 1}: "
+
+
+def _is_tab(text: str, line: int, column: int) -> bool:
+    """Return whether a tab stands at a place, in front of anything else on its line."""
+    lines = text.split("\n", line)
+    before = lines[line - 1][:column] if 0 < line <= len(lines) else ""
+    return before.endswith("\t") and not before.strip()

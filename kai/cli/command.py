@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import click
 
@@ -59,6 +59,17 @@ LASTING = ("run", "reserve")
 """Commands that run for as long as their pods; all others answer and end."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_ALSO: Final = {
+    "check": "lint",
+    "describe": "why",
+    "dry-run": "would-run",
+    "explain": "why",
+    "get": "jobs",
+    "pods": "jobs",
+    "status": "jobs",
+    "validate": "lint",
+}
+"""What other tools call what kai has; no command is spelled like it."""
 
 
 class Commands(click.Group):
@@ -95,7 +106,7 @@ class Commands(click.Group):
         if name not in COMMANDS and not ctx.resilient_parsing:
             import difflib
 
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            near = [_ALSO[name]] if name in _ALSO else difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"did you mean kai {near[0]}?" if near else "kai --help lists the commands"
             raise click.UsageError(f"{name!r} is no command of kai\n{hint}", ctx)
         return super().resolve_command(ctx, args)

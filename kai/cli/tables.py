@@ -85,24 +85,40 @@ def _natural(column: Column, cells: Sequence[Cell]) -> int:
 
 
 def _fitted(heads: Sequence[Column], natural: Sequence[int], width: int) -> tuple[list[int], list[int]]:
-    """Return which columns are shown, and how wide each column is."""
+    """Return which columns are shown, and how wide each column is.
+
+    A column that went because wider ones were still there comes back where it fits beside those that are left.
+    """
     shown = list(range(len(heads)))
     while True:
         widths = list(natural)
         over = sum(widths[at] for at in shown) + len(GAP) * (len(shown) - 1) - width
         if width <= 0 or over <= 0:
-            return shown, widths
+            return _refilled(shown, heads, widths, width), widths
         for at in shown:
             spare = max(0, widths[at] - heads[at].least) if heads[at].least else 0
             widths[at] -= min(spare, over)
             over -= min(spare, over)
         if over <= 0:
-            return shown, widths
+            return _refilled(shown, heads, widths, width), widths
         gone = max(shown, key=lambda at: heads[at].drop)
         if heads[gone].drop <= 0:
             widths[shown[0]] = max(8, widths[shown[0]] - over)
             return shown, widths
         shown.remove(gone)
+
+
+def _refilled(shown: list[int], heads: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Return the columns that are shown, with those that fit beside them as they are; what matters most comes first."""
+    if width <= 0:
+        return shown
+    out = list(shown)
+    left = width - sum(widths[at] for at in out) - len(GAP) * (len(out) - 1)
+    for at in sorted(set(range(len(heads))) - set(shown), key=lambda at: heads[at].drop):
+        if widths[at] + len(GAP) <= left:
+            left -= widths[at] + len(GAP)
+            out.append(at)
+    return sorted(out)
 
 
 def _cell(cell: Cell, width: int, *, cut: bool) -> str:

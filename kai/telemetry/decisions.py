@@ -165,6 +165,8 @@ def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Deci
     Raises: InputError if there is no such file, or it cannot be read.
     """
     newest = Path(path)
+    if newest.is_dir():
+        raise InputError(f"{path}: found a folder, expected the decision log of kai run --decision-log")
     if not newest.is_file():
         raise InputError(f"{path}: found no such file, expected the decision log of kai run --decision-log")
     try:

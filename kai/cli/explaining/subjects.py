@@ -31,6 +31,7 @@ _SHORT: Final = {
 }
 """What kubectl calls kinds of owners in short."""
 _MOST_OWNERS = 6
+_LONGEST = 253
 
 
 class NoSubjectError(InputError):
@@ -108,7 +109,7 @@ def _unknown(
     hint = f"{source.command} {typed}{place}" if typed else f"kai {kind or 'job'}s{place} lists the {kind or 'job'}s"
     if of_kind and not typed and owned:
         hint = f"jobs here belong to {first_of(sorted(owned), _MOST_OWNERS)}"
-    return NoSubjectError(f"found no {of_kind or kind or 'job, queue or node'} {bare}", hint)
+    return NoSubjectError(f"found no {of_kind or kind or 'job, queue or node'} {_cut(bare)}", hint)
 
 
 def unknown_job(
@@ -120,7 +121,12 @@ def unknown_job(
     of_kind, bare = ("", name) if kind else _of_known_kind(name, owned)
     typed = _near(bare, owned | {f"job/{line.job.name}": line.job.name for line in lines})
     hint = f"{source.command} {typed}" if typed else "kai jobs lists them"
-    return NoSubjectError(f"found no {of_kind or 'job'} {bare} among {among}", hint)
+    return NoSubjectError(f"found no {of_kind or 'job'} {_cut(bare)} among {among}", hint)
+
+
+def _cut(name: str) -> str:
+    """Return a name as a message says it: no name of an object is longer."""
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
 
 
 def _subjects_of(owners: "Mapping[str, Sequence[Above]]") -> dict[str, str]:

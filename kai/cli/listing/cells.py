@@ -5,6 +5,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
+from kai.cli.tables import wrapped
 
 if TYPE_CHECKING:
     from kai.simulation.slices import Slices
@@ -90,9 +91,12 @@ def _profile(found: "Slices") -> str:
     return f"{found.profile} {found.in_use} of {found.total}{marks}"
 
 
-def legend(letters: dict[str, str], nodes: "Sequence[NodeSlots]") -> str:
-    """Return what letters and signs mean."""
+def legend(letters: dict[str, str], nodes: "Sequence[NodeSlots]", width: int = 0) -> str:
+    """Return what letters and signs mean, on lines of at most ``width`` places."""
     named = "  ".join(f"{letter} {queue}" for queue, letter in letters.items())
     strangers = any(not user.queue for node in nodes for slot in node.slots for user in slot.users)
     parts = [named, f"{_STRANGER} other pods" if strangers else "", _SIGNS]
-    return "   ".join(part for part in parts if part)
+    if 0 < width < len(named):
+        signs = "   ".join(part for part in parts[1:] if part)
+        return f"{wrapped(named, width, between='  ')}\n{wrapped(signs, width, between='   ')}"
+    return wrapped("   ".join(part for part in parts if part), width, between="   ")

@@ -70,7 +70,7 @@ class NodeView:
         if nodes:
             letters = letters_of(nodes)
             lines += self._map(letters, console)
-            lines.append(wrapped(legend(letters, nodes), console.width, between="   "))
+            lines.append(legend(letters, nodes, console.width))
             lines.append(wrapped(_room(nodes), console.width, indent="  "))
         if self.bare:
             lines.append(f"{counted(self.bare, 'node')} without GPUs not shown (-o wide)")

@@ -82,6 +82,24 @@ def test_what_is_compressed_is_called_so() -> None:
         load_values(gzip.compress(b"a: 1"), "x.yaml")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: b\n".encode("utf-16"), "found UTF-16 text, as PowerShell writes it, expected UTF-8 text"),
+        (b"a: b\nc: \xfc\n", "found byte 0xfc at 8, on line 2, expected UTF-8 text"),
+        ("a: b\nc: d\x1b[31m\n", "line 2, column 5: not YAML: found character 0x1b, which YAML does not allow"),
+        ("a:\n\tb: c\n", "line 2, column 1: not YAML: found a tab, expected blanks: YAML does not indent with tabs"),
+        ("a:\n  - b\n \t- c\n", "line 3, column 2: not YAML: found a tab, expected blanks: YAML does not indent with"),
+        ("a: @b\n", "line 1, column 4: not YAML: found character that cannot start any token"),
+    ],
+    ids=["utf-16", "latin", "escape", "tab", "later tab", "sign"],
+)
+def test_what_cannot_be_read_is_called_by_its_name_and_place(text: str | bytes, said: str) -> None:
+    with pytest.raises(TextError) as caught:
+        load_values(text, "x.yaml")
+    assert str(caught.value).startswith(f"x.yaml: {said}")
+
+
 INDENTED = "a:\n" + "".join(f"{' ' * depth}b:\n" for depth in range(500))
 
 

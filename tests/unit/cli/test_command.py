@@ -36,6 +36,7 @@ def test_the_module_runs_the_command():
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
+        (["explain", "x"], "error: 'explain' is no command of kai", "help: did you mean kai why?"),
         (["simulat"], "error: 'simulat' is no command of kai", "help: did you mean kai simulate?"),
         (["xyz"], "error: 'xyz' is no command of kai", "help: kai --help lists the commands"),
         (["simulate"], "error: Missing argument 'PATH...'.", "help: kai simulate --help"),

@@ -72,3 +72,17 @@ def test_a_row_that_is_too_long_goes_on_below_its_last_cell():
     assert columns(rows) == "  a   one two three four five six seven\n  bc  eight"
     assert columns(rows, width=33) == "  a   one two three four five six\n      seven\n  bc  eight"
     assert columns(rows, width=20) == "  a\n      one two three\n      four five six\n      seven\n  bc  eight"
+
+
+def test_a_column_comes_back_where_wider_ones_have_gone():
+    heads = [Column(head="A"), Column(head="B", drop=2), Column(head="C", drop=1), Column(head="D", drop=3)]
+    rows = [["a", "bb", "c" * 30, "dddddddd"]]
+    shown = {width: table(heads, rows, width).splitlines()[0].split() for width in (8, 12, 17, 34, 40, 60)}
+    assert shown == {
+        8: ["A", "B"],
+        12: ["A", "B"],
+        17: ["A", "B", "D"],
+        34: ["A", "C"],
+        40: ["A", "B", "C"],
+        60: ["A", "B", "C", "D"],
+    }

@@ -133,6 +133,8 @@ def test_the_evictions_in_a_job_are_found_over_all_files(tmp_path):
 def test_a_log_that_is_not_there_is_said(tmp_path):
     with pytest.raises(InputError, match=r"none: found no such file, expected the decision log"):
         list(read_decisions(str(tmp_path / "none")))
+    with pytest.raises(InputError, match=r": found a folder, expected the decision log"):
+        list(read_decisions(str(tmp_path)))
 
 
 def test_only_numbers_are_kept():

@@ -137,6 +137,11 @@ def test_where_no_name_is_near_the_owners_are_told(asked):
     )
 
 
+def test_a_name_that_is_too_long_is_cut(asked):
+    first = asked("x" * 5000, code=4).err.splitlines()[0]
+    assert first == f"error: found no job, queue or node {'x' * 253}…"
+
+
 def test_a_name_in_several_namespaces_needs_one(tmp_path, capsys):
     path = tmp_path / "two.yaml"
     there = workload("apps/v1", "Deployment", "web", 4, {**SELECTOR, "replicas": 1}, namespace="b")

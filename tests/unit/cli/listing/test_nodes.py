@@ -263,3 +263,10 @@ def test_why_a_node_is_full_counts_slices_as_quota_does(sliced, capsys):
     shown = capsys.readouterr().out
     assert shown.startswith("cut has 2 GPUs idle: of 13 GPUs 11 used.\n")
     assert "MIG slices: nvidia.com/mig-1g.10gb 5 of 7 in use, nvidia.com/mig-2g.20gb 3 of 3 in use" in shown
+
+
+@pytest.mark.parametrize("width", [30, 40])
+def test_the_meaning_of_letters_fits_a_narrow_terminal(lab, width):
+    lines = text(lab, width=width).splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("C chat"))
+    assert max(map(shown_width, lines[first:])) <= width
