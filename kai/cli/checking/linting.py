@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api.documents import mapping_of
+from kai.api.numerals import signed
 from kai.api.podgroup import PodGroup
 from kai.cli.checking.doubts import doubts
 from kai.cli.running.configuring import load_setup
@@ -21,6 +22,7 @@ from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
+from kai.model.axis import mig_slices
 from kai.simulation.archive import is_archive
 from kai.simulation.case import Case
 from kai.simulation.places import SUFFIXES, files_below
@@ -73,7 +75,7 @@ def summary(linted: Linted) -> str:
     pods = [pod for job in jobs for pod in job.pods]
     parts: list[str] = []
     if jobs:
-        gpus = sum(gpus_of(pod) for pod in pods)
+        gpus = sum(gpus_of(pod) + _sliced(pod) for pod in pods)
         parts += [counted(len(jobs), "job"), counted(len(pods), "pod"), counted(gpus, "GPU")]
     least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
     if isinstance(least, int) and least > 1:
@@ -85,6 +87,15 @@ def summary(linted: Linted) -> str:
     more = {"configuration": linted.configurations, "scenario": linted.scenarios}
     parts += [counted(number, noun) for noun, number in more.items() if number]
     return ", ".join(parts)
+
+
+def _sliced(pod: Mapping[str, Any]) -> int:
+    """Return the MIG slices of a pod in GPUs, as quotas count them; what cannot be read counts as none."""
+    asked = 0
+    for container in mapping_of(pod.get("spec")).get("containers") or ():
+        limits = mapping_of(mapping_of(mapping_of(container).get("resources")).get("limits"))
+        asked += sum(mig_slices(str(name))[0] * (signed(str(value)) or 0) for name, value in limits.items())
+    return asked
 
 
 @attrs.define

@@ -169,6 +169,13 @@ def test_files_are_looked_at_together(write, capsys):
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6, 1 node\n"
 
 
+def test_slices_are_counted_as_quotas_count_them(write, capsys):
+    sliced = GOOD.replace("nvidia.com/gpu: 8", "nvidia.com/mig-2g.20gb: 1")
+    assert sliced != GOOD
+    assert run(["lint", write(sliced)]) == 0
+    assert capsys.readouterr().out == "ok: 1 job, 6 pods, 12 GPUs, gang of 6\n"
+
+
 def test_codes_are_explained_one_by_one_or_listed_all_also_for_machines(capsys):
     assert run(["lint", "--explain"]) == 0
     assert "\nJ011  error    gpu-fraction must be more than 0 and less than 1\n" in capsys.readouterr().out
