@@ -18,6 +18,12 @@ def on_one_line(message: str) -> str:
     return "".join(" " if each.isspace() else each if each.isprintable() else repr(each)[1:-1] for each in message)
 
 
+def told(error: BaseException) -> str:
+    """Return what ``error`` is and says, on one line, as a message quotes what foreign code raised."""
+    text = on_one_line(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class KaiError(Exception):
     """Anything kai raises on purpose. Catching it catches the whole family and no bug of another library."""
 
@@ -108,6 +114,21 @@ class PluginError(KaiError):
         """Return the message behind the plugin, where it comes from, and what it was asked."""
         origin = f" ({self.origin})" if self.origin else ""
         return f'plugin "{self.plugin}"{origin}, {self.hook}: {self.args[0]}'
+
+
+class ActionError(PluginError):
+    """An action that is not kai's own raised.
+
+    ``plugin`` is empty, since no plugin is at fault.
+    """
+
+    def __init__(self, message: str, *, action: str, origin: str) -> None:
+        super().__init__(message, plugin="", hook="run", origin=origin)
+        self.action = action
+
+    def __str__(self) -> str:
+        """Return the message behind the action and where it comes from."""
+        return f'action "{self.action}" ({self.origin}), {self.hook}: {self.args[0]}'
 
 
 class InvariantError(KaiError):

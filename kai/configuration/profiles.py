@@ -8,7 +8,7 @@ from kai.configuration.options import build, described
 from kai.configuration.reading import ON_FAILURE, Configuration, default_configuration
 from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.engine.profile import Action, Profile
-from kai.errors import ConfigError
+from kai.errors import ConfigError, shown, told
 from kai.framework.hooks import OnFailure, Plugin, PluginUse
 
 
@@ -23,7 +23,7 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
     plugins: list[PluginUse] = []
     for name in configuration.actions:
         try:
-            actions.append(cast("Action", known.action(name, f"{configuration.place}: actions")()))
+            actions.append(_action(name, f"{configuration.place}: actions", known))
         except ConfigError as error:
             errors.append(error)
     for entry in configuration.plugins:
@@ -37,6 +37,26 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
             *(message for error in errors for message in error.messages), help=next(filter(None, helps), "")
         )
     return Profile(actions=tuple(actions), plugins=tuple(plugins), parameters=configuration.parameters)
+
+
+def _action(name: str, place: str, registry: Registry) -> Action:
+    """Return the action that is installed as ``name``.
+
+    Bounds of the configuration, reports and times go by the name that it has itself, so the two must agree.
+
+    Raises: ConfigError.
+    """
+    made = registry.action(name, place)
+    subject = f"{place}: action {name!r} of {origin_of(registry.actions[name][0])}"
+    try:
+        action = made()
+    except (Exception, SystemExit) as error:
+        wanted = "expected a class that is made without arguments"
+        raise ConfigError(f"{subject}: found that {made.__name__}() raised {told(error)}, {wanted}") from error
+    own = getattr(action, "name", None)
+    if own != name:
+        raise ConfigError(f"{subject}: found the attribute name {shown(own)}, expected {name!r}, as it is installed")
+    return cast("Action", action)
 
 
 def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:

@@ -13,7 +13,7 @@ from typing import Self
 
 import attrs
 
-from kai.errors import ConfigError
+from kai.errors import ConfigError, told
 from kai.framework.objects import Objects
 
 PLUGINS = "kai.plugins"
@@ -112,7 +112,10 @@ def _load(group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, p
         )
     if len(choices) > 1:
         owners = " and ".join(str(origin_of(point)) for point in choices)
-        raise ConfigError(f"{place}: found {name!r} in {owners}, expected one distribution to offer the {word}")
+        raise UnknownNameError(
+            f"{place}: found {name!r} in {owners}, expected one distribution to offer the {word}",
+            help=f'rename it in [project.entry-points."{group}"] of a package of yours, or uninstall that package',
+        )
     (point,) = choices
     try:
         return load_class(point)
@@ -127,9 +130,8 @@ def load_class(point: EntryPoint) -> type[object]:
     """
     try:
         loaded = point.load()
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"cannot be loaded from {point.value}: {found}") from error
+    except (Exception, SystemExit) as error:  # a module may leave the process when it is imported
+        raise ConfigError(f"cannot be loaded from {point.value}: {told(error)}") from error
     method = _METHODS.get(point.group, "open")
     if not isinstance(loaded, type) or not callable(getattr(loaded, method, None)):
         kind = "a class" if isinstance(loaded, type) else type(loaded).__name__

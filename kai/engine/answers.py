@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+import attrs
 import numpy as np
 
-from kai.framework.hooks import DomainTree, Effect, Partition, Together
+from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Partition, Together
 from kai.framework.scenario import Scenario
-from kai.framework.verdict import Verdict
+from kai.framework.verdict import Code, Reason, Verdict
 from kai.framework.view import SessionView
+from kai.framework.words import Words
 from kai.model.placement import WIRE_RECORDS
 from kai.model.rows import Scores
 from kai.state.ledger import Tracked
@@ -61,6 +63,70 @@ def objection_to_effects(answer: object, *_: object) -> str:
     return ""
 
 
+def objection_to_extension(extension: object, view: SessionView) -> tuple[str, str]:
+    """Return which field of ``extension`` is wrong, and what is wrong with it; two empty texts for a sound one.
+
+    A plugin may put anything into a field. The engine would fail at it in the middle of a cycle, at some group.
+    """
+    kind = cast("type[attrs.AttrsInstance]", type(extension))
+    for field in attrs.fields(kind):
+        value = getattr(extension, field.name)
+        if value is None and field.default is None:
+            continue
+        if objection := _field(kind, field.name, value, view):
+            return field.name, objection.replace("returned", "found", 1)
+    return "", ""
+
+
+def _field(kind: type[object], name: str, value: object, view: SessionView) -> str:
+    shapes = len(view.snapshot.shapes)
+    if name == "concerns":
+        return _array(np.bool_, value, shapes)
+    if name == "groups" and kind is Domains:
+        return _array(np.bool_, value, len(view.snapshot.groups))
+    if name == "depends":
+        return "" if isinstance(value, Dependence) else _instead(value, "a Dependence")
+    if name == "signatures":
+        is_right = isinstance(value, Sequence) and not isinstance(value, str) and len(value) == shapes
+        return "" if is_right else _instead(value, f"a text for each of {shapes} shapes")
+    return _instead(value, "a function") if name in _FUNCTIONS and not callable(value) else ""
+
+
+_FUNCTIONS: Final = frozenset(
+    {
+        *("filter", "explain", "score", "must_wait", "admit", "keys", "partition", "tree", "together"),
+        *("choose", "recorded", "effects", "lasting_effects", "encode", "credit", "report"),
+        *("queues", "groups", "hopeless", "may_reclaim", "before_search", "accept", "propose"),
+    }
+)
+"""The fields of extensions that hold functions."""
+
+
+def objection_to_verdict(answer: object, *_: object) -> str:
+    """Say what is wrong with ``answer`` as a verdict; "" for one whose reasons have codes that texts can be made of."""
+    if not isinstance(answer, Verdict):
+        return _instead(answer, "a Verdict")
+    for reason in cast("tuple[object, ...]", answer.reasons):
+        if not isinstance(reason, Reason):
+            return _instead(reason, "Reasons in a Verdict")
+        code = cast("object", reason.code)
+        if not isinstance(code, Code | Words):
+            return f"returned the code {code!r}, expected a Code or Words in a Verdict"
+    return ""
+
+
+def _texts(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
+    """Check what a filter says of the nodes that it refused: one text for each."""
+    count = len(asked[1])
+    wanted = f"a text for each of {count} nodes"
+    if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str):
+        return _instead(answer, wanted)
+    if len(answer) != count:
+        return f"returned {len(answer)}, expected {wanted}"
+    wrong = next((each for each in answer if not isinstance(each, str)), None)
+    return "" if wrong is None else f"returned {wrong!r} among texts, expected {wanted}"
+
+
 def _instead(answer: object, wanted: str) -> str:
     found = f"{answer.dtype}{list(answer.shape)}" if isinstance(answer, np.ndarray) else type(answer).__name__
     return f"returned {found}, expected {wanted}"
@@ -91,13 +157,23 @@ def _scores(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
 
 
 def _keys(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
-    """Check keys: numbers in one or two dimensions, with a row for each thing that is ordered."""
+    """Check keys: numbers in one or two dimensions, with a row for each thing that is ordered.
+
+    NaN is neither less nor more than any other number: with one key of it, the order of all would depend on how they
+    are compared.
+    """
     count = len(asked[0])
     try:
-        shape = np.asarray(cast("Any", answer), np.float64).shape
+        keys = np.asarray(cast("Any", answer), np.float64)
     except (TypeError, ValueError):
-        shape = ()
-    return "" if len(shape) in (1, 2) and shape[0] == count else _instead(answer, f"float64[{count}, k]")
+        keys = np.zeros(())
+    if keys.ndim not in (1, 2) or keys.shape[0] != count:
+        return _instead(answer, f"float64[{count}, k]")
+    unordered = np.isnan(keys)
+    if not unordered.any():
+        return ""
+    rows = unordered if keys.ndim == 1 else unordered.any(axis=1)
+    return f"returned NaN for {np.count_nonzero(rows)} of {count}, expected keys that can be ordered"
 
 
 def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
@@ -113,7 +189,8 @@ def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
             return _instead(part, "int64[n] as part of a Partition")
     if scores is not None and (objection := _array(np.float64, scores, len(view.nodes))):
         return f"{objection} as scores of a Partition"
-    return "" if isinstance(verdict, Verdict) else _instead(verdict, "a Verdict of a Partition")
+    objection = objection_to_verdict(verdict)
+    return objection and f"{objection} of a Partition"
 
 
 def _report(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
@@ -179,9 +256,10 @@ def _one_of(words: str, *kinds: type[object]) -> Check:
 
 _CHECKS: Final[Mapping[str, Check]] = {
     "NodeFilter.filter": _by_row,
+    "NodeFilter.explain": _texts,
     "NodeScore.score": _scores,
     "NodeWait.must_wait": _by_row,
-    "PodFilter.admit": _one_of("a Verdict", Verdict),
+    "PodFilter.admit": objection_to_verdict,
     "PodOrder.keys": _keys,
     "GroupOrder.keys": _keys,
     "Domains.partition": _partition,
@@ -196,9 +274,16 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Victims.queues": _queues,
     "Victims.groups": _by_row,
     "Victims.hopeless": _one_of("a bool", bool, np.bool_),
-    "Victims.may_reclaim": _one_of("a Verdict", Verdict),
-    "Victims.accept": _one_of("a Verdict", Verdict),
+    "Victims.may_reclaim": objection_to_verdict,
+    "Victims.accept": objection_to_verdict,
 }
 
 
-__all__ = ["Check", "check_of", "objection_to_effects", "objection_to_proposal", "objection_to_proposals"]
+__all__ = [
+    "Check",
+    "check_of",
+    "objection_to_effects",
+    "objection_to_extension",
+    "objection_to_proposal",
+    "objection_to_proposals",
+]

@@ -2,10 +2,11 @@
 
 from kai.engine.budget import Budget
 from kai.engine.observe import Observer, Phase, Silent
-from kai.engine.profile import Profile
+from kai.engine.profile import Action, Profile
 from kai.engine.report import CycleReport, report
 from kai.engine.session import UNLIMITED, Session
 from kai.engine.unchanged import WatchedBudget, remember, report_at_rest
+from kai.errors import ActionError, KaiError, told
 from kai.framework.decisions import DecisionSink
 from kai.state.snapshot import Snapshot
 
@@ -29,9 +30,25 @@ def run_cycle(
     for action in profile.actions:
         with observer.phase(action.name):
             budget.begin_action(action.name)
-            action.run(session)
+            _run(action, session)
     with observer.phase(Phase.CLOSE):
         made = report(session)
     remember(session, profile, made, watched)
     session.release()
     return made
+
+
+def _run(action: Action, session: Session) -> None:
+    """Let ``action`` decide; what one of another package raises is told to be its own.
+
+    Raises: ActionError.
+    """
+    try:
+        action.run(session)
+    except KaiError:
+        raise
+    except (Exception, SystemExit) as error:
+        module = type(action).__module__
+        if module.partition(".")[0] == "kai":
+            raise
+        raise ActionError(f"raised {told(error)}", action=action.name, origin=module) from error

@@ -12,10 +12,17 @@ from typing import Any, Final, ParamSpec, TypeVar, cast, get_args
 import attrs
 import numpy as np
 
-from kai.engine.answers import Check, check_of, objection_to_effects, objection_to_proposal, objection_to_proposals
+from kai.engine.answers import (
+    Check,
+    check_of,
+    objection_to_effects,
+    objection_to_extension,
+    objection_to_proposal,
+    objection_to_proposals,
+)
 from kai.engine.failing import OPEN, Failures, with_stand_ins
 from kai.engine.observe import Observer, Stopwatch
-from kai.errors import ConfigError, KaiError, PluginError
+from kai.errors import ConfigError, KaiError, PluginError, told
 from kai.framework.hooks import (
     Domains,
     Extension,
@@ -132,7 +139,7 @@ class Asking:
         Raises: PluginError for what is no extension, and for two of one class that concern the same shapes.
         """
         if not isinstance(extensions, Sequence) or isinstance(extensions, str):
-            raise self._blamed("open", f"returned {type(extensions).__name__}, expected a sequence of extensions")
+            raise self._blamed(OPEN, f"returned {type(extensions).__name__}, expected a sequence of extensions")
         out: list[dict[str, Any]] = []
         for extension in extensions:
             if isinstance(extension, _TERMS):
@@ -142,10 +149,13 @@ class Asking:
             kind = type(extension).__name__
             place = _PLACES.get(type(extension))
             if place is None:
-                raise self._blamed("open", f"returned {kind} among extensions, which is none")
+                raise self._blamed(OPEN, f"returned {kind} among extensions, which is none")
+            field, objection = objection_to_extension(extension, self.view)
+            if objection:
+                raise self._blamed(OPEN, f"{kind}.{field}: {objection}")
             fields = self._fields_for(out, getattr(extension, "concerns", None))
             if place in fields:
-                raise self._blamed("open", f"returned two of {kind} for the same pods, expected one")
+                raise self._blamed(OPEN, f"returned two of {kind} for the same pods, expected one")
             if isinstance(extension, Placement) and (objection := objection_to_effects(extension.corrections)):
                 raise self._blamed("Placement.corrections", objection)
             fields[place] = self._guarded_extension(extension)
@@ -182,8 +192,8 @@ class Asking:
                 return timed(*args, **kwargs)
             except KaiError:
                 raise
-            except Exception as error:
-                raise self._blamed(hook, f"raised {type(error).__name__}: {error}") from error
+            except (Exception, SystemExit) as error:
+                raise self._blamed(hook, f"raised {told(error)}") from error
 
         answering = ask if check is None else self._checked(hook, ask, check)
         # All of ``functools.wraps`` that is looked at, at a fifth of its cost.
@@ -223,8 +233,8 @@ class Asking:
                     yield scenario
             except KaiError:
                 raise
-            except Exception as error:
-                raise self._blamed(hook, f"raised {type(error).__name__}: {error}") from error
+            except (Exception, SystemExit) as error:
+                raise self._blamed(hook, f"raised {told(error)}") from error
 
         return ask
 

@@ -15,6 +15,7 @@ import attrs
 
 from kai import durations
 from kai.engine.records import GroupRecord
+from kai.errors import told
 from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage
 from kai.framework.words import Detail, Facts, Words
 from kai.kernels import fit
@@ -78,7 +79,10 @@ def _explanations(reason: Reason) -> Iterator[Explanation]:
 
 def _details_of(reason: Reason) -> Sequence[Detail]:
     words = own_words(reason)
-    return words.details(reason.facts) if words is not None and words.details is not None else ()
+    if words is None or words.details is None:
+        return ()
+    found = _made(words.details, reason)
+    return found if isinstance(found, Sequence) and all(isinstance(each, Detail) for each in found) else ()
 
 
 def group_message(reasons: Sequence[Reason]) -> str:
@@ -126,10 +130,38 @@ def own_words(reason: Reason) -> Words | None:
 
 def reason_text(reason: Reason) -> str:
     """Return the peer's message for one reason."""
-    write = reason.code.text if isinstance(reason.code, Words) else _WRITERS.get(reason.code)
+    if isinstance(reason.code, Words):
+        return _own_text(reason.code.text, reason)
+    write = _WRITERS.get(reason.code)
     if write is not None:
         return write(reason.facts)
     return str(reason.facts.get("text") or reason.facts.get("rule") or reason.code)
+
+
+def plain_text(reason: Reason) -> str:
+    """Return the line for people that the plugin which refused has for ``reason``."""
+    words = reason.code
+    return _own_text(words.plain or words.text, reason) if isinstance(words, Words) else reason_text(reason)
+
+
+def _own_text(write: Callable[[Facts], object], reason: Reason) -> str:
+    """Return what a plugin's function writes of ``reason``, or that it writes nothing that can be used."""
+    text = _made(write, reason)
+    if isinstance(text, str):
+        return text
+    found = told(text) if isinstance(text, Exception) else f"it returned {type(text).__name__}, expected str"
+    return f"refused; the plugin's text of {reason.code.value} cannot be made: {found}"
+
+
+def _made(write: Callable[[Facts], object], reason: Reason) -> object:
+    """Return what a plugin's function makes of the facts of ``reason``, or what it raises.
+
+    Texts are written when all is decided: a mistake in one must not cost the cycle, nor the texts of other groups.
+    """
+    try:
+        return write(reason.facts)
+    except Exception as error:  # noqa: BLE001 - a plugin's function may raise anything
+        return error
 
 
 def _over_limit(facts: Facts) -> str:
@@ -306,8 +338,15 @@ def _in_lines(title: str, lines: Iterable[str]) -> str:
 
 
 def _prefilter(pod: str, reasons: Sequence[Reason]) -> str:
-    lines = "".join(f"{reason.facts.get('rule', reason.code)}: {reason.facts.get('text', '')}.\n" for reason in reasons)
+    lines = "".join(f"{rule}: {text}.\n" for rule, text in map(pod_refusal, reasons))
     return f"Scheduling conditions were not met for pod {pod}:\n{lines}"
+
+
+def pod_refusal(reason: Reason) -> tuple[str, str]:
+    """Return who refuses a pod wherever it would be put, and why: a rule of the engine's, or a plugin's own code."""
+    if isinstance(reason.code, Words):
+        return reason.code.value, plain_text(reason)
+    return str(reason.facts.get("rule", reason.code)), str(reason.facts.get("text", ""))
 
 
 def histogram_text(histogram: Histogram) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from kai.engine.records import GroupRecord
 from kai.explain import messages
 from kai.explain.phrases import Words, listed, number, quantity
-from kai.framework.verdict import Code, Histogram, Reason
+from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
 from kai.model.podgroup import PodGroup
 
@@ -15,21 +15,28 @@ from kai.model.podgroup import PodGroup
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
     """Yield the topology, or the level of one, that the group asks for and that does not exist."""
     for reason in reasons:
-        words, missing = messages.own_words(reason), reason.facts.get("missing")
-        if words is None or missing is None:
+        missing = _missing(reason)
+        if not missing:
             continue
-        text = (words.plain or words.text)(reason.facts)
-        text = f"{text[0].lower()}{text[1:]}"
+        text = messages.plain_text(reason)
+        text = f"{text[:1].lower()}{text[1:]}"
         if missing == "topology":
             yield Words("TopologyMissing", text, reason.facts)
         else:
             yield Words("TopologyLevelMissing", text, reason.facts)
 
 
+def _missing(reason: Reason) -> str:
+    """Return what of a topology a plugin says is missing, "" for any other reason."""
+    missing = reason.facts.get("missing")
+    return missing if messages.own_words(reason) is not None and missing in ("topology", "level") else ""
+
+
 def refusal_words(refusals: Sequence[Reason]) -> Words:
     """Return what each plugin has against the pod, wherever it would be put."""
-    texts = [f"{each.facts.get('rule', each.code)}: {str(each.facts.get('text', '')).rstrip('.')}" for each in refusals]
-    plugins = tuple(str(each.facts.get("rule", each.code)) for each in refusals)
+    told = [messages.pod_refusal(each) for each in refusals]
+    texts = [f"{rule}: {text.rstrip('.')}" for rule, text in told]
+    plugins = tuple(rule for rule, _ in told)
     return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
 
 
@@ -73,21 +80,34 @@ _LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu"
 
 def lacking_of(record: GroupRecord) -> Mapping[str, int]:
     """Return how many nodes lack what for the first pod that none takes, as far as amounts are concerned."""
-    found = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
     out: dict[str, int] = {}
-    for count, reason in found.counts if isinstance(found, Histogram) else ():
+    for count, reason in _counts(record):
         if reason.code >= fit.SHORT_OF or reason.code == fit.REFUSED_PODS:
             name = _LACKED.get(reason.subject, reason.subject)
             out[name] = out.get(name, 0) + count
     return out
 
 
+def said_by_plugins(record: GroupRecord) -> Mapping[str, int]:
+    """Return how many nodes plugins refuse in which words for the first pod that none takes."""
+    out: dict[str, int] = {}
+    for count, reason in _counts(record):
+        if reason.code == fit.REFUSED_HOOK:
+            out[reason.text] = out.get(reason.text, 0) + count
+    return out
+
+
+def _counts(record: GroupRecord) -> Sequence[tuple[int, NodeReason]]:
+    found = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
+    return found.counts if isinstance(found, Histogram) else ()
+
+
 def no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     """Yield what plugins say, and what the whole gang does not find."""
     for reason in record.reasons:
         words = messages.own_words(reason)
-        if words is not None and "missing" not in reason.facts:
-            yield Words(words.plain_code or words.code, (words.plain or words.text)(reason.facts), reason.facts)
+        if words is not None and not _missing(reason):
+            yield Words(words.plain_code or words.code, messages.plain_text(reason), reason.facts)
     needed = least_pods(facts)
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):

@@ -28,6 +28,7 @@ from kai.explain.recorded import (
     missing_topology,
     no_room,
     refusal_words,
+    said_by_plugins,
     share_text,
     sub_groups_asked,
 )
@@ -304,6 +305,9 @@ class Teller:
         elif (lacking := lacking_of(record)).keys() - {"GPUs"}:
             counts = ", ".join(f"{count} {'lacks' if count == 1 else 'lack'} {name}" for name, count in lacking.items())
             yield Words("NoRoom", f"no node that it may use has all that it asks for: {counts}", {"lacking": lacking})
+        elif not lacking and (said := said_by_plugins(record)):
+            nodes = ", ".join(counted(count, text) for text, count in said.items())
+            yield Words("NoRoom", f"no node takes it now: {nodes}", {"refused": said})
         elif gpus:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
             shared = self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu

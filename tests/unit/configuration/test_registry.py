@@ -34,8 +34,10 @@ def test_an_unknown_name_is_refused_with_what_may_have_been_meant():
 
 def test_two_distributions_with_one_name_are_refused():
     both = registry(point("mine", "kai.plugins.binpack:Binpack"), point("mine", "kai.plugins.spread:Spread"))
-    with pytest.raises(ConfigError, match="expected one distribution to offer the plugin"):
+    with pytest.raises(UnknownNameError, match="expected one distribution to offer the plugin") as caught:
         both.plugin("mine", "here")
+    where = '[project.entry-points."kai.plugins"] of a package of yours'
+    assert caught.value.help == f"rename it in {where}, or uninstall that package"
 
 
 def test_one_distribution_found_twice_is_one():
@@ -56,6 +58,13 @@ def test_one_distribution_found_twice_is_one():
 def test_an_entry_point_that_is_no_plugin_is_refused(value, words):
     with pytest.raises(ConfigError, match=words):
         registry(point("mine", value)).plugin("mine", "here")
+
+
+def test_a_module_that_leaves_the_process_is_refused_as_one_that_cannot_be_loaded(tmp_path, monkeypatch):
+    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be loaded from leaving_plugin:Plugin: SystemExit: 3"):
+        registry(point("mine", "leaving_plugin:Plugin")).plugin("mine", "here")
 
 
 def test_the_built_ins_are_installed_like_everything_else():

@@ -7,6 +7,7 @@ from kai.configuration.profiles import default_profile
 from kai.engine.budget import Unlimited
 from kai.engine.cycle import run_cycle
 from kai.engine.observe import Silent
+from kai.errors import ActionError, PluginError
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.testing import RejectingSink, snapshot
 
@@ -109,3 +110,36 @@ def test_a_cycle_without_actions_decides_nothing():
 
 def test_a_cycle_on_an_empty_cluster_decides_nothing():
     assert decided(snapshot({}, {}, {})) == []
+
+
+@attrs.frozen
+class Failing:
+    """An action of another package that raises."""
+
+    error: BaseException
+    name: str = "tidy"
+
+    def run(self, session):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(ValueError("no luck"), "ValueError: no luck"), (SystemExit(3), "SystemExit: 3")]
+)
+def test_what_an_action_of_another_package_raises_names_the_action_and_its_module(error, text):
+    with pytest.raises(ActionError) as caught:
+        decided(contended(), attrs.evolve(default_profile(), actions=(Failing(error),)))
+    assert str(caught.value) == f'action "tidy" ({__name__}), run: raised {text}'
+
+
+def test_what_kai_raises_within_such_an_action_passes_as_it_is():
+    error = PluginError("returned None", plugin="mine", hook="NodeScore.score")
+    with pytest.raises(PluginError) as caught:
+        decided(contended(), attrs.evolve(default_profile(), actions=(Failing(error),)))
+    assert caught.value is error
+
+
+def test_a_bug_of_a_built_in_action_is_told_as_one(monkeypatch):
+    monkeypatch.setattr(Failing, "__module__", "kai.actions.tidy")
+    with pytest.raises(ValueError, match="no luck"):
+        decided(contended(), attrs.evolve(default_profile(), actions=(Failing(ValueError("no luck")),)))

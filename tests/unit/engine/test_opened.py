@@ -4,9 +4,10 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.engine.answers import _FUNCTIONS
 from kai.engine.failing import Failures
 from kai.engine.observe import Silent
-from kai.engine.opened import open_plugins
+from kai.engine.opened import _PLACES, open_plugins
 from kai.errors import ConfigError, InputError, PluginError
 from kai.framework import (
     ACCEPTED,
@@ -23,7 +24,9 @@ from kai.framework import (
     PodFilter,
     PodOrder,
     Quantities,
+    Reason,
     Scenario,
+    Verdict,
     VictimProposals,
     Victims,
 )
@@ -143,6 +146,28 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
             {1: "NodeFilter.filter: returned int, expected bool[1]"},
         ),
         (
+            lambda answer: NodeFilter(fails, explain=answer),
+            lambda plugin: plugin.node_filter.explain(0, NODES),
+            {
+                None: "NodeFilter.explain: returned NoneType, expected a text for each of 1 nodes",
+                "full": "NodeFilter.explain: returned str, expected a text for each of 1 nodes",
+                (): "NodeFilter.explain: returned 0, expected a text for each of 1 nodes",
+                ("full", "full"): "NodeFilter.explain: returned 2, expected a text for each of 1 nodes",
+                (7,): "NodeFilter.explain: returned 7 among texts, expected a text for each of 1 nodes",
+            },
+        ),
+        (
+            PodFilter,
+            lambda plugin: plugin.pod_filter.admit(0),
+            {
+                False: "PodFilter.admit: returned bool, expected a Verdict",
+                Verdict(("full",)): "PodFilter.admit: returned str, expected Reasons in a Verdict",
+                Verdict((Reason(code="Full"),)): (
+                    "PodFilter.admit: returned the code 'Full', expected a Code or Words in a Verdict"
+                ),
+            },
+        ),
+        (
             NodeScore,
             lambda plugin: plugin.node_score.score(0, NODES),
             {np.inf: "NodeScore.score: returned float, expected float64[1]"},
@@ -154,6 +179,7 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
                 None: "PodOrder.keys: returned NoneType, expected float64[1, k]",
                 "first": "PodOrder.keys: returned str, expected float64[1, k]",
                 (1, 2): "PodOrder.keys: returned tuple, expected float64[1, k]",
+                (np.nan,): "PodOrder.keys: returned NaN for 1 of 1, expected keys that can be ordered",
             },
         ),
         (
@@ -162,6 +188,7 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
             {
                 None: "GroupOrder.keys: returned NoneType, expected float64[1, k]",
                 ("a",): "GroupOrder.keys: returned tuple, expected float64[1, k]",
+                ((1.0, np.nan),): "GroupOrder.keys: returned NaN for 1 of 1, expected keys that can be ordered",
             },
         ),
         (
@@ -175,6 +202,9 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
                     "Domains.partition: returned tuple, expected float64[1] as scores of a Partition"
                 ),
                 Partition(verdict=False): "Domains.partition: returned bool, expected a Verdict of a Partition",
+                Partition(verdict=Verdict((Reason(code="Full"),))): (
+                    "Domains.partition: returned the code 'Full', expected a Code or Words in a Verdict of a Partition"
+                ),
             },
         ),
         (
@@ -296,6 +326,50 @@ def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_an
         with pytest.raises(PluginError) as caught:
             ask(plugin)
         assert str(caught.value) == f'plugin "p0" (dist-0 1.0), {message}'
+
+
+@pytest.mark.parametrize(
+    ("extension", "complaint"),
+    [
+        (NodeScore(None), "NodeScore.score: found NoneType, expected a function"),
+        (NodeFilter(fails, explain="full"), "NodeFilter.explain: found str, expected a function"),
+        (NodeFilter(fails, depends="shape"), "NodeFilter.depends: found str, expected a Dependence"),
+        (NodeFilter(fails, signatures="ab"), "NodeFilter.signatures: found str, expected a text for each of 1 shapes"),
+        (PodFilter(fails, concerns=np.ones(2, np.bool_)), "PodFilter.concerns: found bool[2], expected bool[1]"),
+        (NodeWait(fails, concerns=[True]), "NodeWait.concerns: found list, expected bool[1]"),
+        (Domains(fails, groups=np.ones(1)), "Domains.groups: found float64[1], expected bool[1]"),
+        (Victims(groups=np.ones(1, np.bool_)), "Victims.groups: found bool[1], expected a function"),
+        (Placement(report={}), "Placement.report: found dict, expected a function"),
+        (VictimProposals(()), "VictimProposals.propose: found tuple, expected a function"),
+    ],
+)
+def test_a_field_of_an_extension_that_cannot_be_used_is_told_when_the_plugin_opens(extension, complaint):
+    with pytest.raises(PluginError) as caught:
+        opened([extension])
+    assert str(caught.value) == f'plugin "p0" (dist-0 1.0), open: {complaint}'
+
+
+def test_every_function_of_an_extension_is_known_to_be_one():
+    fields = [field for cls in _PLACES for field in attrs.fields(cls)]
+    found = {
+        field.name for field in fields if any(word in str(field.type) for word in ("Callable", "Nodes", "Propose"))
+    }
+    assert found | {"must_wait", "groups"} == _FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(SystemExit(3), "SystemExit: 3"), (MemoryError(), "MemoryError"), (OSError("a\nb"), "OSError: a b")],
+)
+def test_what_a_plugin_raises_is_told_on_one_line_even_if_it_wants_to_leave_the_process(error, text):
+    def leave(*_):
+        raise error
+
+    (plugin,) = opened([NodeFilter(leave), VictimProposals(leave)])
+    for ask in (lambda: plugin.node_filter.filter(0, NODES), lambda: list(plugin.proposals.propose(iter(())))):
+        with pytest.raises(PluginError) as caught:
+            ask()
+        assert str(caught.value).endswith(f": raised {text}")
 
 
 def test_what_a_plugin_corrects_is_looked_at_when_it_opens():

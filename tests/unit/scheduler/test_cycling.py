@@ -71,8 +71,9 @@ def test_a_failure_is_a_value_and_its_input_a_file(tmp_path):
     settings = SchedulerSettings(dump_folder=str(tmp_path))
     outcome, _, woken, _ = run(settings, profile=profile)
     assert isinstance(outcome, Failure)
-    assert outcome.kind == "RuntimeError"
-    assert outcome.message.startswith("a bug (at run in tests.unit.scheduler.test_cycling, line ")
+    assert outcome.kind == "ActionError"
+    whose = f'action "allocate" ({__name__}), run: raised RuntimeError: a bug with two lines'
+    assert outcome.message.startswith(f"{whose} (at run in tests.unit.scheduler.test_cycling, line ")
     assert [path.name for path in tmp_path.iterdir()] == [outcome.dump.rpartition("/")[2]]
     assert woken == []
 
