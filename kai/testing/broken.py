@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kai.errors import ConfigError, PluginError
+from kai.errors import ConfigError, PluginError, told
 
 NOTHING_WRITTEN = "a plugin writes nothing"
 
@@ -31,8 +31,8 @@ def blaming(asked: str, where: str) -> Iterator[None]:
         raise BrokenLaw(
             f"{_law(cause, error.hook)}: on cluster {where!r}, {error.hook} {error.args[0]}{_place(cause)}"
         ) from error
-    except Exception as error:
-        found = f"raised {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        found = f"raised {told(error)}"
         raise BrokenLaw(f"{_law(error, asked)}: on cluster {where!r}, {asked} {found}{_place(error)}") from error
 
 

@@ -22,12 +22,14 @@ from kai.engine.session import Session
 from kai.errors import ConfigError
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Placement, Plugin, PluginUse
+from kai.framework.verdict import Reason
+from kai.framework.words import Words
 from kai.intake import take_snapshot
 from kai.model.status import Status
 from kai.simulation.shorthand import NOW
 from kai.state.snapshot import Snapshot
 from kai.testing.answers import Rated, check_answers
-from kai.testing.broken import BrokenLaw, blaming
+from kai.testing.broken import BrokenLaw, blaming, shown
 from kai.testing.building import cluster
 from kai.testing.sinks import told
 from kai.testing.views import open_session, opened
@@ -57,9 +59,29 @@ CLUSTERS: Mapping[str, Values] = {
             "next": {"each": {"gpu": 1}},
         },
     },
+    "contended": {
+        "nodes": {"n1..n2": {"gpu": 4}},
+        "queues": {
+            "all": {"quota": 8},
+            "mine": {"parent": "all", "quota": 4},
+            "theirs": {"parent": "all", "quota": 4},
+        },
+        "groups": {
+            "spread": {
+                "queue": "theirs",
+                "members": 6,
+                "minimum": 0,
+                "each": {"gpu": 1},
+                "runs_on": {"n1": 3, "n2": 3},
+            },
+            "low": {"queue": "mine", "priority": 40, "each": {"gpu": 1}, "runs_on": "n1"},
+            "gang": {"queue": "mine", "priority": 60, "members": 2, "each": {"gpu": 2}},
+            "large": {"queue": "theirs", "priority": 70, "each": {"gpu": 4}},
+        },
+    },
     "empty": {"nodes": {"only": {"gpu": 1}}},
 }
-"""Clusters on which plugins are tried, in the words of the short form of scenarios."""
+"""Clusters on which plugins are tried, in the words of the short form of scenarios; one makes searches for victims."""
 
 
 def check_plugin(cls: type[Any], clusters: Mapping[str, Values] | None = None, **options: object) -> None:
@@ -147,14 +169,14 @@ def _check_cycle(plugin: Plugin, objects: ClusterObjects, where: str) -> None:
     mine = _claimed(plugin, objects)
     others = [use for use in profile.plugins if not (mine and mine & _claimed(use.plugin, objects))]
     with_it = attrs.evolve(profile, plugins=(*others, PluginUse(name=type(plugin).__name__, plugin=plugin)))
-    first = _decisions(objects, with_it)
-    if first != _decisions(objects, with_it):
+    first = _decisions(objects, with_it, where)
+    if first != _decisions(objects, with_it, where):
         raise BrokenLaw(f"the same cluster gives the same decisions: not so on cluster {where!r}")
     turned = attrs.evolve(
         objects,
         **{field.name: tuple(reversed(getattr(objects, field.name))) for field in attrs.fields(ClusterObjects)},
     )
-    if first != _decisions(turned, with_it):
+    if first != _decisions(turned, with_it, where):
         raise BrokenLaw(f"decisions do not depend on the order of objects: they do on cluster {where!r}")
 
 
@@ -164,11 +186,31 @@ def _claimed(plugin: Plugin, objects: ClusterObjects) -> set[str]:
     return {right for each in session.policy.plugins for right in exclusive_of(each) if "detail" not in right}
 
 
-def _decisions(objects: ClusterObjects, profile: Profile) -> list[str]:
+def _decisions(objects: ClusterObjects, profile: Profile, where: str) -> list[str]:
     taken = take_snapshot(objects, NOW)
     sink = Recorder()
-    run_cycle(taken, profile, sink)
+    report = run_cycle(taken, profile, sink)
+    for record in report.records.values():
+        for reason in record.reasons:
+            refusals = reason.facts.get("refusals")
+            for each in (reason, *(refusals if isinstance(refusals, tuple) else ())):
+                _check_words(each, where)
     return told(sink.decisions, taken)
+
+
+def _check_words(reason: Reason, where: str) -> None:
+    """Check that a refusal in words of a plugin can be told."""
+    if not isinstance(reason.code, Words):
+        return
+    for name in ("text", "plain"):
+        write = getattr(reason.code, name)
+        if write is None:
+            continue
+        asked = f"Words.{name} of {reason.code}"
+        with blaming(asked, where):
+            text = write(reason.facts)
+        if not isinstance(text, str):
+            raise BrokenLaw(f"{asked} returns a text: on cluster {where!r} found {shown(text)}")
 
 
 __all__ = ["CLUSTERS", "BrokenLaw", "check_form", "check_plugin"]

@@ -6,7 +6,19 @@ import pytest
 
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError
-from kai.framework import Effect, GroupOrder, NodeFilter, NodeScore, Placement, PodFilter, PodOrder
+from kai.framework import (
+    Effect,
+    GroupOrder,
+    NodeFilter,
+    NodeScore,
+    Placement,
+    PodFilter,
+    PodOrder,
+    Verdict,
+    VictimProposals,
+    Victims,
+    Words,
+)
 from kai.testing import BrokenLaw, check_plugin
 
 INSTALLED = Registry.installed()
@@ -228,6 +240,19 @@ def writes(session):
     return []
 
 
+def leaving(*_):
+    raise SystemExit(3)
+
+
+def failing(*_):
+    raise KeyError("gpu-77")
+
+
+def refusing(text):
+    words = Words(code="Full", text=text)
+    return opening(lambda _: [PodFilter(lambda _: Verdict.refused(words, rack="a"))])
+
+
 def unreachable(session):
     raise ConnectionError("cannot reach my database")
 
@@ -252,6 +277,15 @@ def unreachable(session):
         ),
         (opening(lambda _: [GroupOrder(lambda rows: rows / 0)]), "keys of GroupOrder are finite"),
         (opening(lambda _: [GroupOrder(lambda rows: rows["a"])]), "GroupOrder.keys answers and raises nothing"),
+        (scoring(leaving), "NodeScore answers and raises nothing: .* raised SystemExit: 3"),
+        (opening(lambda _: [Victims(queues=failing)]), "Victims.queues answers and raises nothing: .* 'contended'"),
+        (opening(lambda _: [Victims(groups=lambda *_: None)]), "Victims.groups returns what its .* 'contended'"),
+        (opening(lambda _: [Victims(hopeless=failing)]), "Victims.hopeless answers and raises nothing: .* 'contended'"),
+        (opening(lambda _: [Victims(before_search=failing)]), "Victims.before_search answers and raises nothing"),
+        (opening(lambda _: [Victims(accept=lambda *_: True)]), "Victims.accept returns what its .* 'contended'"),
+        (opening(lambda _: [VictimProposals(failing)]), "VictimProposals.propose answers and raises .* 'contended'"),
+        (refusing(lambda facts: facts["row"]), "Words.text of Full answers and raises nothing: .* raised KeyError"),
+        (refusing(lambda _: 7), "Words.text of Full returns a text: on cluster 'racks' found int 7"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:(divide|invalid)")
