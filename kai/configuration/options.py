@@ -20,6 +20,7 @@ T = TypeVar("T")
 Options = Mapping[str, object]
 
 _WORDS: Mapping[object, str] = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_SEVERAL: Mapping[object, str] = {int: "whole numbers", float: "numbers", str: "texts"}
 _BOUNDS = {">=": "{} or more", ">": "more than {}", "<=": "at most {}", "<": "less than {}"}
 
 
@@ -134,9 +135,16 @@ def _type_words(kind: object) -> str:
         if issubclass(origin, Mapping):
             return "mapping"
         if issubclass(origin, tuple | list | frozenset | set):
-            return "list"
+            return _list_words(typing.get_args(kind))
         return origin.__name__
     return "value"
+
+
+def _list_words(parts: tuple[object, ...]) -> str:
+    """Return what a list holds, where all its items are of one kind."""
+    items = {part for part in parts if part is not Ellipsis}
+    several = _SEVERAL.get(next(iter(items))) if len(items) == 1 else None
+    return "list" if several is None else f"list of {several}"
 
 
 def _validator_words(validator: object) -> Iterator[str]:
@@ -155,7 +163,9 @@ def _shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
-    return repr(value) if isinstance(value, str | tuple | list) else str(value)
+    if isinstance(value, tuple | list):
+        return repr(list(value))  # as YAML has it
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 # -------------------------------------------------------------------------------------------------------- converter

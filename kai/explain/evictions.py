@@ -29,11 +29,13 @@ def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = Fals
             return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
         case Cause.CONSOLIDATE:
             return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+        case Cause.STALE if "minimum" not in evict.facts:
+            return f"Pod {pod} was evicted: {evict.rule or 'its scheduler gave no reason'}"
         case Cause.STALE:
             subgroup = str(evict.facts.get("subgroup", ""))
             where = f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else ""
             return (
-                f"Workload doesn't meet the minimum required number of pods ({evict.facts.get('minimum', 0)}){where}, "
+                f"Workload doesn't meet the minimum required number of pods ({evict.facts['minimum']}){where}, "
                 f"evicting remaining pod: {pod}"
             )
 

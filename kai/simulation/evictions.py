@@ -77,8 +77,8 @@ class Evictions:
         if evict.cause is Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
             yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
-        if evict.cause is Cause.STALE:
-            yield f"fewer than {evict.facts.get('minimum', 0)} pods of it were left"
+        if evict.cause is Cause.STALE and "minimum" in evict.facts:
+            yield f"fewer than {evict.facts['minimum']} pods of it were left"
 
     def unused(self) -> Iterator[str]:
         """Yield where more is vacated than the jobs that gain are promised, and why that may be."""

@@ -12,7 +12,8 @@
       big: {pending: needs}
 
 Queues and groups are created in the order in which they are written, a minute apart; everything happens at one instant.
-A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``. What
+A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``; its
+``labels`` and ``annotations`` are on its pod group and on its pods. What
 queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
 """
 
@@ -58,6 +59,7 @@ _GROUP_KEYS = (
     "selector",
     "tolerates",
     "labels",
+    "annotations",
     "topology",
     "subgroups",
     "started",
@@ -235,7 +237,7 @@ class _Group:
 
     def _pod_group(self, members: Sequence[tuple[str, Values]]) -> Manifest:
         values = self._values
-        annotations: dict[str, str] = {}
+        annotations = self._written("annotations")
         if self._nodes:
             started = seconds(values.get("started", "10m"), f"{self._place}.started")
             annotations[names.LAST_START] = times.instant_text(NOW - started)
@@ -263,16 +265,19 @@ class _Group:
                 "namespace": NAMESPACE,
                 "uid": self._name,
                 "creationTimestamp": self._created,
+                "labels": self._written("labels"),
                 "annotations": annotations,
             },
             "spec": spec,
         }
 
+    def _written(self, key: str) -> dict[str, str]:
+        """Return labels or annotations as a workload has them: they are on its group and on its pods."""
+        return {name: str(value) for name, value in mapping(self._values.get(key), f"{self._place}.{key}").items()}
+
     def _pod(self, at: int, subgroup: str, each: Values) -> Manifest:
         requests, annotations = _requests(each, f"{self._place}.each")
-        labels = {
-            key: str(value) for key, value in mapping(self._values.get("labels"), f"{self._place}.labels").items()
-        }
+        labels = self._written("labels")
         if subgroup:
             labels[names.SUBGROUP] = subgroup
         metadata: Manifest = {
@@ -281,7 +286,7 @@ class _Group:
             "uid": f"{self._name}-{at}",
             "creationTimestamp": self._created,
             "labels": labels,
-            "annotations": {names.POD_GROUP: self._name, **annotations},
+            "annotations": {**self._written("annotations"), names.POD_GROUP: self._name, **annotations},
         }
         spec: Manifest = {
             "schedulerName": names.SCHEDULER_NAME,

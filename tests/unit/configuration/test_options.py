@@ -49,7 +49,8 @@ def test_a_switch_that_may_be_a_weight_takes_both(given):
         ({"flag": 1}, "flag: found 1"),
         ({"text": 5}, "text: found 5, expected text, default 'x'"),
         ({"choice": "c"}, "choice: found 'c', expected one of a, b, default 'a'"),
-        ({"names": 5}, "names: found 5, expected list"),
+        ({"names": 5}, "names: found 5, expected list of texts, default []"),
+        ({"names": ["a", 5]}, "names: found ['a', 5], expected list of texts, default []"),
         ({"maybe": "x"}, "maybe: found 'x', expected number or nothing"),
         ({"weight": "2"}, "weight: found '2', expected true or false or number, 0 or more, default 1"),
         ({"weight": -1}, "weight: found -1"),
@@ -123,4 +124,15 @@ def test_a_factory_is_not_shown_as_a_default():
         names: list[str] = attrs.field(factory=list)
 
     (field,) = described(Listed)
-    assert wanted(field) == "list"
+    assert wanted(field) == "list of texts"
+
+
+def test_a_list_says_what_it_holds_where_that_is_one_kind():
+    @attrs.frozen
+    class Lists:
+        counts: tuple[int, ...] = (1, 2)
+        pair: tuple[int, str] = (1, "a")
+        maps: list[dict[str, str]] = attrs.field(factory=list)
+
+    told = [wanted(field) for field in described(Lists)]
+    assert told == ["list of whole numbers, default [1, 2]", "list, default [1, 'a']", "list"]

@@ -67,3 +67,14 @@ def test_a_hidden_aggressor_is_told_by_its_uid_and_its_queue_not_at_all(two_grou
 
 def test_a_promise_is_told():
     assert pipelined_message("ns/p", "n1") == "Pod ns/p was pipelined to node n1"
+
+
+def test_an_eviction_by_an_action_of_another_package_is_told_by_its_rule(two_groups):
+    pod = [each.name for each in two_groups.pods].index("loses-0")
+    told = [
+        eviction_message(Evict(pod=pod, cause=Cause.STALE, rule=rule), two_groups) for rule in ("it ran too long", "")
+    ]
+    assert told == [
+        "Pod default/loses-0 was evicted: it ran too long",
+        "Pod default/loses-0 was evicted: its scheduler gave no reason",
+    ]
