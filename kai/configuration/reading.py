@@ -5,12 +5,13 @@ Two forms are read. Our own:
     with:
       same-rack: {weight: 3}
       proportion: {k: 1.0}
+      gpu_pack: false
     actions: [allocate, reclaim]
     parameters: {max_consolidation_preemptees: 16}
     usageDBConfig: {clientType: prometheus, connectionString: "http://prometheus:9090"}
 
-``with`` adds plugins to the default ones, or sets options of those. ``plugins`` in its place is the whole list: what it
-does not name is off, and a note says what is lost by that.
+``with`` adds plugins to the default ones, sets options of those, or switches one off. ``plugins`` in its place is the
+whole list: what it does not name is off. A note says what is lost by what is off.
 
 The peer's (``tiers``, ``actions`` as one string, arguments as strings) loads unchanged. What is left out of either is
 the peer's default. A name or an option that is unknown stops the start: a policy that silently does not apply is worse
@@ -107,18 +108,42 @@ def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str
 def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     default = read_peer({}, place, None)
     actions = document.get("actions")
-    plugins = _entries(document.get("plugins"), f"{place}: plugins")
-    more = _entries(document.get("with"), f"{place}: with")
+    plugins = _entries(document.get("plugins"), f"{place}: plugins") or default.plugins
+    more, off = _switched_off(document.get("with"), f"{place}: with", [entry.name for entry in plugins])
     parameters = document.get("parameters")
-    notes = _missed(plugins, {entry.name for entry in default.plugins}, f"{place}: plugins")
+    on = tuple(entry for entry in _changed(plugins, more) if entry.name not in off)
+    notes = _missed(on, {entry.name for entry in default.plugins}, f"{place}: {'with' if off else 'plugins'}")
+    notes += _opposed(frozenset(entry.name for entry in on), place)
     return Configuration(
         actions=default.actions if actions is None else _names(actions, f"{place}: actions"),
-        plugins=_changed(plugins or default.plugins, more),
+        plugins=on,
         parameters=_parameters(parameters, f"{place}: parameters"),
         usage=read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes),
         notes=tuple(notes),
         place=place,
     )
+
+
+def _switched_off(value: object, place: str, on: Sequence[str]) -> tuple[tuple[PluginEntry, ...], frozenset[str]]:
+    """Return what ``with`` adds or changes, and the names of those plugins that it switches off with false.
+
+    Raises: ConfigError, also for a name that is switched off and was not on.
+    """
+    if not isinstance(value, Mapping):
+        return _entries(value, place), frozenset()
+    off = frozenset(str(name) for name, options in value.items() if options is False)
+    for name in sorted(off - set(on)):
+        found = f"{place}.{name}: found false, expected the name of a plugin that is on, or options"
+        raise UnknownNameError(found, help=suggestion(name, on))
+    return _entries({name: options for name, options in value.items() if options is not False}, place), off
+
+
+def _opposed(on: frozenset[str], place: str) -> list[str]:
+    """Return a note where two plugins are on that say the opposite of each other: then neither has an effect."""
+    if not {"gpu_pack", "gpu_spread"} <= on:
+        return []
+    told = "gpu_pack and gpu_spread are both on and cancel each other out"
+    return [f"{place}: {told}; gpu_pack: false under with: switches the first off"]
 
 
 def _changed(plugins: Iterable[PluginEntry], more: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
@@ -130,13 +155,12 @@ def _changed(plugins: Iterable[PluginEntry], more: Iterable[PluginEntry]) -> tup
 
 
 def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str) -> list[str]:
-    """Return a note for each thing that a whole list of plugins leaves out, and that should not go unsaid."""
+    """Return a note for each thing that is lost with default plugins that are off, and that should not go unsaid."""
     named = {entry.name for entry in plugins}
-    if not named:
-        return []
     off = {loss: sorted(wanted.intersection(default) - named) for loss, wanted in _MISSED.items()}
     return [
-        f"{place}: {', '.join(names)} off: {loss}; with: adds to the default plugins"
+        f"{place}: {', '.join(names)} off: {loss}"
+        + ("" if place.endswith("with") else "; with: adds to the default plugins")
         for loss, names in off.items()
         if names
     ]

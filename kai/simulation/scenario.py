@@ -130,12 +130,8 @@ def read_short(document: Document, name: str) -> Case:
     Raises: InputError or ConfigError that names the key.
     """
     objects, notes = read_objects(expand(document, name), f"{name}: objects")
-    own = {key: document[key] for key in ("plugins", "parameters") if key in document}
+    own = {key: document[key] for key in ("plugins", "with", "parameters") if key in document}
     configuration = read_configuration(own or None, name)
-    more = mapping(document.get("with"), f"{name}: with")
-    if more:
-        added = read_configuration({"plugins": more}, name).plugins
-        configuration = attrs.evolve(configuration, plugins=merged([*configuration.plugins, *added]))
     if document.get("run") is not None:
         configuration = attrs.evolve(configuration, actions=_names(document["run"], f"{name}: run"))
     return Case(

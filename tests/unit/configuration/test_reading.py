@@ -129,6 +129,26 @@ def test_with_adds_to_the_default_plugins_and_sets_options_of_them():
     assert (read.actions, read.notes) == (default.actions, ())
 
 
+def test_false_switches_a_default_plugin_off():
+    read = read_configuration({"with": {"gpu_pack": False, "gpu_spread": {}}}, "policy.yaml")
+    default = [entry.name for entry in default_configuration().plugins if entry.name != "gpu_pack"]
+    assert [entry.name for entry in read.plugins] == [*default, "gpu_spread"]
+    assert read.notes == ()
+
+
+def test_false_says_what_is_lost():
+    read = read_configuration({"with": {"taints": False}}, "policy.yaml")
+    assert read.notes == (
+        "policy.yaml: with: taints off: pods may be placed where node selectors, taints or volumes forbid it",
+    )
+
+
+def test_two_plugins_that_say_the_opposite_are_noted():
+    read = read_configuration({"with": {"gpu_spread": {}}}, "policy.yaml")
+    told = "gpu_pack and gpu_spread are both on and cancel each other out"
+    assert read.notes == (f"policy.yaml: {told}; gpu_pack: false under with: switches the first off",)
+
+
 def test_every_plugin_may_say_what_is_to_happen_when_it_fails():
     read = read_configuration({"with": {"binpack": {"cpu": False, "on_failure": "leave-out"}}}, "policy.yaml")
     uses = {use.name: use for use in make_profile(read).plugins}
@@ -214,6 +234,13 @@ def test_a_list_that_leaves_out_what_protects_says_so():
         ),
         ({"tiers": [{"plugins": [{"name": "priority", "enabled": True}]}]}, "found key 'enabled'", ""),
         ({"actions": 5}, "expected names separated by commas", ""),
+        (
+            {"with": {"gpu_pak": False}},
+            "with.gpu_pak: found false, expected the name of a plugin that is on, or options",
+            "did you mean gpu_pack",
+        ),
+        ({"with": {"numa": False}}, "with.numa: found false, expected the name of a plugin that is on", ""),
+        ({"plugins": {"taints": False}}, "plugins.taints: found False, expected a mapping from option names", ""),
         ({"queueDepthPerAction": {"allocate": -1}}, "queueDepthPerAction.allocate: found -1", ""),
         ({"queueDepthPerAction": []}, "expected a mapping from action names to numbers", ""),
         ({"scenarioSearchBudgets": {"maxJobSearchDuration": "long"}}, 'expected a duration such as "90s"', ""),
