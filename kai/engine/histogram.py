@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from kai.engine.objections import OVER, Objections, excesses, shortage, shortages
-from kai.engine.policy import mask_of
+from kai.engine.policy import mask_of, texts_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
 from kai.model.rows import Int64s, NodeRows, PodRow
@@ -112,9 +112,7 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
         refused = open_to_it[~mask_of(plugin, PodRow(pod), nodes[open_to_it])]
         if not len(refused):
             continue
-        explain = plugin.node_filter.explain
-        texts = explain(PodRow(pod), nodes[refused]) if explain else [f"refused by {plugin.name}"] * len(refused)
-        for at, text in zip(refused, texts, strict=True):
+        for at, text in zip(refused, texts_of(plugin, PodRow(pod), nodes[refused]), strict=True):
             out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
             codes[at] = fit.REFUSED_HOOK
     return out

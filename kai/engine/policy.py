@@ -322,6 +322,15 @@ def mask_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools:
     return np.ones(len(nodes), np.bool_) if plugin.node_filter is None else plugin.node_filter.filter(pod, nodes)
 
 
+def texts_of(plugin: OpenedPlugin, pod: PodRow, refused: NodeRows) -> Sequence[str]:
+    """Return what the plugin says of each of the nodes that its filter refused.
+
+    Raises: PluginError when it raised or returned something that is no text for each.
+    """
+    explain = None if plugin.node_filter is None else plugin.node_filter.explain
+    return [f"refused by {plugin.name}"] * len(refused) if explain is None else explain(pod, refused)
+
+
 def scores_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Scores:
     """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
 
@@ -330,4 +339,4 @@ def scores_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Scores:
     return np.zeros(len(nodes), np.float64) if plugin.node_score is None else plugin.node_score.score(pod, nodes)
 
 
-__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "mask_of", "scores_of"]
+__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "mask_of", "scores_of", "texts_of"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kai.engine.observe import Silent
-from kai.engine.policy import mask_of, scores_of
+from kai.engine.policy import mask_of, scores_of, texts_of
 from kai.engine.profile import Profile
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
@@ -226,9 +226,7 @@ class Teller:
                 continue
             open_nodes = np.flatnonzero(accepted).astype(np.int64)
             refused = open_nodes[~mask_of(plugin, PodRow(pod), open_nodes)]
-            explain = filters.explain
-            texts = explain(PodRow(pod), refused) if explain else [f"refused by {plugin.name}"] * len(refused)
-            for node, text in zip(refused, texts, strict=True):
+            for node, text in zip(refused, texts_of(plugin, PodRow(pod), refused), strict=True):
                 found.setdefault(text, []).append(int(node))
             accepted[refused] = False
         return accepted, found

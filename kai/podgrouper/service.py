@@ -11,7 +11,6 @@ owner, not one for each member. A group is written by one task at a time, and a 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -21,14 +20,12 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as, unstructure
 from kai.api.documents import mapping_of
 from kai.api.outline import decode_as
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.api.preparing import needs_preparation
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
@@ -36,6 +33,7 @@ from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers, WorkQueue
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
+from kai.podgrouper.links import ShownLinks
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
 from kai.podgrouper.pod_traits import traits_of
 from kai.podgrouper.reading import GROUPS, Fetcher, StoreLookup
@@ -51,12 +49,6 @@ MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"
 _SAY_AGAIN: Final = 600.0
 _LONGEST_MESSAGE: Final = 1024
-_BINDING_SECONDS: Final = 2.0
-"""How long to wait for a binding that is under way, again and again."""
-_PATIENCE: Final = 0.25
-"""Which part of what a pod has waited already it waits once more, where that is longer: looks cost what binds need."""
-_MOST_PATIENCE: Final = 5.0
-_LONGEST_WAIT: Final = 60.0
 _REHEARSED: Final = b"""
 {"metadata": {"name": "rehearsed", "namespace": "default", "uid": "rehearsed"}, "status": {"phase": "Pending"},
  "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -86,18 +78,16 @@ class PodGrouper:
     """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """What was last said on each pod that cannot be grouped, and when."""
-    _unwritten_links: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
-    """Pods whose link to their group is only shown: their UIDs, and when it is written by itself."""
-    _bound_at: float = -math.inf
-    """When a binding brought the link of a pod along last."""
     _locks: dict[Key, _Lock] = attrs.field(factory=dict)
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
+    _links: ShownLinks = attrs.field(init=False)
     _fetcher: Fetcher = attrs.field(init=False)
     _write_behind: WriteBehind = attrs.field(init=False)
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the parts that need the others."""
+        self._links = ShownLinks(self.cluster.store, self.cluster.clock, self.settings.link_delay_seconds)
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
         queue: WorkQueue[Key] = WorkQueue(self.options, self.cluster.draw)
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
@@ -142,15 +132,15 @@ class PodGrouper:
         if change.after is None:
             self._settled.pop(key, None)
             self._said.pop(key, None)
-            self._unwritten_links.pop(key, None)
+            self._links.forget(key)
         elif pod.spec.scheduler_name != self.settings.scheduler_name:
             return
         elif change.before is None and self._is_settled(pod):
             self._settled[key] = traits_of(pod)
         elif self._settled.get(key) != traits_of(pod):
             self._want(key)
-        elif pod.spec.node_name and self._unwritten_links.pop(key, None) is not None:
-            self._bound_at = self.cluster.clock.monotonic()
+        elif pod.spec.node_name:
+            self._links.bound(key)
 
     def _want(self, key: Key) -> None:
         self._asked[key] = self._fetcher.moment()
@@ -159,7 +149,7 @@ class PodGrouper:
     def _again(self, key: Key) -> None:
         """Look at a pod anew although it was settled."""
         self._settled.pop(key, None)
-        self._unwritten_links.pop(key, None)
+        self._links.forget(key)
         self._want(key)
 
     def _is_settled(self, pod: Pod) -> bool:
@@ -178,10 +168,10 @@ class PodGrouper:
         pod = self.cluster.store.get(Pod, name, namespace)
         if pod is None:
             return DONE
-        if self._is_link_due(pod):
+        if self._links.is_due(pod):
             return await self._write_link(pod)
         if asked is None and self._settled.get(look.key) == traits_of(pod):
-            return self._rest(look.key)
+            return self._links.rest(look.key)
         manifest = unstructure(pod)
         grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
@@ -245,18 +235,16 @@ class PodGrouper:
         patch = grouping.pod_patch
         # Remembered before it is written: the change that the write causes asks for no look then.
         self._settled[key] = traits_of(pod, patch)
-        if patch is not None and self._may_ride(pod, patch):
+        if patch is not None and self._links.may_ride(pod, patch):
             current = self.cluster.store.get(Pod, key[1], key[0])
             if current is None or current.metadata.uid != pod.metadata.uid:
                 # What is shown would be shown on a namesake, whose own look then finds nothing left to write.
                 self._settled.pop(key, None)
                 return DONE
-            until = self.cluster.clock.monotonic() + self.settings.link_delay_seconds
-            self._unwritten_links[key] = (pod.metadata.uid, until)
-            self.cluster.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
+            self._links.show(pod, patch)
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
             self._said.pop(key, None)
-            return self._rest(key)
+            return self._links.rest(key)
         if patch is not None:
             was_there = self._is_there(grouping.group)
             body = {**patch, "metadata": {**mapping_of(patch["metadata"]), "uid": pod.metadata.uid}}
@@ -271,7 +259,7 @@ class PodGrouper:
         self._said.pop(key, None)
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
             self._settled.pop(key, None)
-        return self._rest(key)
+        return self._links.rest(key)
 
     def _is_there(self, write: GroupWrite | None) -> bool:
         """Return whether the store shows a group."""
@@ -286,44 +274,9 @@ class PodGrouper:
             group.verb is Verb.CREATE
             and _owner(group) == pod.metadata.uid
             and grouping.pod_patch is not None
-            and self._may_ride(pod, grouping.pod_patch)
+            and self._links.may_ride(pod, grouping.pod_patch)
             and self._write_behind.may_show(pod.metadata.namespace)
         )
-
-    def _may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
-        """Return whether the link may wait for the binding: of a pod that is bound by that write alone, and soon."""
-        written = mapping_of(patch["metadata"])
-        return (
-            self.settings.link_delay_seconds > 0
-            and set(written) == {"annotations"}
-            and not needs_preparation(pod)
-            and not pod.spec.node_name
-            and not pod.spec.scheduling_gates
-            and pod.metadata.deletion_timestamp is None
-            and _key(pod) not in self._unwritten_links
-        )
-
-    def _is_link_due(self, pod: Pod) -> bool:
-        """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
-        key = _key(pod)
-        uid, due = self._unwritten_links.get(key, ("", 0.0))
-        if not uid:
-            return False
-        if uid != pod.metadata.uid or pod.spec.node_name or not self.cluster.store.is_overlaid(Pod, key):
-            del self._unwritten_links[key]
-            return False
-        now = self.cluster.clock.monotonic()
-        waited = self.cluster.clock.now() - (pod.metadata.creation_timestamp or 0.0)
-        if due <= now and (self.cluster.store.is_assumed(BindRequest, key) or self._may_be_next(waited)):
-            # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
-            self._unwritten_links[key] = (uid, now + max(_BINDING_SECONDS, min(waited * _PATIENCE, _MOST_PATIENCE)))
-            return False
-        return due <= now
-
-    def _may_be_next(self, waited: float) -> bool:
-        """Return whether pods are bound one after the other at present, and a pod has not waited for too long."""
-        is_going_on = self.cluster.clock.monotonic() - self._bound_at < _BINDING_SECONDS
-        return is_going_on and waited < _LONGEST_WAIT
 
     async def _write_link(self, pod: Pod) -> Ended:
         annotations = {names.POD_GROUP: pod.metadata.annotations.get(names.POD_GROUP)}
@@ -332,14 +285,8 @@ class PodGrouper:
         reply = await self.cluster.api.perform(Patch(ref=ref, patch=body))
         if isinstance(reply, Refusal):
             return await self._refused(pod, reply)
-        self._unwritten_links.pop(_key(pod), None)
+        self._links.forget(_key(pod))
         return DONE
-
-    def _rest(self, key: Key) -> Ended:
-        """Return how a look ends that went well: a link that is only shown is looked at again in time."""
-        if key not in self._unwritten_links:
-            return DONE
-        return Ended(after=max(0.0, self._unwritten_links[key][1] - self.cluster.clock.monotonic()))
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
         """Try again at once where another writer was faster; say it on the pod where only a person can help."""

@@ -32,7 +32,7 @@ from kai.cluster import (
     write,
 )
 from kai.cluster.requests import Evict
-from kai.podgrouper import service as grouping
+from kai.podgrouper import links
 from kai.scheduler import committer, outbox, publisher, service, verifying
 
 Patch: TypeAlias = tuple[object, str, object]
@@ -326,7 +326,7 @@ def cordoned_nodes_used() -> list[Patch]:
 
 @bug
 def links_of_pods_never_written() -> list[Patch]:
-    return [(grouping.PodGrouper, "_is_link_due", lambda *_: False)]
+    return [(links.ShownLinks, "is_due", lambda *_: False)]
 
 
 @bug

@@ -1,0 +1,109 @@
+"""Links of pods to their groups that are shown in the store of this process and not yet written.
+
+The link is an annotation of the pod, and a binding writes the pod anyway. So the link of a pod that is to be bound soon
+is only shown, and the binding brings it along: one write less for each pod, in the second in which it waits for its
+place. If no binding comes, the link is written by itself.
+
+Holds: a link is shown once at most for each pod; what is shown and not written is lost with the process, and the next
+one finds a pod without a group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from kai.api.bindrequest import BindRequest
+from kai.api.documents import mapping_of
+from kai.api.pod import Pod
+from kai.api.preparing import needs_preparation
+from kai.cluster.port import Clock, Store
+from kai.cluster.work import DONE, Ended
+
+Key = tuple[str, str]
+
+_BINDING_SECONDS: Final = 2.0
+"""How long to wait for a binding that is under way, again and again."""
+_PATIENCE: Final = 0.25
+"""Which part of what a pod has waited already it waits once more, where that is longer: looks cost what binds need."""
+_MOST_PATIENCE: Final = 5.0
+_LONGEST_WAIT: Final = 60.0
+
+
+@attrs.define
+class ShownLinks:
+    """The links that are only shown."""
+
+    store: Store
+    clock: Clock
+    delay_seconds: float
+    """For how long a link is left to a binding; 0: each is written at once."""
+    _due: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
+    """The UID of each pod, and when its link is written by itself."""
+    _bound_at: float = -math.inf
+    """When a binding brought a link along last."""
+
+    def may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
+        """Return whether the link may wait for the binding: of a pod that is bound by that write alone, and soon."""
+        return (
+            self.delay_seconds > 0
+            and set(mapping_of(patch["metadata"])) == {"annotations"}
+            and not needs_preparation(pod)
+            and not pod.spec.node_name
+            and not pod.spec.scheduling_gates
+            and pod.metadata.deletion_timestamp is None
+            and _key(pod) not in self._due
+        )
+
+    def show(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        """Show the link that ``patch`` would write."""
+        key = _key(pod)
+        self._due[key] = (pod.metadata.uid, self.clock.monotonic() + self.delay_seconds)
+        self.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
+
+    def forget(self, key: Key) -> None:
+        """Take that the link of a pod is written, or that the pod is gone."""
+        self._due.pop(key, None)
+
+    def bound(self, key: Key) -> None:
+        """Take that a pod was bound: the binding brought its link along, if that was only shown."""
+        if self._due.pop(key, None) is not None:
+            self._bound_at = self.clock.monotonic()
+
+    def is_due(self, pod: Pod) -> bool:
+        """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
+        key = _key(pod)
+        uid, due = self._due.get(key, ("", 0.0))
+        if not uid:
+            return False
+        if uid != pod.metadata.uid or pod.spec.node_name or not self.store.is_overlaid(Pod, key):
+            del self._due[key]
+            return False
+        now = self.clock.monotonic()
+        waited = self.clock.now() - (pod.metadata.creation_timestamp or 0.0)
+        if due <= now and (self.store.is_assumed(BindRequest, key) or self._may_be_next(waited)):
+            # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
+            self._due[key] = (uid, now + max(_BINDING_SECONDS, min(waited * _PATIENCE, _MOST_PATIENCE)))
+            return False
+        return due <= now
+
+    def _may_be_next(self, waited: float) -> bool:
+        """Return whether pods are bound one after the other at present, and a pod has not waited for too long."""
+        is_going_on = self.clock.monotonic() - self._bound_at < _BINDING_SECONDS
+        return is_going_on and waited < _LONGEST_WAIT
+
+    def rest(self, key: Key) -> Ended:
+        """Return how a look ends that went well: a link that is only shown is looked at again in time."""
+        if key not in self._due:
+            return DONE
+        return Ended(after=max(0.0, self._due[key][1] - self.clock.monotonic()))
+
+
+def _key(pod: Pod) -> Key:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+__all__ = ["ShownLinks"]
