@@ -15,6 +15,7 @@ from attrs import NOTHING, Attribute
 
 from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
+from kai.errors import told
 
 T = TypeVar("T")
 Options = Mapping[str, object]
@@ -59,6 +60,8 @@ def build(cls: type[T], options: Options, place: str, owner: str) -> T:
     except (TypeError, ValueError) as error:
         # Validators of one field were tried above: this one looks at several together.
         raise UnknownNameError(f"{place}: {error}") from error
+    except Exception as error:
+        raise UnknownNameError(f"{place}: {cls.__name__} of {owner} raised {told(error)}") from error
 
 
 def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
@@ -117,6 +120,10 @@ def _checked(field: "Attribute[Any]", value: object) -> object:
             field.validator(None, field, read)
     except (ValueError, TypeError, KeyError, AttributeError, cattrs.BaseValidationError):
         raise ValueError from None
+    except cattrs.StructureHandlerNotFoundError:
+        raise ValueError("a configuration cannot hold a value of this type; the plugin's class declares it") from None
+    except Exception as error:
+        raise ValueError(f"the validator of the option raised {told(error)}") from error
     return read
 
 

@@ -184,7 +184,8 @@ def _options(value: object, place: str) -> Options:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping from option names to values")
+        or_off = ", or false" if ": with." in place else ""
+        raise ConfigError(f"{place}: found {value!r}, expected a mapping from option names to values{or_off}")
     return value
 
 

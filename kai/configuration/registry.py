@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import Distribution, EntryPoint, entry_points
-from typing import Self
+from typing import Self, cast
 
 import attrs
 
@@ -139,6 +139,11 @@ def load_class(point: EntryPoint) -> type[object]:
         raise ConfigError(f"found {kind} at {point.value}, expected {wanted}")
     if point.group == PLUGINS and not attrs.has(loaded):
         raise ConfigError(f"found a class without attrs at {point.value}, expected a frozen attrs class")
+    if point.group == PLUGINS:
+        try:
+            attrs.resolve_types(cast("type[attrs.AttrsInstance]", loaded))
+        except Exception as error:
+            raise ConfigError(f"the types of its options cannot be resolved: {told(error)}") from error
     return loaded
 
 

@@ -136,3 +136,37 @@ def test_a_list_says_what_it_holds_where_that_is_one_kind():
 
     told = [wanted(field) for field in described(Lists)]
     assert told == ["list of whole numbers, default [1, 2]", "list, default [1, 'a']", "list"]
+
+
+def raising(*_):
+    raise OSError("no file")
+
+
+@attrs.frozen
+class Odd:
+    name: str = attrs.field(default="a", validator=lambda *_: raising())
+    number: complex = 1j
+
+
+@attrs.frozen
+class Late:
+    name: str = "a"
+
+    def __attrs_post_init__(self):
+        raising()
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message", "hint"),
+    [
+        (Odd, {"name": "b"}, ".name: found 'b', expected text, default 'a'", "validator of the option raised OSError"),
+        (Odd, {"number": 2}, ".number: found 2, expected complex, default 1j", "cannot hold a value of this type"),
+        (Odd, {}, ": Odd of mine 1.0 raised OSError: no file", ""),
+        (Late, {}, ": Late of mine 1.0 raised OSError: no file", ""),
+    ],
+)
+def test_a_class_that_raises_while_it_is_made_is_named(cls, options, message, hint):
+    with pytest.raises(ConfigError) as caught:
+        build(cls, options, "p.yaml: plugins.odd", "mine 1.0")
+    assert str(caught.value) == f"p.yaml: plugins.odd{message}"
+    assert hint in caught.value.help

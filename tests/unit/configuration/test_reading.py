@@ -239,6 +239,7 @@ def test_a_list_that_leaves_out_what_protects_says_so():
             "with.gpu_pak: found false, expected the name of a plugin that is on, or options",
             "did you mean gpu_pack",
         ),
+        ({"with": {"gpu_pack": "off"}}, "found 'off', expected a mapping from option names to values, or false", ""),
         ({"with": {"numa": False}}, "with.numa: found false, expected the name of a plugin that is on", ""),
         ({"plugins": {"taints": False}}, "plugins.taints: found False, expected a mapping from option names", ""),
         ({"queueDepthPerAction": {"allocate": -1}}, "queueDepthPerAction.allocate: found -1", ""),

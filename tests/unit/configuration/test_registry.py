@@ -67,6 +67,15 @@ def test_a_module_that_leaves_the_process_is_refused_as_one_that_cannot_be_loade
         registry(point("mine", "leaving_plugin:Plugin")).plugin("mine", "here")
 
 
+def test_options_whose_types_cannot_be_resolved_are_refused_with_the_plugin(tmp_path, monkeypatch):
+    text = "import attrs\n@attrs.frozen\nclass Plugin:\n    most: 'Amount' = 1\n    def open(self, session): pass\n"
+    (tmp_path / "untyped_plugin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = "the types of its options cannot be resolved: NameError: name 'Amount' is not defined"
+    with pytest.raises(ConfigError, match=f"here: plugin 'mine' of : {found}"):
+        registry(point("mine", "untyped_plugin:Plugin")).plugin("mine", "here")
+
+
 def test_the_built_ins_are_installed_like_everything_else():
     installed = Registry.installed()
     assert {"proportion", "gang", "binpack", "spread", "topology", "gpusharing"} <= set(installed.plugins)
