@@ -10,12 +10,12 @@ Holds: an answer that passes is used as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Partition, Together
+from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Extension, Partition, Together
 from kai.framework.scenario import Scenario
 from kai.framework.verdict import Code, Reason, Verdict
 from kai.framework.view import SessionView
@@ -68,30 +68,41 @@ def objection_to_extension(extension: object, view: SessionView) -> tuple[str, s
 
     A plugin may put anything into a field. The engine would fail at it in the middle of a cycle, at some group.
     """
-    kind = cast("type[attrs.AttrsInstance]", type(extension))
-    for field in attrs.fields(kind):
-        value = getattr(extension, field.name)
-        if value is None and field.default is None:
+    for name, is_function in _LOOKED_AT[type(extension)]:
+        value = getattr(extension, name)
+        if value is None and name not in _NEEDED:
             continue
-        if objection := _field(kind, field.name, value, view):
-            return field.name, objection.replace("returned", "found", 1)
+        if is_function:
+            objection = "" if callable(value) else _instead(value, "a function")
+        else:
+            objection = _field(name, value, view)
+        if objection:
+            return name, objection.replace("returned", "found", 1)
     return "", ""
 
 
-def _field(kind: type[object], name: str, value: object, view: SessionView) -> str:
+def _looked_at(kind: type[object]) -> tuple[tuple[str, bool], ...]:
+    """Return the fields of a class of extensions that are looked at, and which of them hold functions."""
+    names = [field.name for field in attrs.fields(cast("type[attrs.AttrsInstance]", kind))]
+    found = [(name, name in _FUNCTIONS and (kind, name) != (Domains, "groups")) for name in names]
+    return tuple((name, is_function) for name, is_function in found if is_function or name in _VALUES)
+
+
+def _field(name: str, value: object, view: SessionView) -> str:
     shapes = len(view.snapshot.shapes)
     if name == "concerns":
         return _array(np.bool_, value, shapes)
-    if name == "groups" and kind is Domains:
+    if name == "groups":
         return _array(np.bool_, value, len(view.snapshot.groups))
     if name == "depends":
         return "" if isinstance(value, Dependence) else _instead(value, "a Dependence")
-    if name == "signatures":
-        is_right = isinstance(value, Sequence) and not isinstance(value, str) and len(value) == shapes
-        return "" if is_right else _instead(value, f"a text for each of {shapes} shapes")
-    return _instead(value, "a function") if name in _FUNCTIONS and not callable(value) else ""
+    is_right = isinstance(value, Sequence) and not isinstance(value, str) and len(value) == shapes
+    return "" if is_right else _instead(value, f"a text for each of {shapes} shapes")
 
 
+_VALUES: Final = frozenset({"concerns", "groups", "depends", "signatures"})
+_NEEDED: Final = frozenset({"filter", "score", "must_wait", "admit", "keys", "partition", "propose", "depends"})
+"""Fields of extensions without which there is nothing to ask."""
 _FUNCTIONS: Final = frozenset(
     {
         *("filter", "explain", "score", "must_wait", "admit", "keys", "partition", "tree", "together"),
@@ -100,6 +111,9 @@ _FUNCTIONS: Final = frozenset(
     }
 )
 """The fields of extensions that hold functions."""
+_LOOKED_AT: Final[Mapping[type[object], tuple[tuple[str, bool], ...]]] = {
+    kind: _looked_at(kind) for kind in get_args(Extension)
+}
 
 
 def objection_to_verdict(answer: object, *_: object) -> str:
