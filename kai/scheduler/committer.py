@@ -21,11 +21,11 @@ import attrs
 from kai.api.bindrequest import BindRequest
 from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject
-from kai.api.plans import Reason, Refusal
+from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.pod import Pod
 from kai.backoff import doubling_pause
 from kai.cluster.port import Key, Term
-from kai.cluster.requests import NotLeading
+from kai.cluster.requests import NotLeading, Request
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
 from kai.model.noroom import NoRoom
@@ -70,6 +70,7 @@ from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
 from kai.scheduler.unanswered import Unanswered
+from kai.scheduler.untold import Untold
 from kai.scheduler.verifying import Reader, is_being_bound, pod_of, verify
 from kai.state.snapshot import Snapshot
 
@@ -100,6 +101,7 @@ class Committer:
     announced: Announced = attrs.field(factory=Announced)
     moved: Moved = attrs.field(factory=Moved)
     ordered: Ordered = attrs.field(factory=Ordered)
+    _untold: Untold = attrs.field(init=False)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -119,6 +121,7 @@ class Committer:
     def __attrs_post_init__(self) -> None:
         """Begin with blank templates, and nothing refused."""
         self.refused = Refused(self.settings.intake)
+        self._untold = Untold(self.reader)
         self._templates = BindTemplates(self.settings)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -131,6 +134,7 @@ class Committer:
             case TermBegan(term):
                 effects += self._drop()
                 self._term = term
+                self._untold.recall(now)
             case TermEnded():
                 effects += self._drop()
                 self._term = None
@@ -141,7 +145,7 @@ class Committer:
             case Looked() if self._term is not None:
                 self.ordered.begin_cycle()
                 effects += map(Send, self.announced.take(self.reader))
-            case Answered(ticket, reply):
+            case Answered(ticket, reply) if not self._untold.answered(ticket, reply, now):
                 operation = self._operations.pop(ticket, None)
                 if operation is not None and self._term is not None:
                     effects += self._answered(operation, reply, now)
@@ -150,9 +154,16 @@ class Committer:
         while self._waiting and self._waiting[0][0] <= now:
             _, _, operation = heapq.heappop(self._waiting)
             effects += self._follow(operation, operation.resumed(self.reader), now)
-        if self._waiting:
-            effects.append(WakeAt(self._waiting[0][0]))
+        if self._term is not None:
+            effects += self._untold.due(now)
+        if (due := self._next_due()) is not None:
+            effects.append(WakeAt(due))
         return tuple(effects)
+
+    def _next_due(self) -> float | None:
+        due = [] if not self._waiting else [self._waiting[0][0]]
+        again = None if self._term is None else self._untold.next_due()
+        return min(due if again is None else [*due, again], default=None)
 
     @property
     def is_evicting(self) -> bool:
@@ -168,6 +179,14 @@ class Committer:
         """Let what pauses go on with the next event: the API server answers again."""
         self._waiting = [(min(due, now), ticket, operation) for due, ticket, operation in self._waiting]
         heapq.heapify(self._waiting)
+        self._untold.hurry(now)
+
+    def _tell(self, request: Request, now: float) -> Send:
+        """Send what users are to hear; what is not written is sent again."""
+        if not isinstance(request, Emit | Patch):
+            return Send(request)
+        self._tickets += 1
+        return self._untold.send(request, self._tickets, now)
 
     def _drop(self) -> list[Effect]:
         effects: list[Effect] = [Forget(cls, key) for cls, key in sorted(self._busy, key=lambda each: each[1])]
@@ -213,7 +232,7 @@ class Committer:
                 case Evict():
                     effects += self._evict(decision, pod, event.snapshot, victims, stamp, now)
                 case Nominate():
-                    effects += self._promise(pod, event.snapshot.nodes[decision.node].name)
+                    effects += self._promise(pod, event.snapshot.nodes[decision.node].name, now)
         if effects:
             self.ordered.decided()
         return effects
@@ -298,16 +317,16 @@ class Committer:
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]
         if self.settings.mark_victims:
-            effects.append(Send(orders.victim_condition(pod, self.now())))
+            effects.append(self._tell(orders.victim_condition(pod, self.now()), now))
         return [
             *effects,
             *self._begin(EvictionOperation(pod, request, said, now, decision.cause.value, decision.gpus), now),
         ]
 
-    def _promise(self, pod: Pod, node: str) -> list[Effect]:
+    def _promise(self, pod: Pod, node: str, now: float) -> list[Effect]:
         told = self._promised.get(pod.metadata.uid)
         self._promised[pod.metadata.uid] = (node, self._cycle)
-        return [] if told is not None and told[0] == node else [Send(orders.pipelined_event(pod, node))]
+        return [] if told is not None and told[0] == node else [self._tell(orders.pipelined_event(pod, node), now)]
 
     def _expired(self, requests: Iterable[BindRequest], now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -386,7 +405,7 @@ class Committer:
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
         if end.kept and self._keep(end.kept, now):
             return effects
-        return [*effects, end.signal, *(Send(request) for request in end.then)]
+        return [*effects, end.signal, *(self._tell(request, now) for request in end.then)]
 
     def _keep(self, uid: str, now: float) -> bool:
         """Ask no more about a bind request for a while; return whether the log has said already that it is kept."""

@@ -70,6 +70,9 @@ class Outbox:
     _quiet: dict[str | int, Send] = attrs.field(factory=dict)
     """By topic, or by a number of its own for what has none."""
     _quiet_count: int = 0
+    _left_out: deque[Send] = attrs.field(factory=deque)
+    """What there was no room for, until the machine that sent it is told."""
+    _is_telling: bool = False
     _on_the_way: set[str] = attrs.field(factory=set)
     """Topics about which something is being written."""
     _more_urgent: anyio.Event = attrs.field(factory=anyio.Event)
@@ -105,6 +108,7 @@ class Outbox:
                 self._changed.set()
             else:
                 self._carry_out(effect)
+        self._tell_left_out()
         self.metrics.under_way(self.committer.under_way)
         if not self.committer.is_evicting:
             self._evictions_ended.set()
@@ -124,6 +128,7 @@ class Outbox:
                 self._changed.set()
             else:
                 self._carry_out(effect)
+        self._tell_left_out()
 
     def _carry_out(self, effect: effects.Effect) -> None:
         match effect:
@@ -150,7 +155,7 @@ class Outbox:
             return
         if isinstance(send.request, Patch | Emit):
             if len(self._quiet) >= _MOST_EXPLANATIONS:
-                self._drop(self._quiet.pop(next(iter(self._quiet))))
+                self._left_out.append(self._quiet.pop(next(iter(self._quiet))))
             self._quiet_count += 1
             self._quiet[send.topic or self._quiet_count] = send
             self._more_quiet.set()
@@ -158,11 +163,21 @@ class Outbox:
             self._urgent.append(send)
             self._more_urgent.set()
 
-    def _drop(self, send: Send) -> None:
-        """Leave a request unwritten; what still waits is explained again after a while."""
-        if send.topic:
-            dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
-            self.publish(publications.Written(send.topic, send.request, dropped))
+    def _tell_left_out(self) -> None:
+        """Say of what there was no room for that it was not written: the machine that sent it sends it again later."""
+        if self._is_telling:  # what a machine does about it may be left out as well
+            return
+        self._is_telling = True
+        dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
+        try:
+            while self._left_out:
+                send = self._left_out.popleft()
+                if send.topic:
+                    self.publish(publications.Written(send.topic, send.request, dropped))
+                elif send.ticket:
+                    self.commit(Answered(send.ticket, dropped))
+        finally:
+            self._is_telling = False
 
     def _carry(self, carry: Carry) -> None:
         def done(failure: str) -> None:
@@ -221,7 +236,10 @@ class Outbox:
         """Write a patch or an event, unless the store says that it would be refused."""
         reply: object = _objection(self.cluster.store, send.request)
         if not send.topic:
-            await self._write(send) if reply is None else None
+            if reply is None:
+                await self._write(send)
+            elif send.ticket:
+                self.commit(Answered(send.ticket, reply))
             return
         self._on_the_way.add(send.topic)
         try:
@@ -241,7 +259,8 @@ class Outbox:
             self.commit(Answered(send.ticket, reply))
             if isinstance(reply, BindRequest) and self.hand_over is not None:
                 self.hand_over(reply)
-        elif isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
+        is_told = not send.ticket or isinstance(send.request, Patch | Emit)  # of all others the committer tells
+        if is_told and isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
             what = type(send.request).__name__.lower()
             log = structlog.get_logger()
             # Of an object that went or changed meanwhile there is nothing to do, of an outage is said elsewhere.

@@ -7,11 +7,13 @@ from prometheus_client import CollectorRegistry
 from kai.api.plans import Emit, Patch, Ref
 from kai.api.podgroup import PodGroup
 from kai.cluster.port import Cluster, Term
+from kai.scheduler import effects
 from kai.scheduler import outbox as outboxes
 from kai.scheduler.committer import Committer
 from kai.scheduler.effects import Send
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
 from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.orders import EVICTED
 from kai.scheduler.outbox import Outbox
 from kai.scheduler.publisher import CycleOver, Publisher
 from kai.scheduler.settings import SchedulerSettings
@@ -205,3 +207,54 @@ def test_events_that_waited_when_a_term_ended_are_said_in_the_next_one():
         outbox.publish(explained("a", "b"))
 
     assert said(play) == ["a", "b", "g"]
+
+
+def test_that_a_pod_was_evicted_is_said_also_where_there_was_no_room_for_it(monkeypatch):
+    monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 1)
+    place = evicting()
+    outbox, server = outbox_of(place)
+
+    async def work():
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            tasks.start_soon(outbox._write_urgent)  # until the peak is over, nothing quiet is written
+            tasks.start_soon(outbox._keep_time)
+            outbox.commit(effects.Decided(term=TERM, cycle=1, snapshot=place.snapshot, decisions=(place.evict("a"),)))
+            await anyio.sleep(1.5)
+            outbox.publish(explained("b"))
+            assert EVICTED not in [each.request.reason for each in outbox._quiet.values()]
+            monkeypatch.undo()
+            await anyio.sleep(5)
+            tasks.start_soon(outbox._write_quiet)
+            await anyio.sleep(600)
+            tasks.cancel_scope.cancel()
+
+    run(work)
+    assert [each.reason for each in server.asked if isinstance(each, Emit)].count(EVICTED) == 1
+
+
+def test_that_a_pod_was_evicted_is_said_in_the_next_term_if_the_last_one_ended_first():
+    place = evicting()
+    outbox, server = outbox_of(place)
+
+    async def work():
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            tasks.start_soon(outbox._write_urgent)
+            outbox.commit(effects.Decided(term=TERM, cycle=1, snapshot=place.snapshot, decisions=(place.evict("a"),)))
+            await anyio.sleep(1.5)
+            outbox.end()
+            tasks.start_soon(outbox._write_quiet)
+            await anyio.sleep(30)
+            assert not any(isinstance(each, Emit) for each in server.asked), "nothing is written between two terms"
+            outbox.begin(Term(2, "me"))
+            await anyio.sleep(600)
+            tasks.cancel_scope.cancel()
+
+    run(work)
+    assert [each.reason for each in server.asked if isinstance(each, Emit)] == [EVICTED]
+
+
+def evicting():
+    running = making.pod("a", group="g", phase="Running", node="n")
+    return World(making.queue("q"), making.group("g"), making.node("n"), running, making.pod("b", group="g"))

@@ -103,6 +103,14 @@ class World:
     def age(self) -> float:
         return self.silence
 
+    # --- Store, for an outbox ------------------------------------------------------------------------------------
+
+    def assume(self, obj: Any, until: Any) -> None:
+        self.assumed[type(obj), (obj.metadata.namespace, obj.metadata.name)] = (obj, until)
+
+    def forget(self, cls: type, key: tuple[str, str]) -> None:
+        self.assumed.pop((cls, key), None)
+
     # --- The cluster ---------------------------------------------------------------------------------------------
 
     def sync(self) -> None:

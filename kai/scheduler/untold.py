@@ -1,0 +1,142 @@
+"""What the committer told users and is not written yet: why a pod waits, and that one was evicted, and for whom.
+
+Nothing else says these things later. The publisher compares what it says with the cluster in each cycle; that a pod was
+evicted happens once. So what was left out where too much was to be written, what the API server could not take, and
+what a term ended before it was sent are sent again, after a pause that doubles, or when the next term of this process
+begins.
+
+Holds: a message is kept until it is written, until it is refused for what it is, or for ten minutes; of more than may
+wait the oldest goes. What is said of a pod is not repeated once the pod has a node, or is gone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.api.pod import Pod
+from kai.backoff import doubling_pause
+from kai.cluster.requests import Forbidden
+from kai.scheduler.effects import Send
+from kai.scheduler.verifying import Reader
+
+Message: TypeAlias = Emit | Patch
+
+_MOST: Final = 10_000
+_LIFE: Final = 600.0
+"""Seconds after which a message is no news: an event shows when it was written, not when the pod was evicted."""
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+_PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN, Reason.TIMED_OUT})
+"""Refusals that say nothing about the message."""
+
+
+@attrs.define
+class _Letter:
+    """A message without a good answer."""
+
+    message: Message
+    since: float
+    attempts: int = 0
+    due: float | None = None
+    """When to send it again; None while it is on its way."""
+
+
+@attrs.define
+class Untold:
+    """The messages without a good answer, by ticket, oldest first.
+
+    Units: seconds of a clock that does not go back.
+    """
+
+    reader: Reader
+    _letters: dict[int, _Letter] = attrs.field(factory=dict)
+    _about: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    """The last message of each event about a pod, by UID and reason: what it says now takes the place of the last."""
+    _heap: list[tuple[float, int]] = attrs.field(factory=list)
+
+    def __len__(self) -> int:
+        """Return how many messages have no good answer."""
+        return len(self._letters)
+
+    def send(self, message: Message, ticket: int, now: float) -> Send:
+        """Remember a message, and return how to send it."""
+        about = _about(message)
+        if about is not None:
+            self._letters.pop(self._about.pop(about, 0), None)
+            self._about[about] = ticket
+        self._letters[ticket] = _Letter(message, now)
+        if len(self._letters) > _MOST:
+            self._end(next(iter(self._letters)))
+        return Send(message, ticket)
+
+    def answered(self, ticket: int, reply: object, now: float) -> bool:
+        """Take the answer to a message; return whether it was one."""
+        letter = self._letters.get(ticket)
+        if letter is None:
+            return False
+        if not isinstance(reply, Refusal) or not (reply.reason in _PASSING or isinstance(reply, Forbidden)):
+            self._end(ticket)
+        elif letter.due is None:
+            letter.attempts += 1
+            pause = doubling_pause(letter.attempts, _FIRST_PAUSE, _LONGEST_PAUSE)
+            self._rest(ticket, letter, now + max(pause, reply.retry_after or 0.0))
+        return True
+
+    def due(self, now: float) -> Iterator[Send]:
+        """Yield what is to be sent again by now."""
+        while self._heap and self._heap[0][0] <= now:
+            due, ticket = heapq.heappop(self._heap)
+            letter = self._letters.get(ticket)
+            if letter is None or letter.due != due:
+                continue
+            if now - letter.since > _LIFE or self._is_over(letter.message):
+                self._end(ticket)
+            else:
+                letter.due = None
+                yield Send(letter.message, ticket)
+
+    def next_due(self) -> float | None:
+        """Return when to ask for what is due; None if all that is remembered is on its way."""
+        return self._heap[0][0] if self._heap else None
+
+    def recall(self, now: float) -> None:
+        """Take it that nothing is on its way any more, and that whatever waits may be sent at once."""
+        self._heap.clear()
+        for ticket, letter in self._letters.items():
+            self._rest(ticket, letter, now)
+
+    def hurry(self, now: float) -> None:
+        """Let what pauses go with the next event: the API server answers again."""
+        for ticket, letter in self._letters.items():
+            if letter.due is not None and letter.due > now:
+                self._rest(ticket, letter, now)
+
+    def _rest(self, ticket: int, letter: _Letter, due: float) -> None:
+        letter.due = due
+        heapq.heappush(self._heap, (due, ticket))
+
+    def _end(self, ticket: int) -> None:
+        about = _about(self._letters.pop(ticket).message)
+        if about is not None and self._about.get(about) == ticket:
+            del self._about[about]
+
+    def _is_over(self, message: Message) -> bool:
+        """Return whether a message is about a pod that is gone, or waits no longer."""
+        if message.ref.cls is not Pod:
+            return False
+        pod = self.reader.get(Pod, message.ref.name, message.ref.namespace)
+        uid = message.uid if isinstance(message, Emit) else message.patch.get("metadata", {}).get("uid")
+        return pod is None or pod.metadata.uid != uid or (isinstance(message, Emit) and bool(pod.spec.node_name))
+
+
+def _about(message: Message) -> tuple[str, str] | None:
+    is_of_pod = isinstance(message, Emit) and message.ref.cls is Pod
+    return (message.uid, message.reason) if is_of_pod and isinstance(message, Emit) else None
+
+
+__all__ = ["Untold"]
