@@ -50,9 +50,13 @@ class Letters:
 
     def is_sent(self, topic: str, content: object, version: str, now: float) -> bool:
         """Return whether a write of this need not, or should not, be sent now."""
-        letter, returned = self._open.get(topic), self._returned.get(topic)
-        is_refused = returned is not None and returned.version == version and returned.until > now
-        return is_refused or (letter is not None and letter.content == content)
+        letter = self._open.get(topic)
+        return self.is_refused(topic, version, now) or (letter is not None and letter.content == content)
+
+    def is_refused(self, topic: str, version: str, now: float) -> bool:
+        """Return whether a write about this version was refused, and is not to be tried again yet."""
+        returned = self._returned.get(topic)
+        return returned is not None and returned.version == version and returned.until > now
 
     def send(self, topic: str, request: Patch, content: object, version: str) -> Send:
         """Remember a write, and return how to send it."""

@@ -18,13 +18,14 @@ import attrs
 
 from kai.api import names
 from kai.api.amounts import same
-from kai.api.codec import unstructure
+from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
 from kai.cluster.port import Index, Key
 from kai.scheduler import orders
+from kai.scheduler.conditions import conditions, explanation, next_id, same_condition, same_in_kind
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import (
     NOT_READY,
@@ -35,6 +36,7 @@ from kai.scheduler.explanations import (
     PodAccount,
 )
 from kai.scheduler.letters import Letters
+from kai.scheduler.owed import Owed
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import NotExplained
 from kai.scheduler.single_pod_groups import is_of_one_pod
@@ -95,6 +97,7 @@ class Publisher:
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
     _letters: Letters = attrs.field(init=False)
+    _owed: Owed = attrs.field(init=False)
     _said: dict[tuple[str, str], str] = attrs.field(factory=dict)
     """The last message of each event, by UID and reason; "" after one that was dropped or refused."""
     _swept: float = 0.0
@@ -109,6 +112,7 @@ class Publisher:
     def __attrs_post_init__(self) -> None:
         """Begin with nothing written."""
         self._letters = Letters(self.settings.quiet_seconds)
+        self._owed = Owed(self.settings.quiet_seconds)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Take an event at a time, and return what to write.
@@ -122,17 +126,20 @@ class Publisher:
                 self._held_shares.clear()
                 self._letters.clear()
                 self._said.clear()
+                self._owed.end_term(now)
                 return ()
             case Written(topic, request, reply):
                 self._letters.answered(topic, request, reply, now)
+                is_there = isinstance(reply, Refusal) and reply.reason is Reason.ALREADY_EXISTS
+                self._owed.answered(topic, now, is_refused=isinstance(reply, Refusal) and not is_there)
                 if isinstance(reply, Refusal) and isinstance(request, Emit):
                     self._unsay(request, reply)
                 if isinstance(reply, Refusal) and isinstance(request, Patch) and topic.endswith(_STAMPS):
                     # The next cycle tells it anew.
                     effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
             case CycleOver(overall):
-                self._held.clear()
-                for account in overall.groups:
+                self._part_with(overall)
+                for account in (*overall.groups, *self._owed.take(now)):
                     effects += self._account(account, now)
                 effects += self._clear(overall, now)
                 if self.settings.publish_fair_shares:
@@ -140,22 +147,41 @@ class Publisher:
                 self._forget(now)
             case TimePassed():
                 waiting, self._held = self._held, {}
-                for account in waiting.values():
+                for account in (*waiting.values(), *self._owed.take(now)):
                     effects += self._account(account, now)
                 effects += self._queues(dict(self._held_shares), now)
-        if self._held or self._held_shares:
-            due = [until for until in self._quiet_until.values() if until > now]
-            effects.append(WakeAt(min(due, default=now + self.settings.quiet_seconds)))
+        if (due := self._next_due(now)) is not None:
+            effects.append(WakeAt(due))
         return tuple(effects)
+
+    def _next_due(self, now: float) -> float | None:
+        due = [] if (owed := self._owed.next_due()) is None else [owed]
+        if self._held or self._held_shares:
+            quiet = [until for until in self._quiet_until.values() if until > now]
+            due.append(min(quiet, default=now + self.settings.quiet_seconds))
+        return min(due, default=None)
 
     # --- Groups --------------------------------------------------------------------------------------------------
 
+    def _part_with(self, overall: Overall) -> None:
+        """Forget what was to be said of groups that have another account, or need none."""
+        for account in overall.groups:
+            self._held.pop((account.namespace, account.name), None)
+            self._owed.tell(account)
+        for key in overall.settled.intersection(self._held):
+            del self._held[key]
+        self._owed.settle(overall.settled.intersection(self._owed.keys))
+
     def _account(self, account: GroupAccount, now: float) -> Iterable[Effect]:
         try:
-            return tuple(self._group(account, now))
+            effects = tuple(self._group(account, now))
         except Exception as error:  # noqa: BLE001 - the boundary of an account: what is said of other groups is said
             group = f"{account.namespace}/{account.name}"
             return (NotExplained(group=group, kind=type(error).__name__, why=str(error)),)
+        for effect in effects:
+            if isinstance(effect, Send) and not effect.topic.endswith(_STAMPS):  # those the next cycle tells anew
+                self._owed.send(account, effect.topic)
+        return effects
 
     def _group(self, account: GroupAccount, now: float) -> Iterable[Effect]:
         group = self.reader.get(PodGroup, account.name, account.namespace)
@@ -219,10 +245,14 @@ class Publisher:
 
     def _condition(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Effect]:
         known = group.status.scheduling_conditions
-        if account.condition is None or (account.waits_for_turn and known):
+        if account.condition is None:
             return
         ref = Ref(PodGroup, account.name, account.namespace)
         last = known[-1] if known else None
+        if account.waits_for_turn and last is not None:
+            if last.node_pool == self.settings.pool and self._said.get((account.uid, UNSCHEDULABLE)) == "":
+                yield from self._announce(account, ref, UNSCHEDULABLE, last.message, now)
+            return
         wanted = SchedulingCondition(
             type=names.UNSCHEDULABLE_ON_NODE_POOL_CONDITION,
             node_pool=self.settings.pool,
@@ -231,19 +261,19 @@ class Publisher:
             reasons=account.condition.reasons,
             status="True",
         )
-        if last is not None and _same(last, wanted):
+        if last is not None and same_condition(last, wanted):
             said = self._said.setdefault((account.uid, UNSCHEDULABLE), account.unschedulable)
             if not said:
                 yield from self._announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
             return
-        if self._letters.is_sent(_condition_of(group), wanted, group.metadata.resource_version, now):
+        if self._is_sent(_condition_of(group), wanted, group.metadata.resource_version, now, account):
             return
-        is_news = last is None or not _same_in_kind(last, wanted)
+        is_news = last is None or not same_in_kind(last, wanted)
         if not (account.waits_for_turn or self._may_speak(f"{account.uid}/{UNSCHEDULABLE}", is_news, account, now)):
             return
-        fresh = attrs.evolve(wanted, transition_id=_next_id(known), last_transition_time=float(int(self.now())))
+        fresh = attrs.evolve(wanted, transition_id=next_id(known), last_transition_time=float(int(self.now())))
         others = (each for each in known if each.node_pool != self.settings.pool)
-        yield from self._write(_condition_of(group), group, _conditions(group, (*others, fresh)), wanted, now)
+        yield from self._write(_condition_of(group), group, conditions(group, (*others, fresh)), wanted, now, account)
         if self._said.get((account.uid, UNSCHEDULABLE)) != account.unschedulable:
             yield self._say(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
@@ -255,15 +285,27 @@ class Publisher:
         for group in self.reader.find(CONDITIONS, _ANY):
             if (group.metadata.namespace, group.metadata.name) in overall.settled:
                 self._said.pop((group.metadata.uid, UNSCHEDULABLE), None)
-                yield from self._write(_condition_of(group), group, _conditions(group, ()), None, now)
+                yield from self._write(_condition_of(group), group, conditions(group, ()), None, now)
 
     def _write(
-        self, topic: str, obj: PodGroup | Pod | Queue, patch: Patch, content: object, now: float
+        self,
+        topic: str,
+        obj: PodGroup | Pod | Queue,
+        patch: Patch,
+        content: object,
+        now: float,
+        account: GroupAccount | None = None,
     ) -> Iterable[Effect]:
         """Write something about a topic, unless the same is on its way, or this version was not to be written."""
         version = obj.metadata.resource_version
-        if not self._letters.is_sent(topic, content, version, now):
+        if not self._is_sent(topic, content, version, now, account):
             yield self._letters.send(topic, patch, content, version)
+
+    def _is_sent(self, topic: str, content: object, version: str, now: float, account: GroupAccount | None) -> bool:
+        """Return whether a write need not, or should not, be sent; an account of which it is a part is told again."""
+        if account is not None and self._letters.is_refused(topic, version, now):
+            self._owed.owe(account, now)
+        return self._letters.is_sent(topic, content, version, now)
 
     # --- Pods ----------------------------------------------------------------------------------------------------
 
@@ -274,9 +316,12 @@ class Publisher:
         if pod.spec.node_name:
             return
         key = (account.uid, UNSCHEDULABLE)
-        written = _explanation(pod)
-        if group.waits_for_turn and (written is not None or self._said.get(key)):
-            return
+        written = explanation(pod)
+        if group.waits_for_turn:
+            if self._has_heard(account, written) or self._is_being_bound(pod):
+                return
+            # Its event alone was lost; what was written before says more than that it waits for its turn.
+            account = account if written is None else attrs.evolve(account, message=written)
         if written is not None and key not in self._said:
             self._said[key] = written
         said = self._said.get(key)
@@ -296,7 +341,7 @@ class Publisher:
                 message=account.message,
                 now=self.now(),
             )
-            yield from self._write(f"{account.uid}/condition", pod, patch, account.message, now)
+            yield from self._write(f"{account.uid}/condition", pod, patch, account.message, now, group)
         if account.event and said != account.message:
             yield self._say(
                 Emit(
@@ -307,6 +352,16 @@ class Publisher:
                     uid=account.uid,
                 )
             )
+
+    def _has_heard(self, account: PodAccount, written: str | None) -> bool:
+        """Return whether a pod knows more than that it waits for its turn, or just that."""
+        said = self._said.get((account.uid, UNSCHEDULABLE))
+        if written is not None:
+            return said != ""
+        return bool(said) and (said != account.message or not account.on_pod)
+
+    def _is_being_bound(self, pod: Pod) -> bool:
+        return self.reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace) is not None
 
     # --- Queues --------------------------------------------------------------------------------------------------
 
@@ -353,14 +408,6 @@ def _condition_of(group: PodGroup) -> str:
     return f"{group.metadata.uid}/condition"
 
 
-def _conditions(group: PodGroup, conditions: tuple[SchedulingCondition, ...]) -> Patch:
-    # The list is written whole, and other pools have conditions in it: only onto the version that we read.
-    metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
-    status = {"schedulingConditions": [unstructure(each) for each in conditions]}
-    ref = Ref(PodGroup, group.metadata.name, group.metadata.namespace)
-    return Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status")
-
-
 def _is_about(account: GroupAccount, group: PodGroup) -> bool:
     """Return whether an account is of this very group; one that was not written yet is told by its name.
 
@@ -375,30 +422,3 @@ def _changed(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict
 
 def _without(annotations: Mapping[str, V], name: str) -> dict[str, V]:
     return {key: value for key, value in annotations.items() if key != name}
-
-
-def _explanation(pod: Pod) -> str | None:
-    """Return what the pod's condition says about why it waits; None if it says something else or nothing."""
-    for each in pod.status.conditions:
-        if each.type == names.POD_SCHEDULED_CONDITION:
-            is_ours = (each.status, each.reason) == ("False", names.UNSCHEDULABLE_REASON)
-            return each.message if is_ours else None
-    return None
-
-
-def _same(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
-    return _same_in_kind(last, wanted) and last.message == wanted.message
-
-
-def _same_in_kind(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
-    facts = [
-        (each.type, each.node_pool, each.reason, each.status, tuple(reason.reason for reason in each.reasons))
-        for each in (last, wanted)
-    ]
-    return facts[0] == facts[1]
-
-
-def _next_id(conditions: Iterable[SchedulingCondition]) -> str:
-    """Return the number of the next transition; one that cannot be read counts as 0."""
-    last = [each.transition_id for each in conditions][-1:]
-    return str(int(last[0]) + 1 if last and last[0].isascii() and last[0].isdigit() else 1)

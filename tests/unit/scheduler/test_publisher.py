@@ -380,3 +380,86 @@ def test_an_event_that_is_over_or_is_there_is_not_said_again():
     stage.time = 40.0
     assert stage.tell(waiting) == []
     assert events(stage.world.server.events) == [("g", "NotReady")]
+
+
+# --- Turns ---------------------------------------------------------------------------------------------------------
+
+
+def lost(stage, account, wanted):
+    """Tell an account while the server refuses a kind of write; no later cycle gives another."""
+    effects = stage.publisher.step(CycleOver(Overall(groups=(account,))), stage.time)
+    for each in (each for each in effects if isinstance(each, Send)):
+        is_lost = isinstance(each.request, wanted)
+        reply = Refusal(reason=Reason.UNAVAILABLE) if is_lost else stage.world.perform(each.request)
+        stage.publisher.step(Written(each.topic, each.request, reply), stage.time)
+    stage.world.sync()
+
+
+def conditions(stage):
+    pod = stage.world.server.get("Pod", "p", "default")["status"].get("conditions", [])
+    group = stage.group.get("status", {}).get("schedulingConditions", [])
+    return [each["message"] for each in (*pod, *group)]
+
+
+@pytest.mark.parametrize("wanted", [Emit, Patch])
+@pytest.mark.parametrize("message", ["its turn", "no room"])
+def test_what_was_lost_is_said_although_no_cycle_says_it_again_before_the_turn_of_the_group(wanted, message):
+    stage = Stage()
+    lost(stage, stage.account(message, waits_for_turn=message == "its turn"), wanted)
+    assert stage.tell() == [], "not at once"
+    stage.time = 10.0
+    stage.step(TimePassed())
+    assert events(stage.world.server.events) == BOTH
+    assert conditions(stage) == [message, message]
+    for stage.time in (20.0, 30.0, 40.0):
+        assert stage.step(TimePassed()) == []
+        assert stage.tell() == []
+
+
+def test_the_publisher_asks_to_be_woken_for_what_was_lost():
+    stage = Stage()
+    lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
+    assert stage.publisher.step(CycleOver(Overall()), 1.0) == (WakeAt(10.0),)
+
+
+def test_what_was_lost_is_not_said_once_the_group_has_another_account_or_needs_none():
+    for later in ({"settled": [("default", "g")]}, {"told": "no room"}):
+        stage = Stage()
+        lost(stage, stage.account("its turn", waits_for_turn=True), Emit | Patch)
+        stage.time = 10.0
+        if "told" in later:
+            stage.tell(stage.account(later["told"]))
+        else:
+            stage.tell(**later)
+        stage.time = 30.0
+        stage.step(TimePassed())
+        assert "its turn" not in {each.message for each in stage.world.server.events}
+
+
+def test_that_a_pod_waits_for_its_turn_is_not_said_while_it_is_being_bound():
+    stage = Stage()
+    lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
+    stage.world.server._put(making.bind_request("p", "n"))
+    stage.world.sync()
+    stage.time = 10.0
+    assert events(stage.step(TimePassed())) == [("g", "Unschedulable")]
+
+
+def test_who_was_to_hear_of_a_turn_when_a_term_ended_hears_of_it_in_the_next_one():
+    stage = Stage()
+    account = stage.account("its turn", waits_for_turn=True)
+    stage.publisher.step(CycleOver(Overall(groups=(account,))), 0.0)
+    stage.step(Silenced())
+    stage.time = 100.0
+    assert events(stage.tell()) == BOTH
+    assert conditions(stage) == ["its turn", "its turn"]
+
+
+def test_figures_that_have_to_wait_are_not_forgotten_when_the_group_waits_for_its_turn():
+    stage = Stage()
+    stage.tell(stage.account("3 nodes"))
+    assert stage.tell(stage.account("2 nodes")) == []
+    assert stage.tell() == []
+    stage.time = 10.0
+    stage.step(TimePassed())
+    assert conditions(stage) == ["2 nodes", "2 nodes"]

@@ -1,0 +1,52 @@
+"""Conditions that say why something waits: what they say, whether two are the same, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kai.api import names
+from kai.api.codec import unstructure
+from kai.api.plans import Patch, Ref
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup, SchedulingCondition
+
+
+def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patch:
+    """Return the write of the conditions of a group."""
+    # The list is written whole, and other pools have conditions in it: only onto the version that we read.
+    metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
+    status = {"schedulingConditions": [unstructure(each) for each in wanted]}
+    ref = Ref(PodGroup, group.metadata.name, group.metadata.namespace)
+    return Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status")
+
+
+def explanation(pod: Pod) -> str | None:
+    """Return what the pod's condition says about why it waits; None if it says something else or nothing."""
+    for each in pod.status.conditions:
+        if each.type == names.POD_SCHEDULED_CONDITION:
+            is_ours = (each.status, each.reason) == ("False", names.UNSCHEDULABLE_REASON)
+            return each.message if is_ours else None
+    return None
+
+
+def same_condition(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
+    """Return whether two conditions say the same, figures and all."""
+    return same_in_kind(last, wanted) and last.message == wanted.message
+
+
+def same_in_kind(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
+    """Return whether two conditions give the same reasons."""
+    facts = [
+        (each.type, each.node_pool, each.reason, each.status, tuple(reason.reason for reason in each.reasons))
+        for each in (last, wanted)
+    ]
+    return facts[0] == facts[1]
+
+
+def next_id(conditions: Iterable[SchedulingCondition]) -> str:
+    """Return the number of the next transition; one that cannot be read counts as 0."""
+    last = [each.transition_id for each in conditions][-1:]
+    return str(int(last[0]) + 1 if last and last[0].isascii() and last[0].isdigit() else 1)
+
+
+__all__ = ["conditions", "explanation", "next_id", "same_condition", "same_in_kind"]
