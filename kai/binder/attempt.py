@@ -65,6 +65,37 @@ def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = T
         return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
 
 
+def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: bool = False) -> Plan[Outcome]:
+    """Fail a bind request for good because of an error of kai's own, and return how that went.
+
+    The scheduler clears such a request away, lets its pod rest for a while, and decides anew. ``plainly``: nothing is
+    undone, which may be where the error is; what was prepared is left over, and for sweeps to find.
+    """
+    try:
+        request = yield from find(ref)
+        if request is None or is_finished(request):
+            return _NOTHING
+        pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
+        if pod is None or not is_meant(pod, request):
+            return (yield from _give_up(request, message))
+        if plainly:
+            return (yield from _mark_failed(request, pod, message))
+        node = yield from find(Ref(Node, request.spec.selected_node))
+        return (yield from _fail(binder, request, pod, node, message, retryable=False))
+    except RefusedError as error:
+        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+
+
+def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[Outcome]:
+    """Tell the pod and mark the request, unless the pod has its node after all."""
+    current = yield from report_failure(pod, request.spec.selected_node, message)
+    if current is not None and current.spec.node_name == request.spec.selected_node:
+        yield from write_status(request, succeeded())
+        return Outcome(verdict=Verdict.BOUND)
+    yield from write_status(request, failed(message, _counted(request, retryable=False)))
+    return Outcome(verdict=Verdict.FAILED, message=message, leftovers=("what was prepared for the bind",))
+
+
 def is_finished(request: BindRequest) -> bool:
     """Return whether a request needs nothing any more: it was carried out, is going away, or failed too often."""
     if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":

@@ -27,6 +27,8 @@ class Verdict(enum.Enum):
     """Failed, and said so; the request may be tried again."""
     INTERRUPTED = "interrupted"
     """Nothing was decided, since the API server did not answer; nothing was rolled back."""
+    BUG = "bug"
+    """An error of kai's own cut the attempt short; nothing was written or rolled back."""
     NOTHING_TO_DO = "nothing to do"
     """The request is gone, finished, or was invalid and deleted."""
 

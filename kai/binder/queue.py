@@ -6,7 +6,7 @@ the plans and nothing else, so a simulation runs this very code.
 
 Holds: a request is attempted by one plan at a time, and by at most `concurrency` plans together; one that failed leaves
 its capacity to others for as long as it backs off, also across a restart, since the number of attempts is kept in the
-request; a limit on attempts is a limit.
+request; a limit on attempts is a limit. One whose attempts end in errors of kai's own is tried three times.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from kai.binder.sweep import groups_to_sweep
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
+_MOST_BUGS: Final = 3
+"""So often an attempt may end in an error of kai's own; some such errors go by themselves, with what they met."""
 
 Key: TypeAlias = tuple[str, str]
 
@@ -101,6 +103,8 @@ class StartAttempt:
 
     ref: Ref[BindRequest]
     patient: bool = True
+    is_last: bool = False
+    """Whether the request is to be failed for good if this attempt, too, ends in an error of kai's own."""
 
 
 @attrs.frozen
@@ -130,6 +134,7 @@ class _Entry:
     request: BindRequest
     due: float
     interruptions: int = 0
+    bugs: int = 0
     running: bool = False
     replaced: bool = False
     """Whether another request took its name while it was being attempted."""
@@ -242,7 +247,10 @@ class BindQueue:
         elif outcome.verdict is Verdict.INTERRUPTED:
             count = entry.interruptions + 1
             pause = max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE))
-            self._schedule(key, _Entry(entry.request, due=now + pause, interruptions=count))
+            self._schedule(key, _Entry(entry.request, due=now + pause, interruptions=count, bugs=entry.bugs))
+        elif outcome.verdict is Verdict.BUG:
+            pause = doubling_pause(entry.bugs + 1, _FIRST_PAUSE, _LONGEST_PAUSE)
+            self._schedule(key, _Entry(entry.request, due=now + pause, bugs=entry.bugs + 1))
 
     def _hurry(self, now: float) -> None:
         """Let what was interrupted go on at once; a bind that failed goes on backing off."""
@@ -266,7 +274,8 @@ class BindQueue:
             entry.running = True
             self._running += 1
             patient = entry.interruptions < self.settings.patience
-            effects.append(StartAttempt(request_ref(entry.request), patient=patient))
+            is_last = entry.bugs + 1 >= _MOST_BUGS
+            effects.append(StartAttempt(request_ref(entry.request), patient=patient, is_last=is_last))
         return effects
 
     def _take_due(self, now: float) -> _Entry | None:

@@ -32,7 +32,7 @@ from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.wire import EMPTY
 from kai.backoff import doubling_pause
-from kai.binder.attempt import attempt, attempt_unwritten
+from kai.binder.attempt import attempt, attempt_unwritten, give_back
 from kai.binder.bind import Binder
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.queue import (
@@ -72,6 +72,8 @@ _LONGEST_PAUSE: Final = 60.0
 _MOST_UNTOLD: Final = 1 << 12
 """So many events wait at most for room to be written; those of further binds are left out."""
 
+_MOST_NAMED: Final = 1 << 10
+
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
 """Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
 
@@ -109,6 +111,8 @@ class BinderService:
     _lost: frozenset[str] = frozenset()
     """UIDs of the pods that had lost their grants at the last look."""
     _untold: int = 0
+    _named: dict[tuple[str, str], None] = attrs.field(factory=dict)
+    """What errors of kai's own kept from being done, and where they came from: the log has named them."""
     _keys: KeyRing = attrs.field(factory=KeyRing)
     _tasks: anyio.abc.TaskGroup | None = None
     _due: float | None = None
@@ -224,16 +228,27 @@ class BinderService:
         began = self.cluster.clock.monotonic()
         known = self.cluster.store.get(BindRequest, effect.ref.name, effect.ref.namespace)
         with self.traced("bind", _trace_of(known)) as ended:
-            outcome = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient))
-            if not isinstance(outcome, Outcome):
-                outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
-            ended(outcome.verdict.value)
+            outcome, result = await self._tried(effect)
+            ended(result.value)
         self._log(effect.ref, outcome)
-        self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
+        self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
         if outcome.event is not None and self._tasks is not None and self._untold < _MOST_UNTOLD:
             # Apart from the attempt: in a peak of load events stand back, and an attempt takes one of a few places.
             self._tasks.start_soon(self._tell, outcome.event)
+
+    async def _tried(self, effect: StartAttempt) -> tuple[Outcome, Verdict]:
+        """Return how an attempt ended, and how it counts: one that an error of kai's own ended is counted as that."""
+        subject = str(effect.ref)
+        found = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient), subject)
+        if isinstance(found, Outcome):
+            return found, found.verdict
+        for plainly in (False, True) if effect.is_last else ():
+            plan = give_back(self.binder, effect.ref, f"an error of kai: {found}", plainly=plainly)
+            given = await self._carried_out(plan, subject)
+            if isinstance(given, Outcome):
+                return given, Verdict.BUG
+        return Outcome(verdict=Verdict.BUG, message=found), Verdict.BUG
 
     async def _ready(self) -> None:
         """Wait until the API server answers, and has told what nodes hold since it was last away."""
@@ -257,11 +272,13 @@ class BinderService:
             await self._ready()
             patient = count < self.binder.settings.patience
             with self.traced("bind", _trace_of(request)) as ended:
-                found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
+                plan = attempt_unwritten(self.binder, request, patient=patient)
+                found = await self._carried_out(plan, str(request_ref(request)))
                 outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
-                ended(outcome.verdict.value)
+                result = outcome.verdict if isinstance(found, Outcome) else Verdict.BUG
+                ended(result.value)
             self._log(request_ref(request), outcome)
-            self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
+            self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not Verdict.INTERRUPTED:
                 break
             count += 1
@@ -320,15 +337,26 @@ class BinderService:
         succeeded = not isinstance(deleted, str)
         self._step(SweepEnded(effect.group, succeeded))
 
-    async def _carried_out(self, plan: Plan[R]) -> R | str:
+    async def _carried_out(self, plan: Plan[R], subject: str = "") -> R | str:
         """Return the result of a plan, or in words why it has none."""
         try:
             return await carry_out(plan, self._api, self._keys)
         except RefusedError as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - the boundary of one work item: a bug costs one bind, not all
-            structlog.get_logger().error("plan failed", why=str(error), kind=type(error).__name__, at=place_of(error))
+            self._name_bug(error, subject)
             return f"{type(error).__name__}: {error}"
+
+    def _name_bug(self, error: Exception, subject: str) -> None:
+        """Write an error of kai's own to the log, once for what it keeps from being done."""
+        log, at = structlog.get_logger(), place_of(error)
+        key = (subject, at[-1])
+        tell = log.debug if key in self._named else log.error
+        self._named.pop(key, None)
+        self._named[key] = None
+        if len(self._named) > _MOST_NAMED:
+            del self._named[next(iter(self._named))]
+        tell("plan failed", subject=subject, why=str(error), kind=type(error).__name__, at=at)
 
     def _log(self, ref: Ref[BindRequest], outcome: Outcome) -> None:
         known = {"bind_request": f"{ref.namespace}/{ref.name}"}
@@ -338,6 +366,8 @@ class BinderService:
         match outcome.verdict:
             case Verdict.BOUND:
                 log.info("bound")
+            case Verdict.BUG:
+                log.debug(outcome.verdict.value, why=outcome.message)  # it was named where it happened
             case Verdict.NOTHING_TO_DO:
                 log.debug("nothing to do", why=outcome.message)
             case Verdict.INTERRUPTED:

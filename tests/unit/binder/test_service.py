@@ -1,3 +1,4 @@
+import sys
 from contextlib import asynccontextmanager
 
 import anyio
@@ -353,22 +354,82 @@ async def test_what_was_interrupted_often_before_an_outage_ended_does_not_rest_a
         assert node_of(memory) == "n1"
 
 
-async def test_a_bug_in_a_plan_costs_one_bind_and_not_the_process():
-    memory = cluster(node(), pod("a"), pod("b"))
+def faulty(memory, kind, name="a"):
+    """Let requests of a kind about an object raise what no server can cause, and return how often they did."""
+    raised = []
 
     def bug(request):
-        if isinstance(request, Bind) and request.ref.name == "a":
+        if isinstance(request, kind) and request.ref.name == name:
+            raised.append(memory.clock.monotonic())
             raise RuntimeError("a bug")
 
     memory.server.fault = bug
+    return raised
+
+
+async def test_a_bug_in_a_plan_costs_one_bind_and_not_the_process():
+    memory = cluster(node(), pod("a"), pod("b"))
+    raised = faulty(memory, Bind)
     async with binding(memory):
         memory.server.add(bind_request("a"))
         memory.server.add(bind_request("b"))
-        await memory.pass_time(10.0)
+        await memory.pass_time(2.0)
         assert (node_of(memory, "a"), node_of(memory, "b")) == (None, "n1")
+        assert len(raised) == 2
         memory.server.fault = lambda _: None
         await memory.pass_time(60.0)
         assert node_of(memory, "a") == "n1"
+
+
+async def test_a_bind_that_ends_in_a_bug_again_and_again_is_given_back_and_named_once():
+    memory = cluster(node(), pod("a"))
+    facts, raised = [], faulty(memory, Bind)
+    with capture_logs() as logs:
+        async with binding(memory, observe=facts.append):
+            memory.server.add(bind_request("a", limit=4))
+            await memory.pass_time(3600.0)
+    since = raised[0]
+    assert [moment - since for moment in raised] == [0.0, 1.0, 3.0]
+    why = "an error of kai: RuntimeError: a bug"
+    assert status(memory, "a") == {"phase": "Failed", "reason": why, "failedAttempts": 4}
+    (condition,) = memory.server.get("Pod", "a", "ns")["status"]["conditions"]
+    assert why in condition["message"]
+    assert [fact.result for fact in facts if isinstance(fact, BindEnded)] == ["bug"] * 3
+    (named,) = [line for line in logs if line["log_level"] == "error"]
+    assert (named["event"], named["why"]) == ("plan failed", "a bug")
+    assert "a" in named["subject"]
+
+
+async def test_a_bug_in_the_way_back_keeps_the_pod_from_the_scheduler_no_longer(monkeypatch):
+    memory = cluster(node(), sharing_pod("a"), sharing_request("a"))
+    faulty(memory, Bind)
+
+    def broken(*_):
+        raise ZeroDivisionError("another bug")
+        yield
+
+    monkeypatch.setattr(sys.modules["kai.binder.attempt"], "undo", broken)
+    with capture_logs() as logs:
+        async with binding(memory):
+            await memory.pass_time(60.0)
+            assert status(memory, "a")["phase"] == "Failed"
+            await memory.pass_time(60.0)
+    assert [line["kind"] for line in logs if line["log_level"] == "error"] == ["RuntimeError", "ZeroDivisionError"]
+    assert [line for line in logs if line["event"] == "could not be undone yet"]
+
+
+async def test_a_bug_after_the_binding_takes_back_nothing(monkeypatch):
+    memory = cluster(node(), pod("a"))
+
+    def broken(*_):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(sys.modules["kai.binder.attempt"], "_finish", broken)
+    async with binding(memory):
+        memory.server.add(bind_request("a"))
+        await memory.pass_time(60.0)
+        assert node_of(memory, "a") == "n1"
+        assert status(memory, "a")["phase"] == "Succeeded"
 
 
 async def test_a_process_that_ends_after_any_request_is_continued_by_the_next():
