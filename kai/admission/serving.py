@@ -5,17 +5,17 @@ or something else does (cert-manager, the peer's operator, openssl): that puts `
 and the authority into the webhook configurations. Both are read again when they change, so a renewal needs no restart.
 Every replica answers, whether it leads or not.
 
-What connections may hold is bounded in `kai.telemetry.connections`; how much of the loop all of this may take, here.
+What connections may hold is bounded in `kai.telemetry.connections`; how much of the processor reviews may take, and for
+how long, in `kai.admission.reviewing`.
 """
 
 from __future__ import annotations
 
-import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import anyio
 import attrs
@@ -23,12 +23,11 @@ import structlog
 from anyio.abc import TaskStatus
 
 from kai.admission.queues import UNLIMITED, FindQueue, QueueShape, Quotas
-from kai.admission.review import AdmissionRequest, AdmissionResponse, read_review, write_review
-from kai.api.bad_value import BadValue
+from kai.admission.reviewing import Decide, Reviewer
 from kai.api.queue import Queue
 from kai.cluster.port import Store
 from kai.errors import ConfigError
-from kai.telemetry.connections import Limits, Request, Response, serve
+from kai.telemetry.connections import Limits, serve
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -52,8 +51,6 @@ _LIMITS: Final = Limits(
     rest_seconds=120.0,
     body=8 * 1024 * 1024,
 )
-
-Decide: TypeAlias = Callable[[AdmissionRequest], AdmissionResponse]
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +119,7 @@ async def serve_webhooks(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(certificate.keep)
         await certificate.ready()
-        respond = _Reviewer(doors).respond
+        respond = Reviewer(doors).respond
         await serve(host, port, respond, _LIMITS, context=lambda: certificate.context, task_status=task_status)
 
 
@@ -154,49 +151,6 @@ class CertificateOfFiles:
             else:
                 self._known = now
                 structlog.get_logger().info("certificate renewed", folder=str(self._certificate.folder))
-
-
-class _Reviewer:
-    """Answers one request at a time and leaves half of the loop to others.
-
-    The loop may be that of a scheduler, with its lease and its binds. So as much time as an answer took passes before
-    the next one is begun: answers to a flood of requests, which may be large, take half of the loop's time at most.
-    """
-
-    def __init__(self, doors: Mapping[str, Decide]) -> None:
-        self._doors = doors
-        self._turn = anyio.Lock()
-        self._rested = 0.0
-
-    async def respond(self, request: Request) -> Response:
-        """Return the answer."""
-        async with self._turn:
-            await anyio.sleep_until(self._rested)
-            since = anyio.current_time()
-            try:
-                status, body = answered(request.method, request.path, request.body, self._doors)
-            finally:
-                now = anyio.current_time()
-                self._rested = now + (now - since)
-        kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
-        return Response(status=status, body=body, content_type=kind)
-
-
-def answered(method: str, path: str, body: bytes, doors: Mapping[str, Decide]) -> tuple[int, bytes]:
-    """Return the status and the body with which a request is answered."""
-    decide = doors.get(path)
-    if decide is None:
-        return 404, b"not found\n"
-    if method != "POST":
-        return 405, b"only POST\n"
-    try:
-        request = read_review(json.loads(body))
-    except (ValueError, RecursionError, BadValue) as error:
-        return 400, f"found no AdmissionReview: {error}\n".encode()
-    response = decide(request)  # a bug of ours is an answer of 500, and for the failure policy of the webhook to judge
-    if not response.allowed:
-        structlog.get_logger().info("refused", kind=request.kind, namespace=request.namespace, why=response.message)
-    return 200, json.dumps(write_review(request, response)).encode()
 
 
 def queue_finder(store: Store) -> FindQueue:

@@ -19,8 +19,9 @@ from urllib.parse import parse_qsl
 
 from kai import durations, quantity
 from kai.admission import AdmissionSettings, mutate
+from kai.admission.reviewing import answered
 from kai.admission.rotation import read_held
-from kai.admission.serving import MUTATING, PATHS, answered
+from kai.admission.serving import MUTATING, PATHS
 from kai.admission.webhooks import validate
 from kai.api import numerals, times
 from kai.api.codec import structure_all

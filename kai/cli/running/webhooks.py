@@ -22,7 +22,8 @@ from kai.telemetry.probes import Probes
 
 if TYPE_CHECKING:
     from kai.admission import AdmissionSettings
-    from kai.admission.serving import Decide, Identity
+    from kai.admission.reviewing import Decide
+    from kai.admission.serving import Identity
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _PROBE: Final = "certificate"

@@ -1,0 +1,116 @@
+"""Reviews side by side, each within its time."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import anyio
+import anyio.lowlevel
+import pytest
+import yaml
+
+from kai.admission import reviewing
+from kai.admission.review import ALLOWED
+from kai.admission.reviewing import LONGEST, Reviewer
+from kai.telemetry.connections import Request
+from tests.unit.admission.test_serving import review
+
+CONFIGURATIONS = Path(__file__).parents[3] / "deploy/components/webhooks/configurations.yaml"
+PATH = "/validate"
+QUICK = 30.0
+"""Seconds within which a machine under load answers whatever waits for nothing."""
+
+
+@contextmanager
+def hanging():
+    """Return a door that does not answer about pods called "slow" before the end."""
+    end = threading.Event()
+
+    def decide(request):
+        if request.uid == "slow":
+            end.wait()
+        return ALLOWED
+
+    try:
+        yield decide
+    finally:
+        end.set()
+
+
+def asked(uid, timeout=""):
+    query = {"timeout": timeout} if timeout else {}
+    return Request(method="POST", path=PATH, peer="a", body=review(uid=uid), query=query)
+
+
+def uid_of(response):
+    return json.loads(response.body)["response"]["uid"]
+
+
+def test_a_review_that_hangs_holds_up_no_other():
+    async def play(decide):
+        reviewer = Reviewer({PATH: decide}, longest=10 * QUICK)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(reviewer.respond, asked("slow"))
+            await anyio.lowlevel.checkpoint()
+            with anyio.fail_after(QUICK):
+                found = [uid_of(await reviewer.respond(asked(f"quick-{number}"))) for number in range(20)]
+            tasks.cancel_scope.cancel()
+        return found
+
+    with hanging() as decide:
+        assert anyio.run(play, decide) == [f"quick-{number}" for number in range(20)]
+
+
+@pytest.mark.parametrize(("longest", "timeout"), [(0.05, ""), (0.05, "30s"), (60.0, "0s")])
+def test_a_review_that_is_not_answered_in_time_fails(longest, timeout):
+    async def play(decide):
+        with anyio.fail_after(QUICK):
+            return await Reviewer({PATH: decide}, longest=longest).respond(asked("slow", timeout))
+
+    with hanging() as decide:
+        response = anyio.run(play, decide)
+    assert (response.status, response.body) == (503, b"not decided in time\n")
+
+
+def test_reviews_that_hang_take_no_more_threads_than_there_may_be(monkeypatch):
+    monkeypatch.setattr(reviewing, "_MOST_THREADS", 2)
+
+    async def play(decide):
+        reviewer = Reviewer({PATH: decide}, longest=0.2)
+        for _ in range(2):
+            await reviewer.respond(asked("slow"))
+        assert len(reviewer._deciding) == 2
+        return await reviewer.respond(asked("quick"))
+
+    with hanging() as decide:
+        response = anyio.run(play, decide)
+    assert (response.status, response.body) == (503, b"too many reviews are being decided\n")
+
+
+def test_as_much_time_as_an_answer_took_passes_before_the_next_begins(monkeypatch):
+    used = iter((100.0, 100.0 + 2 * QUICK))
+    clocks = SimpleNamespace(thread_time=lambda: next(used), monotonic=time.monotonic)
+    monkeypatch.setattr(reviewing, "time", clocks)
+
+    async def play():
+        reviewer = Reviewer({PATH: lambda _: ALLOWED}, longest=QUICK)
+        first = await reviewer.respond(asked("first"))
+        reviewer.longest = 0.05
+        return first, await reviewer.respond(asked("second"))
+
+    first, second = anyio.run(play)
+    assert (uid_of(first), second.status) == ("first", 503)
+
+
+def test_a_review_fails_before_the_api_server_stops_to_listen():
+    webhooks = [
+        webhook
+        for each in yaml.safe_load_all(CONFIGURATIONS.read_text())
+        for webhook in (each or {}).get("webhooks", ())
+    ]
+    assert webhooks
+    assert all(webhook["timeoutSeconds"] > LONGEST for webhook in webhooks)
