@@ -10,6 +10,7 @@ from urllib.parse import quote
 import attrs
 
 from kai.api.plans import Reason, Refusal
+from kai.cluster.absence import SECONDS, Absence
 from kai.cluster.answers import decoded, refusal_of
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.encoding import label_selector, page_query
@@ -19,8 +20,6 @@ from kai.cluster.requests import Fetch, FetchAll, NoSuchKind
 from kai.cluster.sending import Label, Sender
 
 _PAGE: Final = 500
-_FORGET_AFTER: Final = 60.0
-_KEPT: Final = 512
 _VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
@@ -43,6 +42,8 @@ class ForeignReader:
     sender: Sender
     clock: Clock
     _places: dict[str, tuple[float, Mapping[str, _Place]]] = attrs.field(factory=dict)
+    """By API version, when it was read, and what is served of it: versions of which nothing is served are not here."""
+    _unserved: Absence[str] = attrs.field(factory=Absence)
 
     async def read(self, request: Fetch | FetchAll) -> Any:  # noqa: ANN401 - a manifest, a tuple of them or a refusal
         """Return a manifest or, for all of a kind, a tuple of them."""
@@ -79,28 +80,20 @@ class ForeignReader:
         if not _VERSION.fullmatch(api_version):  # it may come from a tenant, and becomes a part of the path
             return NoSuchKind(message=f"the server serves no {kind} of {api_version}")
         now = self.clock.monotonic()
-        read_at, known = self._places.get(api_version, (0.0, {}))
-        if kind not in known and (api_version not in self._places or now - read_at > _FORGET_AFTER):
+        read_at, known = self._places.get(api_version, (-SECONDS, {}))
+        is_news = now - read_at > SECONDS and not self._unserved.holds(api_version, now)
+        if kind not in known and is_news:
             root = "apis" if "/" in api_version else "api"
             answer = await self._json(Call(method="GET", path=f"/{root}/{api_version}"), Label("get", "resources"))
             if isinstance(answer, Refusal) and answer.reason is not Reason.NOT_FOUND:
                 return answer
             known = {} if isinstance(answer, Refusal) else _places_in(answer)
-            self._remember(api_version, known, now)
+            if known:
+                self._places[api_version] = (now, known)
+            else:  # tenants can make up as many such versions as they like
+                self._places.pop(api_version, None)
+                self._unserved.note(api_version, now)
         return known.get(kind) or NoSuchKind(message=f"the server serves no {kind} of {api_version}")
-
-    def _remember(self, api_version: str, known: Mapping[str, _Place], now: float) -> None:
-        """Note what is served of a version. Of those of which nothing is, tenants can make up as many as they like."""
-        if len(self._places) >= _KEPT:
-            self._places = {
-                version: (read_at, places)
-                for version, (read_at, places) in self._places.items()
-                if places or now - read_at <= _FORGET_AFTER
-            }
-        if known or len(self._places) < _KEPT:
-            self._places[api_version] = (now, known)
-        else:
-            self._places.pop(api_version, None)
 
     async def _json(self, call: Call, label: Label) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
         answer = await self.sender.send(call, label, object())

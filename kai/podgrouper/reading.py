@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -16,6 +16,7 @@ from kai.api.kinds import ApiObject
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
+from kai.cluster.absence import Absence
 from kai.cluster.port import Api, Clock, Index, Store
 from kai.cluster.requests import Fetch, FetchAll, Forbidden, NoSuchKind
 from kai.podgrouper import kinds
@@ -34,11 +35,8 @@ _STORED: Final[dict[Kind, type[Any]]] = {
 _WITHOUT_NAMESPACE: Final = frozenset({kinds.PRIORITY_CLASS, kinds.NAMESPACE})
 # Labels by which groupers look for the other pods of a workload.
 _SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
-_MISSING_SECONDS: Final = 60.0
 _KEPT: Final = 512
 _KEPT_SECONDS: Final = 60.0
-
-K = TypeVar("K", bound=Hashable)
 
 
 def _named_group(pod: Pod) -> Iterable[str]:
@@ -124,8 +122,8 @@ class Fetcher:
     is_foreign: Callable[[Kind], bool] = lambda _: False
     """Says which kinds only tenants can have asked for."""
     _reads: dict[Read, _Fetched] = attrs.field(factory=dict)
-    _missing: dict[Kind, float] = attrs.field(factory=dict)
-    _forbidden: dict[tuple[Kind, str], float] = attrs.field(factory=dict)
+    _missing: Absence[Kind] = attrs.field(factory=Absence)
+    _forbidden: Absence[tuple[Kind, str]] = attrs.field(factory=Absence)
     _moment: int = 0
 
     def moment(self) -> int:
@@ -145,9 +143,9 @@ class Fetcher:
 
     async def _shared(self, read: Read, since: int) -> object:
         now = self.clock.monotonic()
-        if self._missing.get(read.kind, now) > now:
+        if self._missing.holds(read.kind, now):
             return Absent(Why.NO_SUCH_KIND)
-        if self._forbidden.get((read.kind, read.namespace), now) > now:
+        if self._forbidden.holds((read.kind, read.namespace), now):
             return Absent(Why.FORBIDDEN)
         known = self._reads.get(read)
         if known is not None and known.began >= since and not _has_failed(known):
@@ -163,10 +161,10 @@ class Fetcher:
 
     def _understood(self, read: Read, reply: object) -> object:
         if not isinstance(reply, Refusal):
-            self._missing.pop(read.kind, None)
+            self._missing.forget(read.kind)
             return reply
         if isinstance(reply, NoSuchKind):
-            _remember(self._missing, read.kind, self.clock.monotonic())
+            self._missing.note(read.kind, self.clock.monotonic())
             return Absent(Why.NO_SUCH_KIND)
         if isinstance(reply, Forbidden):
             if self.is_foreign(read.kind):
@@ -178,7 +176,7 @@ class Fetcher:
 
     def _forbid(self, read: Read) -> None:
         """Remember that a kind may not be read in a namespace."""
-        _remember(self._forbidden, (read.kind, read.namespace), self.clock.monotonic())
+        self._forbidden.note((read.kind, read.namespace), self.clock.monotonic())
         structlog.get_logger().debug("owner may not be read", kind=str(read.kind), namespace=read.namespace)
 
     def _request(self, read: Read) -> Fetch | FetchAll:
@@ -198,15 +196,6 @@ class Fetcher:
         if len(self._reads) >= _KEPT:
             young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
             self._reads = young if len(young) < _KEPT else {}
-
-
-def _remember(ends: dict[K, float], key: K, now: float) -> None:
-    """Note that something is not to be asked for again for a minute, unless as much is noted as tenants may have."""
-    if len(ends) >= _KEPT:
-        for old in [each for each, end in ends.items() if end <= now]:
-            del ends[old]
-    if key in ends or len(ends) < _KEPT:
-        ends[key] = now + _MISSING_SECONDS
 
 
 def _has_failed(fetched: _Fetched) -> bool:

@@ -59,6 +59,7 @@ _BOUNDS: Final = {
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,
+    "kai.cluster.absence.MOST": 4,
     "kai.cluster.tombstones._MOST": 1,
     "kai.cluster.paths._MOST_PATHS": 4,
     "kai.scheduler.publisher._REMEMBERED": 4,

@@ -12,7 +12,7 @@ from tests.unit.cluster.assembled import in_virtual_time, running
 
 @in_virtual_time
 async def test_versions_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch):
-    monkeypatch.setattr("kai.cluster.foreign._KEPT", 3)
+    monkeypatch.setattr("kai.cluster.absence.MOST", 3)
     server = HttpServer()
     resources = {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True}]}
 
@@ -29,10 +29,12 @@ async def test_versions_that_tenants_make_up_are_not_remembered_for_ever(monkeyp
 
         for number in range(10):
             assert isinstance(await ask(f"g{number}.example/v1", "K"), NoSuchKind)
-            assert len(cluster.api._foreign._places) <= 3
+            assert len(cluster.api._foreign._unserved) <= 3
+            assert cluster.api._foreign._places == {}
         await ask("v1", "Pod")
         await anyio.sleep(61)
         assert isinstance(await ask("g10.example/v1", "K"), NoSuchKind)
-        assert set(cluster.api._foreign._places) == {"v1", "g10.example/v1"}, "what is served stays"
+        assert set(cluster.api._foreign._places) == {"v1"}, "what is served stays"
+        assert len(cluster.api._foreign._unserved) == 1
         assert isinstance(await ask("g10.example/v1", "K"), NoSuchKind)
         assert server.count("GET", "g10.example") == 1
