@@ -77,6 +77,16 @@ def is_throttled(answer: Answer | NoAnswer) -> bool:
     )
 
 
+def wants_rest(answer: Answer) -> bool:
+    """Return whether an answer of 429 is about the server as a whole, and not about what was asked.
+
+    Source: priority and fairness, the limit of requests in flight and a server that shuts down answer in plain words
+    (http.Error), before anything looks at the request. A webhook that denies with code 429, and a kind whose cache is
+    not ready, answer with a Status. The headers X-Kubernetes-PF-* do not tell: all answers have them.
+    """
+    return status_of(answer.body).get("kind") != "Status"
+
+
 def wait_of(answer: Answer, now: float) -> float | None:
     """Return for how many seconds the server asks to be left alone, by header or body; None if it does not say."""
     text = answer.retry_after.strip()

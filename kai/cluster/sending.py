@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 import attrs
 
-from kai.cluster.answers import is_throttled, wait_of
+from kai.cluster.answers import is_throttled, wait_of, wants_rest
 from kai.cluster.calls import Answer, Call, NoAnswer, Transport, always
 from kai.cluster.port import Clock, Draw
 from kai.cluster.reachability import Reachability
@@ -114,7 +114,7 @@ class Sender:
                 is_late = now - started > PATIENCE
                 if is_throttled(answer):
                     wait = wait_of(answer, self.clock.now()) if isinstance(answer, Answer) else None
-                    self._throttled(end.number, wait)
+                    self._throttled(end.number, wait, alone=isinstance(answer, Answer) and not wants_rest(answer))
                     if now - started + (wait or 0.0) > PATIENCE:
                         end.is_throttled = True
                         return answer
@@ -199,11 +199,12 @@ class Sender:
             if number in self._turns:
                 self._turns[number].set()
 
-    def _throttled(self, number: int, wait: float | None) -> None:
+    def _throttled(self, number: int, wait: float | None, *, alone: bool = False) -> None:
         self._admitted.discard(number)
         # A little later than asked, each by another bit, so that what waited together does not come back together.
         jitter = self.draw() * _FIRST_PAUSE
-        self.window.throttled(number, self.clock.monotonic(), None if wait is None else wait + jitter)
+        rest = None if wait is None else wait + jitter
+        self.window.throttled(number, self.clock.monotonic(), rest, alone=alone)
 
     def _pause(self, attempt: int) -> float:
         longest = min(_FIRST_PAUSE * 2.0**attempt, _LONGEST_PAUSE)

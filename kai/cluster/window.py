@@ -11,6 +11,7 @@ anyway, and while urgent requests queue, an eighth of the window goes to those b
 
 Holds: at most `widest` requests are on the way, half of them at most deferrable ones; no request is sent again before
 the time that the server asked for, and none at all for up to 30 seconds of it where the server wants to be left alone.
+Where it is only about a request that it asks for patience, those with the same key wait as well, and no others.
 Whatever was offered is sent at last, however long a peak of load lasts.
 """
 
@@ -156,12 +157,16 @@ class Window:
         else:
             self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
-    def throttled(self, number: int, now: float, retry_after: float | None) -> None:
-        """Take it that the server did nothing and asks for patience; the request goes again before all others."""
+    def throttled(self, number: int, now: float, retry_after: float | None, *, alone: bool = False) -> None:
+        """Take it that the server did nothing and asks for patience; the request goes again before all others.
+
+        ``alone``: it asks for it with this request only, and may bear any other.
+        """
         ticket = self._land(number)
         wait = _PAUSE if retry_after is None else retry_after
-        self._cut(_CUT_THROTTLED, ticket.sent_at, now)
-        self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
+        if not alone:
+            self._cut(_CUT_THROTTLED, ticket.sent_at, now)
+            self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
         ticket.sent_at, ticket.rests_until = -1.0, now + wait
         self._resting[number] = ticket
         self._wakes_at = min(self._wakes_at, ticket.rests_until)

@@ -353,8 +353,8 @@ def silence_never_noticed() -> list[Patch]:
 def rest_after_throttling_ignored() -> list[Patch]:
     plain = sending.Sender._throttled
 
-    def at_once(self: Any, number: int, _: float | None) -> None:
-        plain(self, number, None)
+    def at_once(self: Any, number: int, _: float | None, *, alone: bool = False) -> None:
+        plain(self, number, None, alone=alone)
 
     return [(sending.Sender, "_throttled", at_once)]
 

@@ -168,7 +168,9 @@ class Line:
         if draw.random() < weather.errors:
             return _refusal(draw.choice((500, 503)), "InternalError")
         if draw.random() < weather.throttled:
-            return attrs.evolve(_refusal(429, "TooManyRequests"), retry_after=str(draw.randint(1, 3)))
+            # In plain words, as priority and fairness has it: a Status would be about the one request.
+            words = b"Too many requests, please try again later.\n"
+            return Answer(status=429, body=words, retry_after=str(draw.randint(1, 3)))
         if call.method != "GET" and draw.random() < weather.forbidden:
             return _refusal(403, "Forbidden")
         if call.method != "GET" and self.wire.is_headless:

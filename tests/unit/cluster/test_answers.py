@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kai.api.plans import Reason, Refusal
-from kai.cluster.answers import decoded, is_throttled, refusal_of, status_of, wait_of
+from kai.cluster.answers import decoded, is_throttled, refusal_of, status_of, wait_of, wants_rest
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
 
@@ -68,6 +68,12 @@ def test_a_disruption_budget_is_told_from_throttling():
     assert isinstance(meaning(budget), BudgetExhausted)
     assert not is_throttled(budget)
     assert is_throttled(answer(429))
+
+
+def test_a_server_that_has_too_much_to_do_is_told_from_one_request_that_is_to_wait():
+    assert wants_rest(Answer(status=429, body=b"Too many requests, please try again later.\n", retry_after="1"))
+    assert wants_rest(Answer(status=429, body=b"{}"))
+    assert not wants_rest(answer(429, message='admission webhook "w" denied the request: later'))
 
 
 def test_only_a_connection_that_never_came_about_says_that_nothing_was_done():

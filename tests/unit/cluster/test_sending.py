@@ -1,6 +1,9 @@
 """Calls on their way through the window, against a server in memory that is slow, away, or not ready yet."""
 
+import itertools
+
 import anyio
+import attrs
 
 from kai.api.plans import Bind, Reason, Ref
 from kai.api.pod import Pod
@@ -46,14 +49,28 @@ async def test_answers_that_take_two_seconds_each_leave_four_binds_a_second():
             tasks.cancel_scope.cancel()
 
 
+DENIED = Answer(
+    status=429,
+    retry_after="20",
+    body=b'{"kind":"Status","code":429,"message":"admission webhook \\"w\\" denied the request: later"}',
+)
+THROTTLED = Answer(status=429, retry_after="5", body=b"Too many requests, please try again later.\n")
+
+
 @in_virtual_time
-async def test_a_pod_whose_binding_is_to_wait_for_an_hour_holds_up_others_for_half_a_minute():
+async def test_a_pod_whose_binding_is_to_wait_holds_up_no_other():
     server = with_pods(40)
     async with running(server, watched=PODS, page=500) as cluster:
-        denied = Answer(status=429, retry_after="3600", body=b'{"kind":"Status","code":429}')
-        server.faults.before = lambda call: denied if "/p0/" in call.path else None
+        asked, replies, took = [], [], []
+
+        def denied(call):
+            if "/p0/" in call.path:
+                asked.append(anyio.current_time())
+                return DENIED
+            return None
+
+        server.faults.before = denied
         server.faults.delay = lambda _: 0.005
-        replies, took = [], []
 
         async def be_denied():
             replies.append(await cluster.api.perform(bind(server, 0)))
@@ -66,19 +83,40 @@ async def test_a_pod_whose_binding_is_to_wait_for_an_hour_holds_up_others_for_ha
                 await cluster.api.perform(bind(server, number))
                 took.append(anyio.current_time() - since)
                 await anyio.sleep(1.0)
-        assert 29.0 < took[0] < 31.0
-        assert max(took[1:]) < 0.1
+        assert max(took) < 0.1
+        assert (replies[0].reason, replies[0].retry_after) == (Reason.UNAVAILABLE, 20.0)
+        assert len(asked) == 3
+        assert all(later - earlier >= 20.0 for earlier, later in itertools.pairwise(asked)), "it waits as it is told"
+        assert cluster.sender.window.in_flight == cluster.sender.window.waiting == 0
+
+
+@in_virtual_time
+async def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_half_a_minute():
+    server = with_pods(40)
+    async with running(server, watched=PODS, page=500) as cluster:
+        alone = attrs.evolve(THROTTLED, retry_after="3600")
+        server.faults.before = lambda call: alone if "/p0/" in call.path else None
+        server.faults.delay = lambda _: 0.005
+        replies = []
+
+        async def be_denied():
+            replies.append(await cluster.api.perform(bind(server, 0)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(be_denied)
+            await anyio.sleep(0.1)
+            since = anyio.current_time()
+            await cluster.api.perform(bind(server, 1))
+        assert 29.0 < anyio.current_time() - since < 31.0
         assert (replies[0].reason, replies[0].retry_after) == (Reason.UNAVAILABLE, 3600.0)
         assert server.count("POST", "p0/binding") == 1
-        assert cluster.sender.window.in_flight == cluster.sender.window.waiting == 0
 
 
 @in_virtual_time
 async def test_a_server_that_throttles_everything_is_asked_seldom():
     server = with_pods(100)
     async with running(server, watched=PODS, page=500) as cluster:
-        throttled = Answer(status=429, retry_after="5", body=b'{"kind":"Status","code":429}')
-        server.faults.before = lambda call: throttled if call.method == "POST" else None
+        server.faults.before = lambda call: THROTTLED if call.method == "POST" else None
         server.faults.delay = lambda _: 0.005
         async with anyio.create_task_group() as tasks:
             for number in range(100):

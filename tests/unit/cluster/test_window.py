@@ -39,6 +39,24 @@ def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
     assert window.width == 8.0, "what was sent before the window was cut says nothing about what is left of it"
 
 
+def test_a_request_that_alone_is_to_wait_holds_up_those_with_its_key_and_no_others():
+    window = Window(width=16.0)
+    denied, behind, other = window.offer("a", 0.0), window.offer("a", 0.0), window.offer("b", 0.0)
+    assert window.take(0.0) == (denied, other)
+    window.throttled(denied, 1.0, 50.0, alone=True)
+    later = window.offer("c", 1.0)
+    assert window.take(1.0) == (later,)
+    assert window.next_due(denied, 1.0) == 51.0
+    assert window.next_due(behind, 1.0) is None
+    assert window.width == 16.0
+    for number in (other, later):
+        window.answered(number, 1.1)
+    assert window.take(50.9) == ()
+    assert window.take(51.0) == (denied,)
+    window.answered(denied, 51.1)
+    assert window.take(51.1) == (behind,)
+
+
 def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
     window = Window()
     number = window.offer("a", 0.0)
