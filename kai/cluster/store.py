@@ -21,7 +21,7 @@ from kai.api.queue import Queue
 from kai.cluster.arrivals import Arrivals
 from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.port import Change, Clock, Index, Key, Rejected
-from kai.cluster.subscription import Changes, Subscription
+from kai.cluster.subscription import Present, Subscription
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -79,7 +79,7 @@ class WatchedStore:
         self._subscriptions: dict[type[ApiObject], list[Subscription | Arrivals]] = {cls: [] for cls in self._caches}
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
-        self._begun: dict[type[ApiObject], Changes] = {}
+        self._begun: dict[type[ApiObject], Present] = {}
         """What subscriptions begin with, as long as nothing changes."""
         self._revision = self._substance = 0
         self._passed_over: Callable[[Change[Any]], bool] = _only_tells
@@ -195,12 +195,11 @@ class WatchedStore:
             for cls in classes:
                 self._subscriptions[cls].remove(subscription)
 
-    def _all_that_is(self, cls: type[ApiObject]) -> Changes:
+    def _all_that_is(self, cls: type[ApiObject]) -> Present:
         """Return what a subscription begins with; as a term begins, all roles subscribe to the same."""
         known = self._begun.get(cls)
         if known is None:
-            present = self.cache(cls).items()
-            known = self._begun[cls] = {(cls, key, obj.metadata.uid): Change(None, obj) for key, obj in present}
+            known = self._begun[cls] = Present(cls, self.all(cls))
         return known
 
     @contextmanager

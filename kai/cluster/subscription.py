@@ -2,41 +2,91 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from kai.api.kinds import ApiObject
+from kai.cluster.pieces import AT_ONCE
 from kai.cluster.port import Change, Key
 
-Changes: TypeAlias = dict[tuple[type[ApiObject], Key, str], Change[Any]]
+Place: TypeAlias = tuple[type[ApiObject], Key, str]
+
+
+class Present:
+    """What there is of a kind, as changes that subscriptions begin with: made in parts, each once for all of them.
+
+    As a term begins, all roles subscribe to tens of thousands of objects; made at one go, their changes would hold the
+    loop for hundreds of milliseconds.
+    """
+
+    def __init__(self, cls: type[ApiObject], objects: Sequence[Any]) -> None:
+        self._cls = cls
+        self._objects = objects
+        self._parts: list[list[tuple[Place, Change[Any]]]] = []
+
+    def part(self, number: int) -> list[tuple[Place, Change[Any]]]:
+        """Return a part; an empty one comes after the last. Ask for one after the other."""
+        if number == len(self._parts):
+            some = self._objects[number * AT_ONCE : (number + 1) * AT_ONCE]
+            self._parts.append([(self._place(obj), Change(None, obj)) for obj in some])
+        return self._parts[number]
+
+    def _place(self, obj: Any) -> Place:  # noqa: ANN401 - an object of the kind
+        return self._cls, (obj.metadata.namespace, obj.metadata.name), obj.metadata.uid
 
 
 class Subscription:
     """Changes that a subscriber has not taken yet, joined object by object."""
 
     def __init__(self) -> None:
-        self._pending: Changes = {}
+        self._pending: dict[Place, Change[Any]] = {}
+        self._begins: deque[Present] = deque()
+        self._begun: dict[Place, Change[Any]] = {}
+        """What was taken of them so far."""
+        self._part = 0
+        """Which part of the first of them is to be taken next."""
         self._wake: anyio.Event | None = None
 
-    def begin(self, present: Changes) -> None:
+    def begin(self, present: Present) -> None:
         """Take what there is when the subscription begins."""
-        self._pending.update(present)
+        self._begins.append(present)
+
+    async def _take_all_that_is(self) -> None:
+        """Take what there was, and then what has changed since."""
+        while self._begins:
+            part = self._begins[0].part(self._part)
+            self._begun.update(part)
+            self._part += 1
+            if not part:
+                self._begins.popleft()
+                self._part = 0
+            await checkpoint()
+        if self._begun:
+            since, self._pending, self._begun = self._pending, self._begun, {}
+            for place, change in since.items():
+                self._join(place, change)
 
     def add(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
         """Take note of a change; what came and went since the last batch is not told."""
-        place = (cls, key, change.present.metadata.uid)
+        self._join((cls, key, change.present.metadata.uid), change)
+        if self._wake is not None and self._pending:
+            self._wake.set()
+
+    def _join(self, place: Place, change: Change[Any]) -> None:
         known = self._pending.pop(place, None)
         joined = change if known is None else Change(known.before, change.after)
         if joined.before is not joined.after:
             self._pending[place] = joined
-        if self._wake is not None and self._pending:
-            self._wake.set()
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> tuple[Change[Any], ...]:
+        await self._take_all_that_is()
         while not self._pending:
             self._wake = anyio.Event()
             await self._wake.wait()
@@ -46,4 +96,4 @@ class Subscription:
         return batch
 
 
-__all__ = ["Changes", "Subscription"]
+__all__ = ["Place", "Present", "Subscription"]

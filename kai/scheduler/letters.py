@@ -71,7 +71,8 @@ class Letters:
             return
         del self._open[topic]
         if isinstance(reply, Refusal):
-            until = now + (_ECHO if reply.reason in _OUTDATED else self.pause)
+            pause = _ECHO if reply.reason in _OUTDATED else self.pause
+            until = now + max(pause, reply.retry_after or 0.0)
             self._returned[topic] = _Return(letter.version, until)
 
     def forget(self, now: float) -> None:

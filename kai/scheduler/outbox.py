@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import anyio
 import attrs
 import structlog
+from anyio.lowlevel import checkpoint
 
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Patch, Reason, Refusal
@@ -229,6 +230,8 @@ class Outbox:
         for topic, send in self._quiet.items():
             if topic not in self._on_the_way:
                 del self._quiet[topic]
+                if len(self._quiet) == _MOST_EXPLANATIONS // 2:
+                    self._changed.set()
                 return send
         return None
 
@@ -276,10 +279,16 @@ class Outbox:
             now = clock.monotonic()
             if self._commit_due is not None and self._commit_due <= now:
                 self.commit(effects.Tick())
-            elif self._publish_due is not None and self._publish_due <= now:
+            elif self._publish_due is not None and self._publish_due <= now and self._has_room:
                 self.publish(publications.TimePassed())
+                await checkpoint()  # there may be more to tell at once: it does so in steps
             else:
-                await _wait(self._changed, (self._commit_due, self._publish_due), now)
+                await _wait(self._changed, (self._commit_due, self._publish_due if self._has_room else None), now)
+
+    @property
+    def _has_room(self) -> bool:
+        """Return whether the publisher may tell more: what is left out for want of room has to be told again."""
+        return len(self._quiet) <= _MOST_EXPLANATIONS // 2
 
 
 def _objection(store: Store, request: Request) -> Refusal | None:

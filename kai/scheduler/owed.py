@@ -1,12 +1,14 @@
-"""Accounts of groups of which something was not written, and which no later cycle may give anew.
+"""Accounts of groups that are told later: some of it has to wait, or was not written.
 
-A group that waits for its turn is told so once; the cycles that follow have nothing to say about it until its turn
-comes. Where that one message was refused, or left out, the group would hear nothing for as long as that takes. So its
-account is kept until all of it was written, or the group has another account or needs none.
+A figure that changes again and again waits until the last one has stood for a while. What was refused, or left out, is
+told again after a pause: no later cycle may give the account anew. A group that waits for its turn is told so once, the
+cycles that follow have nothing to say about it, and it would hear nothing until its turn comes. So an account is kept
+until all of it was written, or the group has another account or needs none.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,15 +22,16 @@ _MOST: Final = 50_000
 
 @attrs.define
 class Owed:
-    """The accounts that are told again, by group; of more than may wait the one that waits longest goes.
+    """The accounts that are told later, by group; of more than may wait the one that waits longest goes.
 
     Units: seconds of a clock that does not go back.
     """
 
     pause: float
     """How long after a refusal an account is told again."""
-    _due: dict[Key, tuple[float, GroupAccount]] = attrs.field(factory=dict)
-    """Accounts of which something was refused, and when to tell them again; first those that are due first."""
+    _later: dict[Key, tuple[float, GroupAccount]] = attrs.field(factory=dict)
+    _heap: list[tuple[float, Key]] = attrs.field(factory=list)
+    """When each of them is due; entries that mean nothing any more are passed over."""
     _sent: dict[str, Key] = attrs.field(factory=dict)
     """By topic, of which group a write is that has no answer."""
     _under_way: dict[Key, tuple[GroupAccount, set[str]]] = attrs.field(factory=dict)
@@ -36,20 +39,21 @@ class Owed:
 
     def tell(self, account: GroupAccount) -> None:
         """Take a new account of a group: what is on its way, and is refused, is told again as this one has it."""
-        key = _key(account)
-        self._due.pop(key, None)
+        key = key_of(account)
+        self._later.pop(key, None)
         if key in self._under_way:
             self._under_way[key] = account, self._under_way[key][1]
 
     def send(self, account: GroupAccount, topic: str) -> None:
         """Remember of which account something is being written."""
-        key = _key(account)
+        key = key_of(account)
         self._sent[topic] = key
         _, topics = self._under_way.get(key, (account, set()))
-        self._under_way[key] = account, {*topics, topic}
+        topics.add(topic)
+        self._under_way[key] = account, topics
 
-    def answered(self, topic: str, now: float, *, is_refused: bool) -> None:
-        """Take it how a write ended."""
+    def answered(self, topic: str, now: float, *, is_refused: bool, at_least: float = 0.0) -> None:
+        """Take it how a write ended; after a refusal the account is not told for so many seconds ``at_least``."""
         key = self._sent.pop(topic, None)
         if key is None:
             return
@@ -58,51 +62,68 @@ class Owed:
         if not topics:
             del self._under_way[key]
         if is_refused:
-            self.owe(account, now)
+            self.hold(account, now + max(self.pause, at_least))
 
     def owe(self, account: GroupAccount, now: float) -> None:
         """Tell an account again after a pause."""
-        self._due.setdefault(_key(account), (now + self.pause, account))
-        if len(self._due) > _MOST:
-            del self._due[next(iter(self._due))]
+        self.hold(account, now + self.pause)
+
+    def hold(self, account: GroupAccount, due: float) -> None:
+        """Tell an account then, or when something else of it is due before."""
+        key = key_of(account)
+        known = self._later.get(key)
+        if known is None or due < known[0]:
+            heapq.heappush(self._heap, (due, key))
+        else:
+            due = known[0]
+        self._later[key] = due, account
+        if len(self._later) > _MOST:
+            del self._later[next(iter(self._later))]
 
     def settle(self, keys: Iterable[Key]) -> None:
         """Forget groups of which there is nothing to say."""
         for key in keys:
-            self._due.pop(key, None)
+            self._later.pop(key, None)
             _, topics = self._under_way.pop(key, (None, ()))
             for topic in topics:
                 del self._sent[topic]
 
     @property
     def keys(self) -> frozenset[Key]:
-        """Return the groups of which something is owed or on its way."""
-        return frozenset((*self._due, *self._under_way))
+        """Return the groups of which something is told later or is on its way."""
+        return frozenset((*self._later, *self._under_way))
 
-    def take(self, now: float) -> tuple[GroupAccount, ...]:
-        """Return the accounts that are due, and forget them."""
-        found = []
-        while self._due and next(iter(self._due.values()))[0] <= now:
-            found.append(self._due.pop(next(iter(self._due)))[1])
+    def take(self, now: float, most: int) -> tuple[GroupAccount, ...]:
+        """Return accounts that are due, at most so many, and forget them."""
+        found: list[GroupAccount] = []
+        while self._heap and self._heap[0][0] <= now and len(found) < most:
+            due, key = heapq.heappop(self._heap)
+            if key in self._later and self._later[key][0] == due:
+                found.append(self._later.pop(key)[1])
         return tuple(found)
 
     def next_due(self) -> float | None:
-        """Return when the first account is due; None if there is none."""
-        return next((due for due, _ in self._due.values()), None)
+        """Return when to ask for what is due; None if nothing is told later."""
+        while self._heap and self._later.get(self._heap[0][1], (None,))[0] != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
 
-    def end_term(self, now: float) -> None:
+    def end_term(self, unheard: Iterable[GroupAccount], now: float) -> None:
         """Take it that nothing is answered any more; who waits for a turn in the next term hears of it then."""
-        unheard = [account for account, _ in self._under_way.values()] + [account for _, account in self._due.values()]
-        self._sent.clear()
-        self._under_way.clear()
-        self._due.clear()
-        for account in unheard:
+        accounts = [account for account, _ in self._under_way.values()]
+        accounts += [account for _, account in self._later.values()]
+        accounts += unheard
+        for memory in (self._sent, self._under_way, self._later):
+            memory.clear()
+        self._heap.clear()
+        for account in accounts:
             if account.waits_for_turn:
-                self._due[_key(account)] = now, account
+                self.hold(account, now)
 
 
-def _key(account: GroupAccount) -> Key:
+def key_of(account: GroupAccount) -> Key:
+    """Return namespace and name of the group."""
     return account.namespace, account.name
 
 
-__all__ = ["Owed"]
+__all__ = ["Owed", "key_of"]

@@ -18,7 +18,9 @@ import attrs
 import structlog
 
 from kai.api.objects import ClusterObjects
+from kai.api.podgroup import PodGroup
 from kai.backoff import doubling_pause
+from kai.cluster.pieces import pieces
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.cluster.takeover import catch_up, take_over
 from kai.intake import expired_bind_requests
@@ -146,11 +148,10 @@ class Scheduler:
     async def _lead(self, term: Term) -> None:
         if self.shadowing is None:  # an outbox without a term writes nothing
             self.outbox.begin(term)
-        if self.settings.direct_binds and self.shadowing is None:
-            for start in recalled_starts(self.cluster.store):
-                self.cluster.store.overlay(start.cls, start.key, start.annotations)
         self.metrics.leads.set(self.shadowing is None)
         try:
+            if self.settings.direct_binds and self.shadowing is None:
+                await self._recall_starts()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.rests.run)
                 tasks.start_soon(self._decide_on, term)
@@ -166,6 +167,13 @@ class Scheduler:
             self.metrics.leads.set(0)
             self.outbox.end()
             self.onlooker(None, 0.0)
+
+    async def _recall_starts(self) -> None:
+        """Show when groups of one pod started, before a cycle evicts what a minimum runtime protects."""
+        store = self.cluster.store
+        async for groups in pieces(store.all(PodGroup)):
+            for start in recalled_starts(store, groups):
+                store.overlay(start.cls, start.key, start.annotations)
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 

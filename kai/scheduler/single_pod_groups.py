@@ -6,7 +6,7 @@ that the engine goes by is only shown in the store of this process, and made ane
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kai.api import names
 from kai.api.pod import Pod
@@ -25,9 +25,9 @@ def is_of_one_pod(group: PodGroup) -> bool:
     return group.metadata.name == f"pg-{owners[0].name}-{owners[0].uid}"
 
 
-def recalled_starts(reader: Reader) -> Iterator[Overlay]:
-    """Yield the start times of groups of one pod that carry no annotation of it."""
-    for group in reader.all(PodGroup):
+def recalled_starts(reader: Reader, groups: Iterable[PodGroup]) -> Iterator[Overlay]:
+    """Yield the start times of those of some groups that have one pod and carry no annotation of it."""
+    for group in groups:
         metadata = group.metadata
         if names.LAST_START in metadata.annotations or not is_of_one_pod(group):
             continue

@@ -209,6 +209,33 @@ def test_events_that_waited_when_a_term_ended_are_said_in_the_next_one():
     assert said(play) == ["a", "b", "g"]
 
 
+def test_the_publisher_tells_no_more_than_there_is_room_for_and_all_of_it_in_the_end(monkeypatch):
+    monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 400)
+    numbers = range(500)
+    place = World(making.queue("q"), *(making.group(f"g{number}") for number in numbers))
+    groups = tuple(
+        GroupAccount(name=f"g{number}", namespace="default", uid=f"uid-g{number}", stamps={}, unschedulable="no room")
+        for number in numbers
+    )
+    outbox, server = outbox_of(place)
+    most = 0
+
+    async def work():
+        nonlocal most
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            outbox.publish(CycleOver(Overall(groups=groups)))
+            tasks.start_soon(outbox.run)
+            for _ in range(200):
+                most = max(most, len(outbox._quiet))
+                await anyio.sleep(1.0)
+            tasks.cancel_scope.cancel()
+
+    run(work)
+    assert len([each for each in server.asked if isinstance(each, Emit)]) == 500
+    assert 100 < most < 400
+
+
 def test_that_a_pod_was_evicted_is_said_also_where_there_was_no_room_for_it(monkeypatch):
     monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 1)
     place = evicting()

@@ -463,3 +463,85 @@ def test_figures_that_have_to_wait_are_not_forgotten_when_the_group_waits_for_it
     stage.time = 10.0
     stage.step(TimePassed())
     assert conditions(stage) == ["2 nodes", "2 nodes"]
+
+
+# --- Many groups ---------------------------------------------------------------------------------------------------
+
+
+def many(count):
+    """Return a stage with so many groups of one pod, and their accounts."""
+    numbers = range(count)
+    stage = Stage(*(making.group(f"g{n}") for n in numbers), *(making.pod(f"p{n}", group=f"g{n}") for n in numbers))
+    pod = stage.account().pods[0]
+    accounts = [
+        stage.account(name=f"g{n}", uid=f"uid-g{n}", pods=(attrs.evolve(pod, name=f"p{n}", uid=f"uid-p{n}"),))
+        for n in numbers
+    ]
+    return stage, accounts
+
+
+def steps_until_silent(stage, event):
+    """Return how many writes each step brought, until there is nothing more to do at once."""
+    counts = []
+    while True:
+        effects = stage.publisher.step(event, stage.time)
+        sent = [each for each in effects if isinstance(each, Send)]
+        counts.append(len(sent))
+        for each in sent:
+            stage.publisher.step(Written(each.topic, each.request, stage.world.perform(each.request)), stage.time)
+        if WakeAt(stage.time) not in effects:
+            stage.world.sync()
+            return counts
+        event = TimePassed()
+
+
+def test_many_accounts_are_told_in_steps():
+    stage, accounts = many(300)
+    counts = steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))
+    assert sum(counts) == 4 * 300
+    assert max(counts) <= 4 * 64
+    assert sum(steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))) == 0
+    settled = frozenset(("default", account.name) for account in accounts)
+    assert sum(steps_until_silent(stage, CycleOver(Overall(settled=settled)))) == 300
+    assert not any(
+        stage.world.server.get("PodGroup", f"g{n}", "default")["status"].get("schedulingConditions") for n in range(300)
+    )
+
+
+def test_what_was_not_looked_at_before_the_next_cycle_is_told_as_that_has_it():
+    stage, accounts = many(300)
+    stage.publisher.step(CycleOver(Overall(groups=tuple(accounts))), 0.0)
+    later = tuple(
+        attrs.evolve(each, unschedulable="else", condition=attrs.evolve(WHY, message="else")) for each in accounts
+    )
+    assert sum(
+        steps_until_silent(stage, CycleOver(Overall(groups=later[200:], settled=frozenset([("default", "g199")]))))
+    )
+    told = {event.ref.name: event.message for event in stage.world.server.events if event.ref.cls is PodGroup}
+    assert (told["g150"], told["g250"], "g199" in told) == ("because", "else", False)
+
+
+def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
+    stage, accounts = many(300)
+    steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))
+    for number in range(300):
+        stage.world.server.remove("Pod", f"p{number}", "default")
+        stage.world.server.remove("PodGroup", f"g{number}", "default")
+    stage.world.sync()
+    stage.time = 700.0
+    stage.publisher.step(CycleOver(Overall()), stage.time)
+    assert len(stage.publisher._refs) == 600 - 256
+    steps_until_silent(stage, TimePassed())
+    assert not stage.publisher._refs
+    assert not stage.publisher._said
+
+
+def test_shares_of_several_queues_that_have_to_wait_are_asked_for_once_they_may_be_written():
+    stage = Stage(making.queue("a"), making.queue("b"))
+    for gpus in (1, 2):
+        shares = {name: {"nvidia.com/gpu": str(gpus)} for name in "ab"}
+        stage.tell(shares=shares)
+    assert stage.publisher.step(TimePassed(), 1.0) == (WakeAt(10.0),)
+    stage.time = 10.0
+    assert len(stage.step(TimePassed())) == 2
+    assert stage.publisher.step(TimePassed(), 10.0) == ()

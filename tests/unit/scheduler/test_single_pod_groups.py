@@ -30,7 +30,8 @@ def bound(name="p", **status):
 
 
 def starts(*manifests):
-    return list(recalled_starts(World(making.queue("q"), making.node("n1"), *manifests)))
+    world = World(making.queue("q"), making.node("n1"), *manifests)
+    return list(recalled_starts(world, world.all(PodGroup)))
 
 
 def test_the_start_of_a_group_of_one_pod_is_when_that_pod_was_bound():
