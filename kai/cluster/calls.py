@@ -20,6 +20,11 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
+LARGEST: Final = 64 << 20
+"""Bytes of an answer, unless its call says otherwise. An object has a few million at most."""
+LARGEST_PAGE: Final = 4 << 30
+"""Bytes of a page of the API server's own; some servers answer with all of a kind."""
+
 Query: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -43,6 +48,8 @@ class Call:
     """Headers besides those that every call has."""
     timeout: float = 30.0
     """Seconds until a complete answer; of a stream, until its first byte."""
+    largest: int = LARGEST
+    """Bytes after which an answer that goes on counts as none: an API server of others may be behind this one."""
     is_foreign: bool = False
     """Whether others chose what is read, so that a refusal says nothing about the rights of this process."""
     may_send: Callable[[], bool] = attrs.field(default=always, eq=False, repr=False)

@@ -151,7 +151,7 @@ class Connections:
         try:
             async with asyncio.timeout(call.timeout):
                 response = await self._open(call, authorization, sending)
-                body = await response.read()
+                body = await _read(response, call.largest)
         except (*_FAILURES, _WithheldError) as error:
             sending.give_up()
             return sending.failed(error)
@@ -244,10 +244,32 @@ class _Body:
             return NoAnswer(was_sent=True, message=_words(error))
 
 
+class _EndlessError(aiohttp.ClientPayloadError):
+    """An answer is larger than it may be."""
+
+
+async def _read(response: aiohttp.ClientResponse, largest: int) -> bytes:
+    """Return the body; a server that does not stop fills no memory.
+
+    Raises: _EndlessError.
+    """
+    pieces, size = [], 0
+    try:
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > largest:
+                raise _EndlessError(f"found an answer of more than {largest} bytes, expected at most that")
+            pieces.append(piece)
+    except BaseException:
+        response.close()
+        raise
+    return b"".join(pieces)
+
+
 async def _refusal(response: aiohttp.ClientResponse, call: Call) -> Answer | NoAnswer:
     try:
         async with asyncio.timeout(call.timeout):
-            body = await response.read()
+            body = await _read(response, call.largest)
     except _FAILURES as error:
         return NoAnswer(was_sent=True, message=_words(error))
     return Answer(status=response.status, body=body, retry_after=response.headers.get(hdrs.RETRY_AFTER, ""))

@@ -12,7 +12,7 @@ import msgspec
 from kai.api.kinds import BY_CLASS
 from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch
 from kai.api.printed import Printed
-from kai.cluster.calls import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Call, Query
+from kai.cluster.calls import APPLY_PATCH, JSON_PATCH, LARGEST_PAGE, MERGE_PATCH, STRATEGIC_PATCH, Call, Query
 from kai.cluster.paths import Served
 from kai.cluster.requests import Apply, Evict, JsonPatch
 
@@ -48,7 +48,8 @@ def encode_read(request: Get | List, served: Served, *, limit: int = 0, token: s
     if request.node:
         query.append(("fieldSelector", f"spec.nodeName={request.node}"))
     query += page_query(limit, token)
-    return Call(method="GET", path=served.collection(request.cls, request.namespace), query=tuple(query))
+    path = served.collection(request.cls, request.namespace)
+    return Call(method="GET", path=path, query=tuple(query), largest=LARGEST_PAGE)
 
 
 def page_query(limit: int, token: str) -> Query:

@@ -20,6 +20,10 @@ from kai.cluster.requests import Fetch, FetchAll, NoSuchKind
 from kai.cluster.sending import Label, Sender
 
 _PAGE: Final = 500
+_MOST_PAGES: Final = 200
+"""Of a list. Others may serve the kind, and need not come to an end."""
+_LARGEST: Final = 8 << 20
+"""Bytes of one object, and of what is served of one version."""
 _VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
@@ -56,7 +60,7 @@ class ForeignReader:
             if request.name in _NO_NAMES:
                 return Refusal(reason=Reason.NOT_FOUND, message=f'no object has the name "{request.name}"')
             name = quote(request.name, safe="")
-            call = Call(method="GET", path=f"{path}/{name}", is_foreign=request.is_foreign)
+            call = Call(method="GET", path=f"{path}/{name}", largest=_LARGEST, is_foreign=request.is_foreign)
             return await self._json(call, Label("get", place.plural))
         return await self._all(request, path, place)
 
@@ -64,7 +68,7 @@ class ForeignReader:
         selector = (("labelSelector", label_selector(request.labels)),) if request.labels else ()
         found: list[Mapping[str, Any]] = []
         token = ""
-        while True:
+        for _ in range(_MOST_PAGES):
             call = Call(method="GET", path=path, query=(*selector, *page_query(_PAGE, token)))
             page = await self._json(call, Label("list", place.plural))
             if isinstance(page, Refusal):
@@ -75,6 +79,7 @@ class ForeignReader:
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
                 return tuple(found)
+        return Refusal(reason=Reason.REJECTED, message=f"{path}: the list has no end after {_MOST_PAGES} pages")
 
     async def _place(self, api_version: str, kind: str) -> _Place | Refusal:
         if not _VERSION.fullmatch(api_version):  # it may come from a tenant, and becomes a part of the path
@@ -84,7 +89,8 @@ class ForeignReader:
         is_news = now - read_at > SECONDS and not self._unserved.holds(api_version, now)
         if kind not in known and is_news:
             root = "apis" if "/" in api_version else "api"
-            answer = await self._json(Call(method="GET", path=f"/{root}/{api_version}"), Label("get", "resources"))
+            call = Call(method="GET", path=f"/{root}/{api_version}", largest=_LARGEST)
+            answer = await self._json(call, Label("get", "resources"))
             if isinstance(answer, Refusal) and answer.reason is not Reason.NOT_FOUND:
                 return answer
             known = {} if isinstance(answer, Refusal) else _places_in(answer)

@@ -20,7 +20,7 @@ from kai.api.keeping import keep
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.pod import Pod
 from kai.cluster.answers import decoded, refusal_of
-from kai.cluster.calls import JSON, METADATA_LIST, Answer, Call, NoAnswer, Transport
+from kai.cluster.calls import JSON, LARGEST_PAGE, METADATA_LIST, Answer, Call, NoAnswer, Transport
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import collection
 from kai.cluster.port import Clock
@@ -105,7 +105,13 @@ class Lister:
         found: list[Mapping[str, Any]] = []
         token = ""
         while True:
-            call = Call(method="GET", path=collection(api_version, plural, namespace), accept=JSON, timeout=_TIMEOUT)
+            call = Call(
+                method="GET",
+                path=collection(api_version, plural, namespace),
+                accept=JSON,
+                timeout=_TIMEOUT,
+                largest=LARGEST_PAGE,
+            )
             answer = await self._asked(attrs.evolve(call, query=(*query, *page_query(_PAGE, token))))
             if answer.status == 404:
                 return found
@@ -123,7 +129,8 @@ class Lister:
         for version in kind.api_versions:
             path = collection(version, kind.plural, namespace if kind.namespaced else "")
             # Of config maps it only counts which are there.
-            call = Call(method="GET", path=path, accept=METADATA_LIST if cls is ConfigMap else JSON, timeout=_TIMEOUT)
+            form = METADATA_LIST if cls is ConfigMap else JSON
+            call = Call(method="GET", path=path, accept=form, timeout=_TIMEOUT, largest=LARGEST_PAGE)
             token = ""
             while True:
                 answer = await self._asked(attrs.evolve(call, query=page_query(_PAGE, token)))

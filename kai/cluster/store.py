@@ -199,7 +199,7 @@ class WatchedStore:
         """Return what a subscription begins with; as a term begins, all roles subscribe to the same."""
         known = self._begun.get(cls)
         if known is None:
-            known = self._begun[cls] = Present(cls, self.all(cls))
+            known = self._begun[cls] = Present(cls, self.cache(cls).all())
         return known
 
     @contextmanager

@@ -15,6 +15,7 @@ from kai.cluster.answers import status_of, wait_of
 from kai.cluster.assume_cache import Asked, Peek, peek, version_of
 from kai.cluster.calls import (
     JSON,
+    LARGEST_PAGE,
     METADATA,
     METADATA_LIST,
     Answer,
@@ -220,6 +221,7 @@ class Watcher:
             query=(*self._selectors(), *page_query(limit, rest)),
             accept=form,
             timeout=_PAGE_TIMEOUT,
+            largest=LARGEST_PAGE,
         )
         return await self.transport.request(call)
 

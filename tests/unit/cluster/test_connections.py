@@ -236,3 +236,36 @@ def test_whatever_a_server_sends_is_an_answer_or_none(data):
             assert isinstance(found, Answer) or found.was_sent
 
     anyio.run(ask)
+
+
+# --- Answers without an end ----------------------------------------------------------------------------------------
+
+LARGE = b"HTTP/1.1 %s\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+ENDLESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"8000\r\n%s\r\n" % (b"x" * 0x8000) * 4
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [LARGE % b"200 OK", LARGE % b"500 Oh", ENDLESS])
+async def test_an_answer_that_is_larger_than_any_may_be_is_none_and_leaves_the_way_free(answer):
+    async with serving(answer, OK) as server, connected(server, most=1) as connections:
+        found = await connections.exchange(attrs.evolve(GET, largest=50_000))
+        assert isinstance(found, NoAnswer)
+        assert found.was_sent
+        assert "more than 50000 bytes" in found.message
+        assert await connections.exchange(GET) == Answer(status=200, body=b"ok")
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_is_as_large_as_it_may_be_is_whole():
+    async with serving(LARGE % b"200 OK") as server, connected(server) as connections:
+        assert len((await connections.exchange(attrs.evolve(GET, largest=100_000))).body) == 100_000
+
+
+@pytest.mark.anyio
+async def test_a_refusal_of_a_stream_has_an_end_as_well():
+    async with (
+        serving(LARGE % b"500 Oh") as server,
+        connected(server) as connections,
+        connections.stream(attrs.evolve(GET, largest=50_000)) as found,
+    ):
+        assert isinstance(found, NoAnswer)

@@ -4,8 +4,9 @@ import json
 
 import anyio
 
+from kai.api.plans import Reason
 from kai.cluster.calls import Answer
-from kai.cluster.requests import Fetch, NoSuchKind
+from kai.cluster.requests import Fetch, FetchAll, NoSuchKind
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, running
 
@@ -38,3 +39,23 @@ async def test_versions_that_tenants_make_up_are_not_remembered_for_ever(monkeyp
         assert len(cluster.api._foreign._unserved) == 1
         assert isinstance(await ask("g10.example/v1", "K"), NoSuchKind)
         assert server.count("GET", "g10.example") == 1
+
+
+@in_virtual_time
+async def test_a_list_of_a_kind_that_others_serve_has_an_end():
+    server, pages = HttpServer(), []
+    resources = {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}]}
+
+    def endless(call):
+        if call.path == "/apis/others.example/v1":
+            return Answer(status=200, body=json.dumps(resources).encode())
+        if call.path.endswith("/things"):
+            pages.append(call)
+            return Answer(status=200, body=b'{"metadata":{"continue":"more"},"items":[{}]}')
+        return None
+
+    server.faults.before = endless
+    async with running(server) as cluster:
+        reply = await cluster.api.perform(FetchAll(api_version="others.example/v1", kind="Thing", namespace="team"))
+    assert (reply.reason, len(pages)) == (Reason.REJECTED, 200)
+    assert "no end" in reply.message
