@@ -416,6 +416,19 @@ def test_what_was_lost_is_said_although_no_cycle_says_it_again_before_the_turn_o
         assert stage.tell() == []
 
 
+def test_what_a_server_asks_to_be_patient_with_is_not_said_before():
+    stage = Stage()
+    effects = stage.publisher.step(CycleOver(Overall(groups=(stage.account(),))), 0.0)
+    patient = Refusal(reason=Reason.UNAVAILABLE, retry_after=60.0)
+    for each in (each for each in effects if isinstance(each, Send)):
+        stage.publisher.step(Written(each.topic, each.request, patient), 0.0)
+    assert stage.publisher.step(CycleOver(Overall()), 1.0) == (WakeAt(60.0),)
+    stage.time = 59.0
+    assert [each for each in stage.step(TimePassed()) if isinstance(each, Patch)] == []
+    stage.time = 60.0
+    assert len(stage.step(TimePassed())) == 4
+
+
 def test_the_publisher_asks_to_be_woken_for_what_was_lost():
     stage = Stage()
     lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
