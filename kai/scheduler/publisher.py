@@ -435,9 +435,10 @@ class Publisher:
         if now - self._swept >= _SWEPT and not self._unswept:
             self._swept, self._unswept = now, list(self._refs)
         self._sweep()
-        for memory in (self._said, self._refs):
-            while len(memory) > _REMEMBERED:
-                del memory[next(iter(memory))]  # type: ignore[arg-type]
+        while len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+        while len(self._refs) > _REMEMBERED:
+            del self._refs[next(iter(self._refs))]
 
     def _sweep(self) -> None:
         """Forget what was said of some objects, if they are gone."""
