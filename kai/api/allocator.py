@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Final
 
@@ -31,4 +32,16 @@ def keep_freed() -> bool:
     return {tell(number, value) for number, value in settings} == {1}
 
 
-__all__ = ["keep_freed"]
+def trim() -> None:
+    """Give the memory that is free in whole pages back to the operating system, wherever it lies.
+
+    What `keep_freed` keeps is used again, but not the same pages of it each time: over hours, ever more of them have
+    been touched, and a process holds them all. What the next cycles need is asked for anew.
+
+    Cost: 1 microsecond for 4 KB that go back, in which other threads wait where they ask the C library for memory.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library, which has its own ways
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+__all__ = ["keep_freed", "trim"]

@@ -6,6 +6,7 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
+from kai.api.allocator import trim
 from kai.api.collector import collect_young
 from kai.cli.running import process
 from kai.cli.running.flags import read_flags
@@ -37,6 +38,16 @@ async def test_the_collector_looks_twice_a_minute():
         tasks.cancel_scope.cancel()
     assert {function for _, function in cluster.computed} == {collect_young}
     assert [round(at - begun) for at, _ in cluster.computed] == [30, 60, 90]
+
+
+@in_virtual_time
+async def test_memory_is_given_back_every_five_minutes():
+    cluster, begun = Resting(), anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tidying, cluster, anyio.Lock())
+        await anyio.sleep(1000.0)
+        tasks.cancel_scope.cancel()
+    assert [round(at - begun) for at, function in cluster.computed if function is trim] == [300, 600, 900]
 
 
 @in_virtual_time
