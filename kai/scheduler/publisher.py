@@ -39,6 +39,7 @@ from kai.scheduler.explanations import (
 )
 from kai.scheduler.letters import Letters
 from kai.scheduler.owed import Owed, key_of
+from kai.scheduler.said import Said
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import NotExplained
 from kai.scheduler.single_pod_groups import is_of_one_pod
@@ -46,9 +47,6 @@ from kai.scheduler.verifying import Reader
 
 V = TypeVar("V")
 _STAMPS: Final = "/stamps"
-_REMEMBERED: Final = 200_000
-_SWEPT: Final = 600.0
-"""So often what was said of objects that are gone is forgotten."""
 _AT_ONCE: Final = 64
 """So many accounts are told in one step, and four times as many objects looked at: the event loop waits for a step."""
 _PARTS: Final = tuple(map(str, range(64)))
@@ -102,14 +100,7 @@ class Publisher:
     """Returns the wall clock, for what people read."""
     _letters: Letters = attrs.field(init=False)
     _owed: Owed = attrs.field(init=False)
-    _said: dict[tuple[str, str], str] = attrs.field(factory=dict)
-    """The last message of each event, by UID and reason; "" after one that was dropped or refused."""
-    _refs: dict[str, Ref[Any]] = attrs.field(factory=dict)
-    """Which object each UID is of which something was said."""
-    _unswept: list[str] = attrs.field(factory=list)
-    """The UIDs of which it is still to be seen whether their objects are there."""
-    _swept: float = 0.0
-    """When the last such look began."""
+    _said: Said = attrs.field(init=False)
     _quiet_until: dict[str, float] = attrs.field(factory=dict)
     """Until when figures about an object are not renewed, by UID; those first that end first."""
     _waiting: dict[Key, GroupAccount] = attrs.field(factory=dict)
@@ -125,6 +116,7 @@ class Publisher:
         """Begin with nothing written."""
         self._letters = Letters(self.settings.quiet_seconds)
         self._owed = Owed(self.settings.quiet_seconds)
+        self._said = Said(self.reader)
         self.reader.find(CONDITIONS, _PARTS[0])  # made now, the index grows with the store: later it takes long
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -138,8 +130,9 @@ class Publisher:
                 self._owed.end_term(self._waiting.values(), now)
                 self._held_shares.clear()
                 self._letters.clear()
-                for memory in (self._said, self._refs, self._waiting, self._unswept, self._uncleared):
-                    memory.clear()
+                self._said.clear()
+                self._waiting.clear()
+                self._uncleared.clear()
                 return ()
             case Written(topic, request, reply):
                 self._letters.answered(topic, request, reply, now)
@@ -147,7 +140,7 @@ class Publisher:
                 wait = 0.0 if refusal is None else refusal.retry_after or 0.0
                 self._owed.answered(topic, now, is_refused=refusal is not None, at_least=wait)
                 if isinstance(reply, Refusal) and isinstance(request, Emit):
-                    self._unsay(request, reply)
+                    self._said.unsay(request, reply)
                 if isinstance(reply, Refusal) and isinstance(request, Patch) and topic.endswith(_STAMPS):
                     # The next cycle tells it anew.
                     effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
@@ -161,13 +154,13 @@ class Publisher:
                 effects += self._go_on(now)
                 if self._held_shares and self._shares_due <= now:
                     effects += self._queues(dict(self._held_shares), now)
-                self._sweep()
+                self._said.sweep(now)
         if (due := self._next_due(now)) is not None:
             effects.append(WakeAt(due))
         return tuple(effects)
 
     def _next_due(self, now: float) -> float | None:
-        if self._waiting or self._uncleared or self._unswept:
+        if self._waiting or self._uncleared or self._said.is_sweeping:
             return now
         due = [] if (owed := self._owed.next_due()) is None else [owed]
         if self._held_shares:
@@ -250,27 +243,16 @@ class Publisher:
         self, account: GroupAccount, ref: Ref[Any], reason: str, message: str, now: float
     ) -> Iterable[Effect]:
         """Emit an event on the group unless it was said; an empty message lets it be said anew."""
-        said = self._said.get((account.uid, reason))
+        said = self._said.of(account.uid, reason)
         if not message:
-            self._said.pop((account.uid, reason), None)
+            self._said.forget(account.uid, reason)
         elif said != message and self._may_speak(f"{account.uid}/{reason}", said is None, account, now):
             yield self._say(orders.emit(ref, reason, message, uid=account.uid))
 
     def _say(self, event: Emit) -> Send:
         """Remember an event as said, and return how to send it; of those about one thing only the last is sent."""
-        self._note(event.uid, event.reason, event.message, event.ref)
+        self._said.note(event.uid, event.reason, event.message, event.ref)
         return Send(event, topic=f"{event.uid}/event/{event.reason}")
-
-    def _note(self, uid: str, reason: str, message: str, ref: Ref[Any]) -> None:
-        self._said[uid, reason] = message
-        self._refs[uid] = ref
-
-    def _unsay(self, event: Emit, refusal: Refusal) -> None:
-        """Remember that an event was not written, unless another followed: it is said again after a while."""
-        key = (event.uid, event.reason)
-        # Names of events are unique: one that exists was written by an attempt whose answer was lost.
-        if self._said.get(key) == event.message and refusal.reason is not Reason.ALREADY_EXISTS:
-            self._said[key] = ""
 
     def _condition(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Effect]:
         known = group.status.scheduling_conditions
@@ -279,7 +261,7 @@ class Publisher:
         ref = Ref(PodGroup, account.name, account.namespace)
         last = known[-1] if known else None
         if account.waits_for_turn and last is not None:
-            if last.node_pool == self.settings.pool and self._said.get((account.uid, UNSCHEDULABLE)) == "":
+            if last.node_pool == self.settings.pool and self._said.of(account.uid, UNSCHEDULABLE) == "":
                 yield from self._announce(account, ref, UNSCHEDULABLE, last.message, now)
             return
         wanted = SchedulingCondition(
@@ -291,9 +273,9 @@ class Publisher:
             status="True",
         )
         if last is not None and same_condition(last, wanted):
-            if (account.uid, UNSCHEDULABLE) not in self._said:
-                self._note(account.uid, UNSCHEDULABLE, account.unschedulable, ref)
-            if not self._said[account.uid, UNSCHEDULABLE]:
+            if self._said.of(account.uid, UNSCHEDULABLE) is None:
+                self._said.note(account.uid, UNSCHEDULABLE, account.unschedulable, ref)
+            if not self._said.of(account.uid, UNSCHEDULABLE):
                 yield from self._announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
             return
         if self._is_sent(_condition_of(group), wanted, group.metadata.resource_version, now, account):
@@ -304,7 +286,7 @@ class Publisher:
         fresh = attrs.evolve(wanted, transition_id=next_id(known), last_transition_time=float(int(self.now())))
         others = (each for each in known if each.node_pool != self.settings.pool)
         yield from self._write(_condition_of(group), group, conditions(group, (*others, fresh)), wanted, now, account)
-        if self._said.get((account.uid, UNSCHEDULABLE)) != account.unschedulable:
+        if self._said.of(account.uid, UNSCHEDULABLE) != account.unschedulable:
             yield self._say(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
     def _clear(self, now: float) -> Iterable[Effect]:
@@ -315,7 +297,7 @@ class Publisher:
             looked_at += len(groups)
             for group in groups:
                 if (group.metadata.namespace, group.metadata.name) in self._settled:
-                    self._said.pop((group.metadata.uid, UNSCHEDULABLE), None)
+                    self._said.forget(group.metadata.uid, UNSCHEDULABLE)
                     yield from self._write(_condition_of(group), group, conditions(group, ()), None, now)
 
     def _write(
@@ -346,16 +328,16 @@ class Publisher:
             return
         if pod.spec.node_name:
             return
-        key = (account.uid, UNSCHEDULABLE)
         written = explanation(pod)
         if group.waits_for_turn:
             if self._has_heard(account, written) or self._is_being_bound(pod):
                 return
             # Its event alone was lost; what was written before says more than that it waits for its turn.
             account = account if written is None else attrs.evolve(account, message=written)
-        if written is not None and key not in self._said:
-            self._note(account.uid, UNSCHEDULABLE, written, orders.pod_ref(pod))
-        said = self._said.get(key)
+        said = self._said.of(account.uid, UNSCHEDULABLE)
+        if written is not None and said is None:
+            said = written
+            self._said.note(account.uid, UNSCHEDULABLE, written, orders.pod_ref(pod))
         stands = written == account.message if account.on_pod else said == account.message
         if stands and said == account.message:
             return
@@ -386,7 +368,7 @@ class Publisher:
 
     def _has_heard(self, account: PodAccount, written: str | None) -> bool:
         """Return whether a pod knows more than that it waits for its turn, or just that."""
-        said = self._said.get((account.uid, UNSCHEDULABLE))
+        said = self._said.of(account.uid, UNSCHEDULABLE)
         if written is not None:
             return said != ""
         return bool(said) and (said != account.message or not account.on_pod)
@@ -432,25 +414,7 @@ class Publisher:
         for topic in [*takewhile(lambda topic: self._quiet_until[topic] <= now, self._quiet_until)]:
             del self._quiet_until[topic]
         self._letters.forget(now)
-        if now - self._swept >= _SWEPT and not self._unswept:
-            self._swept, self._unswept = now, list(self._refs)
-        self._sweep()
-        while len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
-        while len(self._refs) > _REMEMBERED:
-            del self._refs[next(iter(self._refs))]
-
-    def _sweep(self) -> None:
-        """Forget what was said of some objects, if they are gone."""
-        some = self._unswept[-4 * _AT_ONCE :]
-        del self._unswept[-len(some) :]
-        for uid in some:
-            ref = self._refs.get(uid)
-            found = None if ref is None else self.reader.get(ref.cls, ref.name, ref.namespace)
-            if found is None or found.metadata.uid != uid:
-                self._refs.pop(uid, None)
-                for reason in (NOT_READY, STALE, UNSCHEDULABLE):
-                    self._said.pop((uid, reason), None)
+        self._said.sweep(now)
 
 
 def _condition_of(group: PodGroup) -> str:

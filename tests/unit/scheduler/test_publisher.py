@@ -102,7 +102,7 @@ def test_what_was_said_of_objects_that_are_gone_is_forgotten_and_of_others_is_no
     stage.world.sync()
     stage.time = 700.0
     assert stage.tell(stage.account()) == []
-    assert {uid for uid, _ in stage.publisher._said} == {"uid-p", "uid-g"}
+    assert {uid for uid, _ in stage.publisher._said._messages} == {"uid-p", "uid-g"}
 
 
 def test_a_change_in_kind_does_not_wait():
@@ -543,9 +543,9 @@ def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
     stage.world.sync()
     stage.time = 700.0
     stage.publisher.step(CycleOver(Overall()), stage.time)
-    assert len(stage.publisher._refs) == 600 - 256
+    assert len(stage.publisher._said._refs) == 600 - 256
     steps_until_silent(stage, TimePassed())
-    assert not stage.publisher._refs
+    assert not stage.publisher._said._refs
     assert not stage.publisher._said
 
 
