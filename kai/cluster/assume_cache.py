@@ -19,26 +19,16 @@ from kai.api.codec import structure_as
 from kai.api.keeping import keep
 from kai.api.kinds import ApiObject
 from kai.api.listing import Listing
-from kai.cluster.lookup import Lookup
+from kai.cluster.peek import UNKNOWN_VERSION, Peek, peek, version_of
 from kai.cluster.port import Change, Index, Key, Rejected
+from kai.cluster.shown import Shown
 from kai.cluster.tombstones import Tombstones
 from kai.errors import InputError
 
 T = TypeVar("T", bound=ApiObject)
 
-_FEW: Final = 64
-_UNKNOWN_VERSION: Final = -1
-_NOTHING: Final = ("", _UNKNOWN_VERSION)
+_NOTHING: Final = ("", UNKNOWN_VERSION)
 """UID and version of what is not there."""
-
-
-@attrs.frozen
-class Peek:
-    """What is read of a manifest to tell whether the rest is worth reading."""
-
-    key: Key
-    uid: str
-    version: int
 
 
 @attrs.define(eq=False)
@@ -58,7 +48,7 @@ class _Assumption(Generic[T]):
 class Asked:
     """What was known as a list was asked for."""
 
-    newest: int = _UNKNOWN_VERSION
+    newest: int = UNKNOWN_VERSION
     """The newest version that anything was told with."""
     answered: Mapping[Key, object] = attrs.field(factory=dict)
     """Assumptions whose writes were done by then."""
@@ -73,28 +63,6 @@ class _Overlay:
     annotations: Mapping[str, str]
 
 
-def peek(manifest: object) -> Peek | None:
-    """Return key, UID and version of a manifest; None for something that has no name, which is no object."""
-    metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
-    if not isinstance(metadata, Mapping):
-        return None
-    name, namespace, uid = metadata.get("name"), metadata.get("namespace") or "", metadata.get("uid") or ""
-    if not isinstance(name, str) or not name or not isinstance(namespace, str) or not isinstance(uid, str):
-        return None
-    return Peek((namespace, name), uid, version_of(metadata.get("resourceVersion")))
-
-
-def version_of(text: object) -> int:
-    """Return a resource version as a number; -1 for what is none, which is taken for newer than anything.
-
-    Source: since Kubernetes 1.35 versions are documented as comparable; every API server on etcd has always used them
-    as such.
-    """
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
-    return _UNKNOWN_VERSION
-
-
 class AssumeCache(Generic[T]):
     """The objects of one kind.
 
@@ -107,22 +75,15 @@ class AssumeCache(Generic[T]):
         on_change: Callable[[Key, Change[T]], None],
     ) -> None:
         self.cls = cls
-        self._on_change = on_change
-        self._shown: dict[Key, T] = {}
+        self._shown = Shown(on_change)
         self._unread: dict[Key, tuple[str, int]] = {}
         """UID and version of what is really there and could not be read; other objects say theirs themselves."""
         self._assumed: dict[Key, _Assumption[T]] = {}
         self._overlaid: dict[Key, _Overlay] = {}
         self._rejected: dict[Key, Rejected] = {}
         self._tombstones = Tombstones()
-        self._tuple: tuple[T, ...] | None = ()
-        self._listed: Listing[T] | None = None
-        """The listing that was given out last."""
-        self._news: dict[Key, T | None] = {}
-        """What that listing has at the keys that changed since."""
-        self._indexes: dict[str, Lookup[T]] = {}
         self._listing: set[Key] | None = None
-        self._listed_at = _UNKNOWN_VERSION
+        self._listed_at = UNKNOWN_VERSION
         self._starts_over = False
         self._asked = Asked()
         self._passed_over: list[tuple[Peek, object]] = []
@@ -134,16 +95,16 @@ class AssumeCache(Generic[T]):
 
     def __len__(self) -> int:
         """Return how many objects are shown."""
-        return len(self._shown)
+        return len(self._shown.objects)
 
     def get(self, key: Key) -> T | None:
         """Return what is shown at a key."""
-        return self._shown.get(key)
+        return self._shown.objects.get(key)
 
     def actual(self, key: Key) -> T | None:
         """Return what is really there, as far as is known."""
         assumption = self._assumed.get(key)
-        return self._shown.get(key) if assumption is None else assumption.beneath
+        return self._shown.objects.get(key) if assumption is None else assumption.beneath
 
     def version(self, key: Key) -> tuple[str, int] | None:
         """Return UID and version of what is really there, whether it could be read or not; None if nothing is."""
@@ -167,39 +128,19 @@ class AssumeCache(Generic[T]):
 
     def all(self) -> tuple[T, ...]:
         """Return what is shown; the same tuple until something changes."""
-        if self._tuple is None:
-            self._tuple = tuple(self._shown.values())
-        return self._tuple
+        return self._shown.all()
 
     def listing(self) -> Listing[T]:
         """Return what is shown, in no order, and how it differs from the listing before; the same until it does."""
-        if self._listed is None or self._news:
-            self._listed, self._news = self._list(), {}
-        return self._listed
-
-    def _list(self) -> Listing[T]:
-        shown, listed = self._shown, self._listed
-        if listed is None or len(self._news) > _FEW + len(shown) // 4:  # to say so much takes longer than to look
-            return Listing(self.all())
-        news = [(before, shown.get(key)) for key, before in self._news.items()]
-        gone = [before for before, after in news if before is not None and before is not after]
-        come = [after for before, after in news if after is not None and before is not after]
-        if not gone and not come:
-            return listed
-        return listed.next(gone, come) or Listing.after(listed.mark, self.all(), gone, come)
+        return self._shown.listing()
 
     def items(self) -> Iterator[tuple[Key, T]]:
         """Return keys and objects."""
-        return iter(self._shown.items())
+        return iter(self._shown.objects.items())
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
         """Return the objects to which a key of an index leads, by namespace and name."""
-        lookup = self._indexes.get(index.name)
-        if lookup is None:
-            lookup = self._indexes[index.name] = Lookup(index)
-            for place, obj in self._shown.items():
-                lookup.put(place, None, obj)
-        return lookup.find(key)
+        return self._shown.find(index, key)
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -256,7 +197,7 @@ class AssumeCache(Generic[T]):
         if seen is not None:
             self.remove_key(seen.key, seen.uid, seen.version)
 
-    def remove_key(self, key: Key, uid: str, version: int = _UNKNOWN_VERSION) -> None:
+    def remove_key(self, key: Key, uid: str, version: int = UNKNOWN_VERSION) -> None:
         """Take the end of the object that has this UID; another of the same name, made later, stays."""
         self._tombstones.leave(uid, version)
         self.newest = max(self.newest, version)
@@ -351,7 +292,7 @@ class AssumeCache(Generic[T]):
 
     def _besides(self, listed: set[Key]) -> list[Key]:
         """Return the keys of what is really there and no part of a list."""
-        shown, more = self._shown, self._assumed.keys() | self._unread.keys()
+        shown, more = self._shown.objects, self._assumed.keys() | self._unread.keys()
         keys = [key for key in shown if key not in listed]
         keys += sorted(key for key in more if key not in shown and key not in listed)
         return [key for key in keys if self.version(key) is not None]
@@ -373,7 +314,7 @@ class AssumeCache(Generic[T]):
         before = self._assumed.get(key)
         done = before if before is None or before.is_answered else before.before
         self._assumed[key] = _Assumption(until, actual, obj, before=done)
-        self._show(key, obj)
+        self._shown.put(key, obj)
 
     def confirm(self, key: Key) -> None:
         """Take it that what is assumed at a key was written: the server has said so."""
@@ -389,11 +330,11 @@ class AssumeCache(Generic[T]):
             if before is not None and not before.until(there):
                 before.beneath = there
                 self._assumed[key] = before
-                self._show(key, before.shown)
+                self._shown.put(key, before.shown)
                 return
             if there is None:
                 self._overlaid.pop(key, None)
-            self._show(key, there)
+            self._shown.put(key, there)
 
     def forget_all(self) -> None:
         """Show what is really there, of everything."""
@@ -402,7 +343,7 @@ class AssumeCache(Generic[T]):
             self.forget(key)
         for key, overlay in list(self._overlaid.items()):
             del self._overlaid[key]
-            obj = self._shown.get(key)
+            obj = self._shown.objects.get(key)
             if obj is not None:
                 self._set(key, _without(obj, overlay))
 
@@ -423,8 +364,8 @@ class AssumeCache(Generic[T]):
             self._set(key, obj)
         elif key in self._assumed:
             self._overlaid[key] = _Overlay("", dict(annotations))
-            shown = self._shown[key]
-            self._show(key, _annotated(shown, {**annotations, **shown.metadata.annotations}))
+            shown = self._shown.objects[key]
+            self._shown.put(key, _annotated(shown, {**annotations, **shown.metadata.annotations}))
 
     def is_overlaid(self, key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
@@ -448,31 +389,12 @@ class AssumeCache(Generic[T]):
             obj = self._with_overlay(key, obj)
         assumption = self._assumed.get(key)
         if assumption is None:
-            self._show(key, obj)
+            self._shown.put(key, obj)
         elif assumption.until(obj):
             del self._assumed[key]
-            self._show(key, obj)
+            self._shown.put(key, obj)
         else:
             assumption.beneath = obj
-
-    def _show(self, key: Key, obj: T | None) -> None:
-        before = self._shown.get(key)
-        if before is obj:
-            return
-        if obj is None:
-            del self._shown[key]
-        else:
-            self._shown[key] = obj
-        self._tuple = None
-        if self._listed is not None:
-            self._news.setdefault(key, before)
-        for lookup in self._indexes.values():
-            lookup.put(key, before, obj)
-        if before is not None and obj is not None and before.metadata.uid != obj.metadata.uid and before.metadata.uid:
-            self._on_change(key, Change(before, None))
-            self._on_change(key, Change(None, obj))
-        else:
-            self._on_change(key, Change(before, obj))
 
 
 def _without(obj: T, overlay: _Overlay) -> T:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from kai.api.outline import decode_as
-from kai.cluster.assume_cache import AssumeCache, Peek, version_of
+from kai.cluster.assume_cache import AssumeCache
+from kai.cluster.peek import Peek, version_of
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 

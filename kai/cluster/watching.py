@@ -12,7 +12,7 @@ import structlog
 from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
 from kai.cluster.answers import status_of, wait_of
-from kai.cluster.assume_cache import Asked, Peek, peek, version_of
+from kai.cluster.assume_cache import Asked
 from kai.cluster.calls import (
     JSON,
     LARGEST_PAGE,
@@ -28,6 +28,7 @@ from kai.cluster.calls import (
 )
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
+from kai.cluster.peek import Peek, peek, version_of
 from kai.cluster.port import Clock
 from kai.cluster.raw import (
     Line,
