@@ -19,10 +19,15 @@ Options = Mapping[str, object]
 
 @attrs.frozen
 class PluginEntry:
-    """A plugin that the configuration asks for, by our name, with its options."""
+    """A plugin that the configuration asks for, by our name, with its options.
+
+    ``key`` is where messages say that it stands. ``elsewhere`` are keys of single options that stand in another place.
+    """
 
     name: str
     options: Options = attrs.field(factory=dict)
+    key: str = "plugins"
+    elsewhere: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.define

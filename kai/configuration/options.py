@@ -7,6 +7,7 @@ messages here, the output of ``kai plugins`` and the check are made of one sourc
 import types
 import typing
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import attrs
@@ -25,10 +26,13 @@ _SEVERAL: Mapping[object, str] = {int: "whole numbers", float: "numbers", str: "
 _BOUNDS = {">=": "{} or more", ">": "more than {}", "<=": "at most {}", "<": "less than {}"}
 
 
-def build(cls: type[T], options: Options, place: str, owner: str) -> T:
+def build(
+    cls: type[T], options: Options, place: str, owner: str, elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> T:
     """Return ``cls`` with these options.
 
     ``place`` is where they stand (``policy.yaml: plugins.same-rack``), ``owner`` the distribution whose they are.
+    ``elsewhere`` are the places of single options that stand in another one.
 
     Raises: ConfigError with one message for each option that is unknown, missing or wrong.
     """
@@ -37,18 +41,19 @@ def build(cls: type[T], options: Options, place: str, owner: str) -> T:
     helps: list[str] = []
     for name in options:
         if name not in fields:
-            messages.append(f"{place}.{name} is not an option of {owner}")
+            messages.append(f"{elsewhere.get(name, place)}.{name} is not an option of {owner}")
             helps.append(_meant(name, fields))
     values: dict[str, object] = {}
     for name, field in fields.items():
         if name in options:
+            where = f"{elsewhere.get(name, place)}.{name}"
             try:
-                values[_argument(field)] = _nested_or_checked(field, options[name], f"{place}.{name}", owner)
+                values[_argument(field)] = _nested_or_checked(field, options[name], where, owner)
             except UnknownNameError as error:
                 messages += error.messages
                 helps += filter(None, [error.help])
             except ValueError as error:
-                messages.append(f"{place}.{name}: found {options[name]!r}, expected {wanted(field)}")
+                messages.append(f"{where}: found {options[name]!r}, expected {wanted(field)}")
                 if str(error):
                     helps.append(str(error))
         elif field.default is NOTHING:

@@ -60,7 +60,8 @@ def _action(name: str, place: str, registry: Registry) -> Action:
 
 
 def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
-    where = f"{place}: plugins.{entry.name}"
+    where = f"{place}: {entry.key}.{entry.name}"
+    elsewhere = {option: f"{place}: {key}.{entry.name}" for option, key in entry.elsewhere.items()}
     if entry.name not in registry.plugins and aliases.ours(entry.name):
         raise UnknownNameError(
             f"{where}: found KAI-Scheduler's name of a plugin", help=f"did you mean {aliases.ours(entry.name)}?"
@@ -70,8 +71,10 @@ def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
     origin = str(owner) if owner.distribution else ""
     options = dict(entry.options)
     wanted = None if any(field.name == ON_FAILURE for field in described(cls)) else options.pop(ON_FAILURE, None)
-    plugin = cast("Plugin", build(cls, options, where, origin or entry.name))
-    return PluginUse(name=entry.name, plugin=plugin, origin=origin, on_failure=_on_failure(wanted, where))
+    plugin = cast("Plugin", build(cls, options, where, origin or entry.name, elsewhere))
+    return PluginUse(
+        name=entry.name, plugin=plugin, origin=origin, on_failure=_on_failure(wanted, elsewhere.get(ON_FAILURE, where))
+    )
 
 
 def _on_failure(wanted: object, where: str) -> OnFailure | None:

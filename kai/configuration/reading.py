@@ -20,7 +20,7 @@ than none.
 Source: the peer's pkg/scheduler/conf and conf_util.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -108,10 +108,11 @@ def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str
 def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     default = read_peer({}, place, None)
     actions = document.get("actions")
-    plugins = _entries(document.get("plugins"), f"{place}: plugins") or default.plugins
+    named = _entries(document.get("plugins"), f"{place}: plugins")
+    plugins = named or default.plugins
     more, off = _switched_off(document.get("with"), f"{place}: with", [entry.name for entry in plugins])
     parameters = document.get("parameters")
-    on = tuple(entry for entry in _changed(plugins, more) if entry.name not in off)
+    on = tuple(entry for entry in _changed(plugins, more, {each.name for each in named}) if entry.name not in off)
     notes = _missed(on, {entry.name for entry in default.plugins}, f"{place}: {'with' if off else 'plugins'}")
     notes += _opposed(frozenset(entry.name for entry in on), place)
     return Configuration(
@@ -146,12 +147,24 @@ def _opposed(on: frozenset[str], place: str) -> list[str]:
     return [f"{place}: {told}; gpu_pack: false under with: switches the first off"]
 
 
-def _changed(plugins: Iterable[PluginEntry], more: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
-    """Return plugins with options set, and with those that are new after them."""
-    out = {entry.name: dict(entry.options) for entry in plugins}
+def _changed(
+    plugins: Iterable[PluginEntry], more: Iterable[PluginEntry], named: Collection[str]
+) -> tuple[PluginEntry, ...]:
+    """Return plugins with options set, and with those that are new after them.
+
+    ``named`` are those that the document has under ``plugins``. Messages tell of all others where the document has
+    them, under ``with``: a person who looks for ``plugins`` in the file would find nothing.
+    """
+    out = {entry.name: entry for entry in plugins}
     for entry in more:
-        out.setdefault(entry.name, {}).update(entry.options)
-    return tuple(PluginEntry(name, options) for name, options in out.items())
+        known = out.get(entry.name, entry)
+        out[entry.name] = PluginEntry(
+            name=entry.name,
+            options={**known.options, **entry.options},
+            key="plugins" if entry.name in named else "with",
+            elsewhere=dict.fromkeys(entry.options, "with"),
+        )
+    return tuple(out.values())
 
 
 def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str) -> list[str]:

@@ -180,9 +180,11 @@ def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
 
 def _with_option(plugins: Sequence[PluginEntry], name: str, option: str, value: object) -> tuple[PluginEntry, ...]:
     """Return plugins with an option set; one that is not among them comes behind them."""
-    entries = {entry.name: dict(entry.options) for entry in plugins}
-    entries.setdefault(name, {})[option] = value
-    return tuple(PluginEntry(each, options) for each, options in entries.items())
+    entries = {entry.name: entry for entry in plugins}
+    known = entries.get(name, PluginEntry(name))
+    elsewhere = {other: key for other, key in known.elsewhere.items() if other != option}
+    entries[name] = attrs.evolve(known, options={**known.options, option: value}, elsewhere=elsewhere)
+    return tuple(entries.values())
 
 
 __all__ = ["Done", "Experiment", "carry_out", "carry_out_all", "with_value"]

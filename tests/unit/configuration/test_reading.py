@@ -239,6 +239,27 @@ def test_a_list_that_leaves_out_what_protects_says_so():
             "with.gpu_pak: found false, expected the name of a plugin that is on, or options",
             "did you mean gpu_pack",
         ),
+        ({"with": {"binpak": {}}}, "policy.yaml: with.binpak: found 'binpak'", "did you mean binpack?"),
+        (
+            {"with": {"binpack": {"gpus": True}}},
+            "policy.yaml: with.binpack.gpus is not an option of",
+            "did you mean gpu",
+        ),
+        ({"with": {"binpack": {"gpu": "on"}}}, "policy.yaml: with.binpack.gpu: found 'on', expected true", ""),
+        ({"with": {"binpack": {"on_failure": "x"}}}, "policy.yaml: with.binpack.on_failure: found 'x'", "known are"),
+        (
+            {"plugins": {"binpack": {"cpu": "a"}}, "with": {"binpack": {"gpu": "b"}}},
+            (
+                "policy.yaml: plugins.binpack.cpu: found 'a', expected true or false or number, 0 or more, default 1\n"
+                "policy.yaml: with.binpack.gpu: found 'b'"
+            ),
+            "",
+        ),
+        (
+            {"plugins": {"binpack": {}}, "with": {"binpack": {"gpu": True}, "spread": {"cpus": 1}}},
+            "policy.yaml: with.spread.cpus is not an option of",
+            "did you mean cpu",
+        ),
         ({"with": {"gpu_pack": "off"}}, "found 'off', expected a mapping from option names to values, or false", ""),
         ({"with": {"numa": False}}, "with.numa: found false, expected the name of a plugin that is on", ""),
         ({"plugins": {"taints": False}}, "plugins.taints: found False, expected a mapping from option names", ""),

@@ -98,6 +98,7 @@ def test_a_code_is_explained(capsys):
     ("text", "said"),
     [
         ("plugins: {binpack: {wieght: 3}}\n", "x.yaml:1:21: C001 plugins.binpack.wieght"),
+        ("with: {binpack: {wieght: 3}}\n", "x.yaml:1:18: C001 with.binpack.wieght is not an option"),
         ("actoins: [allocate]\n", "x.yaml:1:1: C001 "),
         ("plugins: {priority: {}}\n", "x.yaml:1:1: C002 warning: plugins: "),
         ("cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, priorty: 1}}\n", "x.yaml:3:24: S001 groups.j: "),
@@ -155,7 +156,7 @@ def test_a_code_is_explained(capsys):
             "ok: 1 scenario",
         ),
         ("cluster: {}\nqueues: {a: {}}\nrun: [allocat]\n", "x.yaml: S001 actions: found 'allocat', expected the name"),
-        ("cluster: {}\nqueues: {a: {}}\nwith: {binpack: {wieght: 3}}\n", "x.yaml: S001 plugins.binpack.wieght"),
+        ("cluster: {}\nqueues: {a: {}}\nwith: {binpack: {wieght: 3}}\n", "x.yaml:3:18: S001 with.binpack.wieght"),
     ],
 )
 def test_configurations_and_scenarios_are_checked_too(write, capsys, text, said):
