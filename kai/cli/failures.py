@@ -158,6 +158,8 @@ def report_bug(error: Exception, subject: str) -> int:
     except OSError:
         say(text)
     told = str(error).splitlines()[0] if str(error) else ""
-    whose = "" if isinstance(error, PluginError) else "this is a bug of kai: "
-    say_error(f"{whose}{type(error).__name__}: {told}", f"details are in {where}" if where else "")
+    if not isinstance(error, PluginError):
+        # The class belongs to a report of the bug; of a foreign plugin or action the message says all itself.
+        told = f"this is a bug of kai: {type(error).__name__}: {told}"
+    say_error(told, f"details are in {where}" if where else "")
     return BUG

@@ -12,7 +12,7 @@ import yaml
 from kai.cli import command
 from kai.cli.command import COMMANDS, run
 from kai.documents.distribution import DISTRIBUTION, installed
-from kai.errors import ConfigError, InputError, InvariantError, PluginError
+from kai.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
 
 
 def test_help_lists_every_command_without_importing_it(capsys):
@@ -86,6 +86,32 @@ def test_a_bug_is_told_in_one_line_with_the_file_that_has_the_details(monkeypatc
     text = details.read_text()
     assert text.startswith("kai simulate x\n")
     assert "Traceback" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            PluginError("raised KeyError: 'rack'", plugin="same-rack", hook="NodeScore.score", origin="mine 1.0"),
+            "error: plugin \"same-rack\" (mine 1.0), NodeScore.score: raised KeyError: 'rack'",
+        ),
+        (
+            ActionError("raised KeyError: 'rack'", action="tidy", origin="mine 1.0"),
+            "error: action \"tidy\" (mine 1.0), run: raised KeyError: 'rack'",
+        ),
+    ],
+)
+def test_a_fault_of_a_plugin_or_an_action_is_told_without_a_class_of_kai(error, said, monkeypatch, capsys, tmp_path):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(command.kai, "main", fail)
+    assert run(["simulate", "x"]) == 5
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == said
+    (details,) = tmp_path.glob("kai-*.txt")
+    assert second.strip() == f"help: details are in {details}"
 
 
 NOTES = (
