@@ -83,6 +83,10 @@ class Registry:
                 found.update(dict.fromkeys(getattr(self.plugin(name, "plugins"), "reads", ())))
         return list(found)
 
+    def disputed(self, kind: str, name: str) -> bool:
+        """Return whether several distributions offer the ``plugin`` or ``action`` called ``name``."""
+        return len((self.plugins if kind == "plugin" else self.actions).get(name, ())) > 1
+
     @cached_property
     def _loaded(self) -> dict[tuple[str, str], type[object]]:
         return {}
@@ -112,9 +116,12 @@ def _load(group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, p
         )
     if len(choices) > 1:
         owners = " and ".join(str(origin_of(point)) for point in choices)
+        ways = [f'rename it in [project.entry-points."{group}"] of a package of yours', "uninstall that package"]
+        if group == PLUGINS:
+            ways.append(f"switch the plugin off ({name}: false under with:)")
         raise UnknownNameError(
             f"{place}: found {name!r} in {owners}, expected one distribution to offer the {word}",
-            help=f'rename it in [project.entry-points."{group}"] of a package of yours, or uninstall that package',
+            help=f"{', '.join(ways[:-1])}, or {ways[-1]}",
         )
     (point,) = choices
     try:

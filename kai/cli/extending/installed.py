@@ -11,7 +11,7 @@ from kai.cli.extending.hooknames import hooks_of
 from kai.cli.running.configuring import load_configuration
 from kai.configuration.options import described, wanted
 from kai.configuration.profiles import make_profile
-from kai.configuration.reading import default_configuration
+from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry, load_class, origin_of
 from kai.errors import ConfigError
 
@@ -34,16 +34,21 @@ class Installed:
     """Resources that the scheduler must be allowed to get, list and watch for the plugin."""
     problem: str = ""
     """Why the package is broken; empty where it is not."""
+    rivals: tuple[str, ...] = ()
+    """Distributions that offer the same name: while there are any, a configuration cannot use it."""
 
 
 def list_installed(path: str | None) -> tuple[Installed, ...]:
     """Return actions, then plugins, in the order of the configuration at ``path``; what it does not enable comes last.
 
+    A name that several distributions offer is listed for each of them, with the others as its rivals: this list is
+    where a person looks for them.
+
     Raises: ConfigError for a configuration that cannot be read, or that names or sets what cannot be used.
     """
     registry = Registry.installed()
     configuration = load_configuration(path, registry) if path else default_configuration()
-    make_profile(configuration, registry)
+    make_profile(_undisputed(configuration, registry), registry)
     names = [entry.name for entry in configuration.plugins]
     return (*_listed(registry.actions, "action", configuration.actions), *_listed(registry.plugins, "plugin", names))
 
@@ -56,13 +61,35 @@ def as_values(installed: Installed) -> dict[str, Any]:
         "hooks": list(installed.hooks),
         "options": dict(installed.options),
         "rights": list(installed.rights),
+        "rivals": list(installed.rivals),
     }
+
+
+def _undisputed(configuration: Configuration, registry: Registry) -> Configuration:
+    """Return a configuration without the names that several distributions offer."""
+    return attrs.evolve(
+        configuration,
+        actions=tuple(name for name in configuration.actions if not registry.disputed("action", name)),
+        plugins=tuple(entry for entry in configuration.plugins if not registry.disputed("plugin", entry.name)),
+    )
 
 
 def _listed(points: Mapping[str, tuple[EntryPoint, ...]], kind: str, enabled: Sequence[str]) -> list[Installed]:
     order = {name: position for position, name in enumerate(enabled, start=1)}
-    found = [_described(point, kind, order.get(name)) for name, choices in points.items() for point in choices]
+    found = [
+        attrs.evolve(
+            _described(point, kind, order.get(name)),
+            rivals=tuple(_offer(other) for other in choices if other is not point),
+        )
+        for name, choices in points.items()
+        for point in choices
+    ]
     return sorted(found, key=lambda each: (each.position or len(order) + 1, each.name))
+
+
+def _offer(point: EntryPoint) -> str:
+    """Return where an entry point comes from; its target where it belongs to no distribution."""
+    return str(origin_of(point)) or point.value
 
 
 def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:

@@ -51,6 +51,8 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
     rows = []
     for each in found:
         does = f"broken: {each.problem}" if each.problem else each.does or "-"
+        if each.rivals:
+            does = f"conflict: also in {' and '.join(each.rivals)}"
         row = [each.name, each.kind, str(each.position or "-"), each.origin, does]
         if console.wide:
             row += [", ".join(each.hooks) or "-"]
@@ -58,8 +60,15 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
             row += [", ".join(each.rights) or "-", each.target]
         rows.append(row)
     console.write(table(heads, rows, console.width))
-    enabled = sum(each.position is not None for each in found)
-    console.talk(f"{enabled} of {len(found)} enabled; the number is the place in the order")
+    offered = {(each.kind, each.name): each for each in reversed(found)}
+    enabled = sum(each.position is not None for each in offered.values())
+    console.talk(f"{enabled} of {len(offered)} enabled; the number is the place in the order")
+    for each in reversed(offered.values()):
+        if each.rivals:
+            owners = " and ".join([each.origin or each.target, *each.rivals])
+            console.talk(
+                f"conflict: {each.name} is offered by {owners}; a configuration that uses it is refused, no other is"
+            )
     for each in found:
         if each.problem:
             console.talk(

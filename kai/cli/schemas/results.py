@@ -103,6 +103,8 @@ class PluginItem:
     options: Mapping[str, str]
     rights: tuple[str, ...]
     problem: str
+    rivals: tuple[str, ...]
+    """Other distributions that offer the same name; while there are any, a configuration cannot use it."""
 
 
 @attrs.frozen(kw_only=True)

@@ -37,7 +37,8 @@ def test_two_distributions_with_one_name_are_refused():
     with pytest.raises(UnknownNameError, match="expected one distribution to offer the plugin") as caught:
         both.plugin("mine", "here")
     where = '[project.entry-points."kai.plugins"] of a package of yours'
-    assert caught.value.help == f"rename it in {where}, or uninstall that package"
+    off = "switch the plugin off (mine: false under with:)"
+    assert caught.value.help == f"rename it in {where}, uninstall that package, or {off}"
 
 
 def test_one_distribution_found_twice_is_one():

@@ -129,6 +129,36 @@ def test_one_broken_package_breaks_nothing_else(capsys, tmp_path, monkeypatch):
     assert "plugin 'licence' of kai-broken 1.0: cannot be loaded" in capsys.readouterr().err
 
 
+def test_two_packages_with_the_name_of_a_default_plugin_are_listed_and_marked(capsys, tmp_path, monkeypatch):
+    for package in ("kai-alpha", "kai-beta"):
+        info = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        target = "spread:Spread" if package == "kai-alpha" else "gpu_pack:GpuPack"
+        (info / "entry_points.txt").write_text(f"[kai.plugins]\nbinpack = kai.plugins.{target}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run(["plugins", "-o", "json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    offers = {each["origin"].split()[0]: each for each in items if each["name"] == "binpack"}
+    assert offers.keys() == {"kai-alpha", "kai-beta", "kai-scheduler"}
+    assert len({each["position"] for each in offers.values()}) == 1
+    assert sorted(rival.split()[0] for rival in offers["kai-alpha"]["rivals"]) == ["kai-beta", "kai-scheduler"]
+    assert not any(each["rivals"] for each in items if each["name"] != "binpack")
+    assert run(["plugins"]) == 0
+    table = capsys.readouterr()
+    assert table.out.count("conflict: also in ") == 3
+    assert table.err.count("conflict: binpack is offered by ") == 1
+    # A command that uses the plugin cannot choose; one that does not goes on.
+    assert run(["jobs", "--from", "examples/rack", "-q"]) == 4
+    told = capsys.readouterr().err
+    assert "plugins.binpack: found 'binpack' in " in told
+    assert "or switch the plugin off (binpack: false under with:)" in told
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("with: {binpack: false}\n")
+    assert run(["simulate", "examples/rack", "-q", "--config", str(policy)]) == 0
+    assert run(["lint", "examples/rack", str(policy)]) == 0
+
+
 def test_each_plugin_says_in_one_line_what_it_does(capsys):
     for (_, name), each in listed(capsys).items():
         assert each["does"].endswith("."), name
