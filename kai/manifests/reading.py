@@ -218,6 +218,7 @@ def _twice(documents: Iterable[Document]) -> Iterator[Finding]:
                 f"{title} is defined twice: first at {first.text.name}:{where.line}",
                 ("metadata", "name"),
                 object=title,
+                found=f"{first.text.name}:{where.line}",
                 hint="one object of this kind and name",
             )
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 FILE is a manifest, a folder, a configuration of the scheduler, a scenario, a snapshot (zip), or -.
-Manifests are looked at together: a job of one file may name a queue of another.
+Manifests are looked at together, as one cluster: a job of one file may name a queue of another.
 
 \b
   kai lint train.yaml

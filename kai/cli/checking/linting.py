@@ -61,6 +61,7 @@ def lint_paths(paths: Iterable[str], standard_input: bytes) -> Linted:
     """Return what is wrong with files and folders; - stands for standard input."""
     work = _Linting()
     for path in paths:
+        work.path = path
         if path == "-":
             work.take(standard_input, path)
         else:
@@ -104,6 +105,10 @@ class _Linting:
     findings: list[Finding] = attrs.field(factory=list)
     configurations: int = 0
     scenarios: int = 0
+    path: str = ""
+    """What is looked at now, as it stands on the command line."""
+    given: dict[str, str] = attrs.field(factory=dict)
+    """By the name of a text, the path on the command line that it was found under."""
 
     def take_path(self, place: Path, name: str) -> None:
         """Look at a file, or at all files of a folder."""
@@ -136,6 +141,7 @@ class _Linting:
 
     def take(self, text: bytes, name: str) -> None:
         """Look at one text."""
+        self.given.setdefault(name, self.path)
         try:
             source, values = open_text(text, name)
             if not values:
@@ -156,9 +162,23 @@ class _Linting:
         """Look at all manifests together."""
         reading = read(self.documents) if self.documents else None
         found = [*self.findings, *((*lint(reading), *_trees(reading)) if reading is not None else ())]
+        found = [self._with_clusters(each) if each.code == "T004" else each for each in found]
         return Linted(
             findings=tuple(found), reading=reading, configurations=self.configurations, scenarios=self.scenarios
         )
+
+    def _with_clusters(self, finding: Finding) -> Finding:
+        """Return the finding of a second definition; where the first stands in another path, it says how to part them.
+
+        Paths are looked at together, since a job of one may name a queue of another. Paths of two clusters look the
+        same from here.
+        """
+        first = self.given.get(finding.found.rpartition(":")[0])
+        second = self.given.get(finding.file)
+        if first is None or second is None or first == second:
+            return finding
+        way = f"two clusters are checked by two commands: kai lint {first}, kai lint {second}"
+        return attrs.evolve(finding, help=f"{first} and {second} are looked at together, as one cluster; {way}")
 
     def _configure(self, source: Text, name: str) -> None:
         self.configurations += 1

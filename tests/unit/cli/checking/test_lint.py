@@ -170,6 +170,24 @@ def test_files_are_looked_at_together(write, capsys):
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6, 1 node\n"
 
 
+def test_what_two_paths_define_is_told_with_both_places_and_how_to_part_them(write, capsys, tmp_path):
+    node = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "nodes.yaml").write_text(node)
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert run(["lint", one, two]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(f"{two}/nodes.yaml:3:18: T004 node n is defined twice: first at {one}/nodes.yaml:3\n")
+    assert f"{one} and {two} are looked at together, as one cluster; two clusters" in told
+    assert f"kai lint {one}, kai lint {two}\n" in told
+    assert run(["lint", one]) == run(["lint", two]) == 0
+    capsys.readouterr()
+    (tmp_path / "one" / "more.yaml").write_text(node)
+    assert run(["lint", one]) == 1
+    assert "looked at together" not in capsys.readouterr().out
+
+
 def test_slices_are_counted_as_quotas_count_them(write, capsys):
     sliced = GOOD.replace("nvidia.com/gpu: 8", "nvidia.com/mig-2g.20gb: 1")
     assert sliced != GOOD
