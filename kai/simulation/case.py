@@ -59,6 +59,8 @@ class Case:
     expected: Mapping[str, Any] | None = None
     sentences: Expected | None = None
     """What a scenario in the short form expects."""
+    short_groups: frozenset[str] = frozenset()
+    """Names of the groups that are written in the short form."""
     document: Mapping[str, Any] | None = None
     """The configuration as a snapshot carries it; None for the default one."""
     recorded: Mapping[str, Any] | None = None

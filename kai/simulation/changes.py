@@ -17,6 +17,7 @@ from kai.api.queue import Queue, QueueResource, QueueResources
 from kai.api.selection import Affinity, Toleration
 from kai.explain.phrases import Words, plain, quantity
 from kai.model.axis import GPU_UNIT
+from kai.simulation.groupfields import OBJECTS, GroupFields
 from kai.simulation.run import Cycle
 from kai.wording import counted
 
@@ -38,6 +39,8 @@ class Site:
     """Pods of the group that have a place."""
     reasons: tuple[Words, ...]
     """Why it waits, the dominant reason first."""
+    fields: GroupFields = OBJECTS
+    """What texts call the fields of the group. ``Change.field`` has the name that objects have, in each form."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +65,7 @@ def at_once(site: Site, least: int) -> Change:
         field="minMember",
         old=str(old),
         new=str(least),
-        text=f"minMember {old} -> {least}",
+        text=f"{site.fields.minimum} {old} -> {least}",
         objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, min_member=least))),
     )
 
@@ -76,7 +79,7 @@ def at_once_in(site: Site, subgroup: str, least: int) -> Change:
         field=f"subGroups[{subgroup}].minMember",
         old=str(old),
         new=str(least),
-        text=f"minMember of {subgroup} {old} -> {least}",
+        text=f"{site.fields.minimum} of {subgroup} {old} -> {least}",
         objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, sub_groups=parts))),
     )
 
@@ -140,7 +143,7 @@ def fraction(site: Site, old: int, hundredths: int) -> Change:
         field=names.GPU_FRACTION,
         old=f"{old / 100:g}",
         new=text,
-        text=f"{names.GPU_FRACTION} {old / 100:g} -> {text}",
+        text=f"{site.fields.fraction} {old / 100:g} -> {text}",
         objects=_with_pods(site, smaller),
     )
 
@@ -155,7 +158,7 @@ def preemptible(site: Site) -> Change:
         field=names.PREEMPTIBILITY,
         old=site.source.spec.preemptibility or "",
         new=names.PREEMPTIBLE,
-        text=f"{names.PREEMPTIBILITY}: {names.PREEMPTIBLE}",
+        text=site.fields.preemptible,
         objects=_with_group(site, attrs.evolve(site.source, spec=spec)),
     )
 
@@ -180,7 +183,7 @@ def without_delay(site: Site) -> Change:
         field="preemptionDelay",
         old=old,
         new="0s",
-        text=f"preemptionDelay {old} -> 0s",
+        text=f"{site.fields.delay} {old} -> 0s",
         objects=_with_group(site, attrs.evolve(site.source, spec=spec)),
     )
 

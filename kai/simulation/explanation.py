@@ -19,11 +19,13 @@ from kai.simulation.changes import Site
 from kai.simulation.declared import declared_in
 from kai.simulation.evictions import Eviction, Evictions
 from kai.simulation.evidence import Evidence, evidence
+from kai.simulation.groupfields import OBJECTS, SHORT
 from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.overview import Job, Overview
 from kai.simulation.prospects import LOST, waiting
 from kai.simulation.run import Outcome
 from kai.simulation.searching import TRYING
+from kai.simulation.shorthand import NAMESPACE
 from kai.simulation.starts import Eta, Starts
 from kai.simulation.states import State
 from kai.simulation.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
@@ -225,6 +227,7 @@ class Explainer:
             waiting=tuple(self._pods[each] for each in self._members.get(key, ())),
             placed=job.placed + job.held,
             reasons=self._teller.tell_all(self._rows[key]),
+            fields=SHORT if job.namespace == NAMESPACE and job.name in self._outcome.case.short_groups else OBJECTS,
         )
 
     @cached_property

@@ -147,6 +147,7 @@ def read_short(document: Document, name: str) -> Case:
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
         usage=read_past_usage(document.get("past_usage"), name, "past_usage"),
         sentences=read_expected(document, name),
+        short_groups=frozenset(mapping(document.get("groups"), f"{name}: groups")),
         notes=notes,
     )
 

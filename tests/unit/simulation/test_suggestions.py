@@ -230,12 +230,12 @@ def test_in_the_lab_less_than_what_is_told_does_not_help(tmp_path, job, kind, na
 
 
 def test_a_gang_that_is_one_pod_too_large_could_start_with_one_less():
-    assert told({"g": {"queue": "a", "members": 9, "each": {"gpu": 1}}}) == ["minMember 9 -> 8: starts on n1 n2"]
+    assert told({"g": {"queue": "a", "members": 9, "each": {"gpu": 1}}}) == ["minimum 9 -> 8: starts on n1 n2"]
 
 
 def test_a_gang_of_large_pods_could_also_ask_for_less_each():
     assert told({"g": {"queue": "a", "members": 3, "each": {"gpu": 4}}}) == [
-        "minMember 3 -> 2: starts on n1 n2",
+        "minimum 3 -> 2: starts on n1 n2",
         "2 GPUs a pod, not 4: starts on n1 n2",
     ]
 
@@ -243,7 +243,7 @@ def test_a_gang_of_large_pods_could_also_ask_for_less_each():
 def test_a_limit_is_raised_by_the_excess_and_no_more():
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64, "limit": 6}}
     assert told({"g": {"queue": "a", "members": 2, "each": {"gpu": 4}}}, queues=queues) == [
-        "minMember 2 -> 1: starts on n1",
+        "minimum 2 -> 1: starts on n1",
         "3 GPUs a pod, not 4: starts on n1 n2",
         "limit of a 6 -> 8: starts on n1 n2",
     ]
@@ -259,7 +259,7 @@ def test_what_is_not_to_be_taken_back_may_become_preemptible():
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 2}}
     group = {"queue": "a", "preemptible": False, "each": {"gpu": 3}}
     assert told({"g": group}, queues=queues) == [
-        "kai.scheduler/preemptibility: preemptible: starts on n1",
+        "preemptible: true: starts on n1",
         "2 GPUs a pod, not 3: starts on n1",
         "quota of a 2 -> 3: starts on n1",
     ]
@@ -282,14 +282,23 @@ def test_a_gang_for_one_rack_could_be_smaller_or_spread():
     group = {"queue": "a", "members": 3, "each": {"gpu": 4}, "topology": {"required": "rack"}}
     assert told({"g": group}, RACKS) == [
         "rack preferred, not required: starts on n1 n3 n4",
-        "minMember 3 -> 2: starts on n1 n2",
+        "minimum 3 -> 2: starts on n1 n2",
         "2 GPUs a pod, not 4: starts on n1 n2",
     ]
 
 
+def test_texts_speak_the_words_of_the_form_and_fields_those_of_objects():
+    group = {"queue": "a", "members": 9, "each": {"gpu": 1}}
+    short = scenario({"g": group})
+    for case, text in ((short, "minimum 9 -> 8"), (attrs.evolve(short, short_groups=frozenset()), "minMember 9 -> 8")):
+        (job,) = explain(case).jobs
+        (trial,) = job.suggestions.told
+        assert (trial.change.text, trial.change.field) == (text, "minMember")
+
+
 def test_a_sub_group_that_finds_no_place_is_the_one_to_start_with_less():
     parts = {"big": {"members": 3, "minimum": 3, "each": {"gpu": 4}}, "small": {"members": 1, "minimum": 1}}
-    assert told({"g": {"queue": "a", "subgroups": parts}})[0] == "minMember of big 3 -> 2: starts on n1 n2"
+    assert told({"g": {"queue": "a", "subgroups": parts}})[0] == "minimum of big 3 -> 2: starts on n1 n2"
 
 
 def test_the_one_taint_in_the_way_could_be_tolerated():
@@ -331,7 +340,7 @@ def test_gates_could_be_opened():
 
 def test_a_gang_some_of_whose_pods_do_not_exist_could_start_with_those_that_do():
     group = {"queue": "a", "members": 2, "minimum": 3, "each": {"gpu": 1}}
-    assert told({"g": group}) == ["minMember 3 -> 2: starts on n1"]
+    assert told({"g": group}) == ["minimum 3 -> 2: starts on n1"]
 
 
 def test_a_queue_that_is_spelled_wrongly_is_named():
@@ -348,7 +357,7 @@ def test_a_fraction_could_be_as_large_as_what_is_left_of_a_device():
         "runs": {"queue": "a", "each": {"fraction": 0.4}},
         "g": {"queue": "a", "each": {"fraction": 0.8}},
     }
-    assert told(groups, {"nodes": {"n1": {"gpu": 1}}}, run=["allocate"]) == ["gpu-fraction 0.8 -> 0.6: starts on n1"]
+    assert told(groups, {"nodes": {"n1": {"gpu": 1}}}, run=["allocate"]) == ["fraction 0.8 -> 0.6: starts on n1"]
 
 
 def test_who_would_not_start_then_is_told():
@@ -376,9 +385,7 @@ def test_a_place_that_others_must_leave_first_is_not_called_a_start():
 def test_a_gang_that_is_evicted_for_want_of_members_could_keep_them_with_a_lower_minimum():
     group = {"queue": "a", "members": 3, "each": {"gpu": 4}, "runs_on": {"n1": 1, "n2": 1}}
     parameters = {"default_staleness_grace_seconds": 0}
-    assert told({"g": group}, run=["allocate", "stalegangeviction"], parameters=parameters) == [
-        "minMember 3 -> 2: kept"
-    ]
+    assert told({"g": group}, run=["allocate", "stalegangeviction"], parameters=parameters) == ["minimum 3 -> 2: kept"]
 
 
 def test_nothing_is_suggested_where_nothing_helps():
@@ -405,7 +412,7 @@ def test_at_most_four_changes_are_told():
     }
     group = {"queue": "a", "members": 2, "each": {"gpu": 4}, "selector": {"x": "1"}}
     every = [
-        "minMember 2 -> 1: starts on n1",
+        "minimum 2 -> 1: starts on n1",
         "2 GPUs a pod, not 4: starts on n1",
         "toleration for t=1:NoSchedule: starts on n1 n2",
         "no selector for x: starts on n1 n3",
@@ -431,7 +438,7 @@ def test_the_order_of_objects_does_not_matter():
 def test_the_last_of_several_cycles_is_the_one_that_is_decided_again():
     groups = {"first": {"queue": "a", "each": {"gpu": 4}}, "g": {"queue": "a", "members": 2, "each": {"gpu": 4}}}
     assert told(groups, {"nodes": TWO}, run=["allocate"], cycles=2) == [
-        "minMember 2 -> 1: starts on n2",
+        "minimum 2 -> 1: starts on n2",
         "2 GPUs a pod, not 4: starts on n2",
     ]
 

@@ -58,14 +58,14 @@ def test_the_answer_comes_first_then_the_proof_then_what_would_help(shown):
     ]
     at = lines.index("To make it run")
     minimum, limit, wait = lines[at + 1 : at + 4]
-    assert minimum.startswith("  minMember 3 -> 1   ~ then waits: no room; with one more pod queue b would use 5 GPUs")
+    assert minimum.startswith("  minimum 3 -> 1     ~ then waits: no room; with one more pod queue b would use 5 GPUs")
     assert limit.startswith("  limit of b 5 -> 7  ~ then waits: its 3 pods must start together")
     assert wait == "  wait               until b uses 2 GPUs less (no end time is known)"
 
 
 def test_what_a_change_costs_others_is_told_beside_it(shown):
     lines = block(shown(TEXT, "--explain"), "fixed waits:")
-    assert "  2 GPUs a pod, not 3                        ✓ starts now on n1; 1 pod of runs is evicted" in lines
+    assert "  2 GPUs a pod, not 3  ✓ starts now on n1; 1 pod of runs is evicted" in lines
     assert any(line.endswith("~ starts on n2 when others have left; 2 pods of runs are evicted") for line in lines)
 
 
