@@ -82,8 +82,24 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
 
 
-_GZIP: Final = b"\x1f\x8b"
-"""The first bytes of what gzip makes."""
+_STARTS: Final = {
+    b"%PDF": "a PDF document",
+    b"PK\x03\x04": "a zip file",
+    b"PK\x05\x06": "a zip file",
+    b"\x1f\x8b": "what gzip made",
+    b"BZh91AY&SY": "what bzip2 made",
+    b"\xfd7zXZ\0": "what xz made",
+    b"\x28\xb5\x2f\xfd": "what zstd made",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"\x7fELF": "a program",
+}
+"""What files that people give by mistake begin with."""
+_TAR: Final = (257, b"ustar")
+"""A tar archive begins with the name of its first file; this is where it says what it is."""
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Bytes that are in no text, in no encoding but those of UTF-16 and UTF-32."""
+WANTED: Final = "YAML or JSON text"
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BAD_CHARACTER: Final = re.compile("[^\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 """What YAML does not allow."""
@@ -94,6 +110,10 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
 
     Raises: InputError, with `source` and the line, if it is neither JSON nor YAML.
     """
+    seems = "" if isinstance(text, str) else other_than_text(text)
+    if seems:
+        problem = f"found {seems}, expected {WANTED}"
+        raise TextError(f"{source}: {problem}", problem=problem)
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,13 +123,22 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
         return _values(decoded, source)
 
 
+def other_than_text(text: bytes) -> str:
+    """Return what a file seems to be by its first bytes, where that is no text; "" where it may be one."""
+    for start, what in _STARTS.items():
+        if text.startswith(start):
+            return what
+    at, mark = _TAR
+    return "a tar archive" if text.startswith(mark, at) else ""
+
+
 def _encoded(error: UnicodeDecodeError) -> str:
     """Return what a text is that is no UTF-8, as far as its first bytes tell, else where it ceases to be."""
     text = error.object
-    if text.startswith(_GZIP):
-        return "what gzip made"
     if text.startswith(_UTF_16):
         return "UTF-16 text, as PowerShell writes it"
+    if _CONTROL.search(text):
+        return f"binary data, byte {text[error.start]:#04x} at {error.start}"
     line = text.count(b"\n", 0, error.start) + 1
     return f"byte {text[error.start]:#04x} at {error.start}, on line {line}"
 

@@ -11,7 +11,15 @@ import attrs
 
 from kai.api import codec
 from kai.api.bad_value import BadValue
-from kai.api.documents import MisplacedError, TextError, load_values, mapping_of, place_documents
+from kai.api.documents import (
+    WANTED,
+    MisplacedError,
+    TextError,
+    load_values,
+    mapping_of,
+    other_than_text,
+    place_documents,
+)
 from kai.api.kinds import ApiObject
 from kai.api.pod import Pod
 from kai.errors import InputError
@@ -53,8 +61,12 @@ def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
     Raises: RefusedError with the place where reading stopped.
     """
     source = Text(name, text.decode("utf-8-sig", errors="replace"))
-    if text.startswith(b"PK"):
-        raise RefusedError([Finding(code="T001", message="found a zip file that is not whole", file=name)])
+    seems = other_than_text(text)
+    if seems:
+        # A whole zip file was read as a snapshot before.
+        broken = " that is not whole" if seems == "a zip file" else ""
+        message = f"found {seems}{broken}, expected {WANTED}, or a snapshot (zip)"
+        raise RefusedError([Finding(code="T001", message=message, file=name)])
     try:
         return source, load_values(text, name)
     except TextError as error:

@@ -1,5 +1,7 @@
+import bz2
 import gzip
 import json
+import lzma
 from typing import Any
 
 import pytest
@@ -77,22 +79,36 @@ def test_text_that_cannot_be_read_is_refused(text: str | bytes) -> None:
         load_documents(text, "x.yaml")
 
 
-def test_what_is_compressed_is_called_so() -> None:
-    with pytest.raises(TextError, match=r"^x\.yaml: found what gzip made, expected UTF-8 text$"):
-        load_values(gzip.compress(b"a: 1"), "x.yaml")
+@pytest.mark.parametrize(
+    ("text", "seems"),
+    [
+        (gzip.compress(b"a: 1"), "what gzip made"),
+        (bz2.compress(b"a: 1"), "what bzip2 made"),
+        (lzma.compress(b"a: 1"), "what xz made"),
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF document"),
+        (b"%PDF-1.4\nall of it is text\n", "a PDF document"),
+        (b"PK\x03\x04 and no more", "a zip file"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+        (b"a.yaml".ljust(257, b"\0") + b"ustar", "a tar archive"),
+    ],
+)
+def test_what_is_no_text_is_called_what_it_seems_to_be(text: bytes, seems: str) -> None:
+    with pytest.raises(TextError, match=rf"^x\.yaml: found {seems}, expected YAML or JSON text$"):
+        load_values(text, "x.yaml")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("a: b\n".encode("utf-16"), "found UTF-16 text, as PowerShell writes it, expected UTF-8 text"),
+        (b"\x07\xf6 nothing that is known", "found binary data, byte 0xf6 at 1, expected UTF-8 text"),
         (b"a: b\nc: \xfc\n", "found byte 0xfc at 8, on line 2, expected UTF-8 text"),
         ("a: b\nc: d\x1b[31m\n", "line 2, column 5: not YAML: found character 0x1b, which YAML does not allow"),
         ("a:\n\tb: c\n", "line 2, column 1: not YAML: found a tab, expected blanks: YAML does not indent with tabs"),
         ("a:\n  - b\n \t- c\n", "line 3, column 2: not YAML: found a tab, expected blanks: YAML does not indent with"),
         ("a: @b\n", "line 1, column 4: not YAML: found character that cannot start any token"),
     ],
-    ids=["utf-16", "latin", "escape", "tab", "later tab", "sign"],
+    ids=["utf-16", "binary", "latin", "escape", "tab", "later tab", "sign"],
 )
 def test_what_cannot_be_read_is_called_by_its_name_and_place(text: str | bytes, said: str) -> None:
     with pytest.raises(TextError) as caught:

@@ -188,6 +188,20 @@ def test_what_two_paths_define_is_told_with_both_places_and_how_to_part_them(wri
     assert "looked at together" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("text", "seems"),
+    [(b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document"), (b"PK\x03\x04\xff", "a zip file that is not whole")],
+)
+def test_a_file_of_another_sort_is_called_what_it_seems_to_be(capsys, tmp_path, text, seems):
+    path = tmp_path / "binary.zip"
+    path.write_bytes(text)
+    said = f"{path}: T001 found {seems}, expected YAML or JSON text, or a snapshot (zip)\n"
+    assert run(["lint", str(path)]) == 4
+    assert capsys.readouterr().out == said
+    assert run(["jobs", "--from", str(path)]) == 4
+    assert capsys.readouterr().err == said
+
+
 def test_slices_are_counted_as_quotas_count_them(write, capsys):
     sliced = GOOD.replace("nvidia.com/gpu: 8", "nvidia.com/mig-2g.20gb: 1")
     assert sliced != GOOD
