@@ -3,6 +3,7 @@
 A shell waits for the answer: a cluster gets two seconds, and what goes wrong completes to nothing.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +15,7 @@ from kai.errors import KaiError
 if TYPE_CHECKING:
     from kai.api.kinds import ApiObject
     from kai.api.objects import ClusterObjects
+    from kai.simulation.case import Case
 
 _PATIENCE_SECONDS = 2.0
 
@@ -37,18 +39,47 @@ def complete_jobs(context: click.Context, parameter: click.Parameter, begun: str
 
 
 def complete_subjects(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return jobs, or what stands behind ``job/``, ``queue/`` and ``node/``, whose names begin so."""
-    from kai.api.node import Node
+    """Return jobs, or what stands behind ``job/``, ``queue/``, ``node/`` or the kind of an owner, whose names begin so.
 
-    kind, slash, rest = begun.partition("/")
+    Owners are those of a file or a snapshot. A cluster would have to list all its pods for them.
+    """
+    from kai.api.node import Node
+    from kai.cli.explaining.subjectkinds import KINDS, owner_subject, split_subject
+
+    typed, slash, rest = begun.partition("/")
     if not slash:
-        kinds = _items(("job/", "queue/", "node/"), begun)
+        kinds = _items({f"{kind}/" for kind in (*KINDS, *_owners(context))}, begun)
         return [*complete_jobs(context, parameter, begun), *kinds]
+    kind = split_subject(f"{typed}/x")[0]
     if kind == "node":
         found = _items(_names(context, Node), rest)
+    elif kind == "queue":
+        found = complete_queues(context, parameter, rest)
     else:
-        found = (complete_queues if kind == "queue" else complete_jobs)(context, parameter, rest)
-    return [CompletionItem(f"{kind}/{item.value}") for item in found]
+        owned = _owners(context).get(owner_subject(f"{typed}/x")[0], set())
+        jobs = complete_jobs(context, parameter, rest) if kind == "job" else []
+        found = _items({*owned, *(item.value for item in jobs)}, rest)
+    return [CompletionItem(f"{typed}/{item.value}") for item in found]
+
+
+def _owners(context: click.Context) -> dict[str, set[str]]:
+    """Return the names of what owns jobs of a file or a snapshot, and of their pods, by kind in small letters."""
+    if not context.params.get("place"):
+        return {}
+    from kai.api import names
+    from kai.simulation.owners import owners_in
+
+    case = _case(context)
+    found: dict[str, set[str]] = {}
+    if case is not None:
+        objects = case.objects
+        owners = owners_in(objects.pods, objects.pod_groups, case.owners)
+        for each in (one for several in owners.values() for one in several):
+            found.setdefault(each.kind.lower(), set()).add(each.name)
+        pods = {pod.metadata.name for pod in objects.pods if names.POD_GROUP in pod.metadata.annotations}
+        if pods:
+            found["pod"] = pods
+    return found
 
 
 def complete_namespaces(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -109,18 +140,26 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
 def _written(context: click.Context) -> "ClusterObjects":
     from kai.api.objects import ClusterObjects
+
+    case = _case(context)
+    return ClusterObjects() if case is None else case.objects
+
+
+def _case(context: click.Context) -> "Case | None":
+    """Return the cluster of the file or the snapshot that the flags before name; None where it cannot be read."""
     from kai.simulation.case import Case
     from kai.simulation.places import STANDARD_INPUT
     from kai.simulation.source import read_case
 
+    kept: dict[str, Case | None] = context.meta.setdefault(__name__, {})  # one answer asks several times
     place = context.params["place"]
-    if place == STANDARD_INPUT:  # it is the shell's
-        return ClusterObjects()
-    try:
-        case = read_case(place)
-    except KaiError:
-        return ClusterObjects()
-    return case.objects if isinstance(case, Case) else ClusterObjects()
+    if place not in kept:
+        kept[place] = None
+        if place != STANDARD_INPUT:  # which is the shell's
+            with contextlib.suppress(KaiError):
+                case = read_case(place)
+                kept[place] = case if isinstance(case, Case) else None
+    return kept[place]
 
 
 def complete_for_kubectl(command: click.Command, words: list[str]) -> str:

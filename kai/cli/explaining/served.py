@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kai.cli.explaining.servedjobs import told, told_of_all
-from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject, unknown_job
+from kai.cli.explaining.subjectkinds import split_subject
+from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
 from kai.cli.explaining.whyjobs import Asked
 from kai.cli.explaining.whynode import NodeAnswer

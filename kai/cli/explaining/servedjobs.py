@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kai.api.times import instant
 from kai.cli.console import Console
-from kai.cli.explaining.subjects import split_subject
+from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.views import ServedView, View
 

@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.cli.explaining.subjectkinds import KINDS, SHORT, owner_subject, split_subject
 from kai.errors import InputError
 from kai.wording import first_of
 
@@ -16,20 +17,6 @@ if TYPE_CHECKING:
     from kai.simulation.owners import Above
     from kai.simulation.request import Result
 
-KINDS = ("job", "queue", "node")
-_PLURALS = {"jobs": "job", "queues": "queue", "nodes": "node", "podgroup": "job", "podgroups": "job", "pg": "job"}
-_SHORT: Final = {
-    "cj": "cronjob",
-    "deploy": "deployment",
-    "ds": "daemonset",
-    "lws": "leaderworkerset",
-    "po": "pod",
-    "rc": "replicationcontroller",
-    "rs": "replicaset",
-    "sts": "statefulset",
-    "svc": "service",
-}
-"""What kubectl calls kinds of owners in short."""
 _MOST_OWNERS = 6
 _LONGEST = 253
 
@@ -71,26 +58,6 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
         elif name in known[each]:
             return Subject(kind=each, name=name)
     raise _unknown(kind, name, known, owners, source)
-
-
-def split_subject(text: str) -> tuple[str, str]:
-    """Return which kind is asked for, "" for any, and the name; ``-o name`` writes a kind with its API group."""
-    kind, _, name = text.partition("/")
-    kind = kind.lower().partition(".")[0]
-    kind = _PLURALS.get(kind, kind)
-    return (kind, name) if kind in KINDS and name else ("", text)
-
-
-def owner_subject(text: str) -> tuple[str, str]:
-    """Return the kind of a pod or of an owner that ``text`` begins with, as it is written in small letters, and a name.
-
-    The kind is "" where there is none. Short names and plurals are those of kubectl.
-    """
-    kind, slash, name = text.partition("/")
-    kind = kind.lower().partition(".")[0]
-    if not slash or not kind or not name:
-        return "", text
-    return _SHORT.get(kind, kind.removesuffix("s") if kind.endswith("s") else kind), name
 
 
 def _unknown(
@@ -137,7 +104,7 @@ def _subjects_of(owners: "Mapping[str, Sequence[Above]]") -> dict[str, str]:
 def _of_known_kind(name: str, owned: "Mapping[str, str]") -> tuple[str, str]:
     """Return kind and name of an owner; what stands before the name is no kind where no owner is of it."""
     of_kind, bare = owner_subject(name)
-    known = {*_SHORT.values(), *(long.partition("/")[0] for long in owned)}
+    known = {*SHORT.values(), *(long.partition("/")[0] for long in owned)}
     return (of_kind, bare) if of_kind in known else ("", name)
 
 
@@ -225,12 +192,9 @@ def _asked(seen: "Overview", source: "Source", result: "Result") -> "Sequence[Jo
 
 
 __all__ = [
-    "KINDS",
     "NoSubjectError",
     "Subject",
     "find_subject",
     "named_jobs",
-    "owner_subject",
-    "split_subject",
     "unknown_job",
 ]

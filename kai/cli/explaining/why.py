@@ -9,7 +9,8 @@ import click
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
 from kai.cli.explaining.servedjobs import is_for_service, job_told
-from kai.cli.explaining.subjects import find_subject, split_subject
+from kai.cli.explaining.subjectkinds import split_subject
+from kai.cli.explaining.subjects import find_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
 from kai.cli.givenpath import GivenPath

@@ -7,7 +7,8 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import evicted
-from kai.cli.explaining.subjects import NoSubjectError, find_subject, split_subject
+from kai.cli.explaining.subjectkinds import split_subject
+from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.tables import columns, wrapped
 from kai.errors import UnreachableError
 from kai.wording import counted

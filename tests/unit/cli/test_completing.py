@@ -4,7 +4,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from kai.cli.command import complete, kai
-from kai.cli.completing import complete_for_kubectl, complete_subjects
+from kai.cli.completing import complete_for_kubectl
 from tests.doubles.list_server import listing, manifests_of
 
 
@@ -63,17 +63,54 @@ def test_a_cluster_that_is_away_completes_to_nothing(tmp_path, monkeypatch):
 
 
 def test_a_subject_is_a_job_or_has_its_kind_before_it():
-    class Context:
-        params = {"place": "examples/lab"}  # noqa: RUF012 - a stand-in
-
     def offered(begun):
-        return [item.value for item in complete_subjects(Context(), None, begun)]
+        return completed("why", *LAB, begun)
 
     assert offered("vit-x") == ["vit-xl"]
     assert offered("qu") == ["queue/"]
     assert offered("queue/v") == ["queue/vision"]
     assert offered("node/gpu-13") == ["node/gpu-13"]
     assert offered("job/vit-x") == ["job/vit-xl"]
+
+
+OWNED = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: chat}}
+  template:
+    metadata: {labels: {app: chat, kai.scheduler/queue: q}}
+    spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
+---
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q}, spec: {}}
+"""
+
+
+def test_what_owns_jobs_of_a_file_is_offered_behind_its_kind(tmp_path):
+    path = tmp_path / "chat.yaml"
+    path.write_text(OWNED)
+    kinds = completed("why", "-f", str(path), "")
+    assert [each for each in kinds if each.endswith("/")] == [
+        "deployment/", "job/", "node/", "pod/", "queue/", "replicaset/"
+    ]  # fmt: skip
+    assert completed("why", "-f", str(path), "deployment/") == ["deployment/chat"]
+    assert completed("why", "-f", str(path), "deploy/c") == ["deploy/chat"]
+    assert completed("why", "-f", str(path), "deployment/x") == completed("why", "-f", str(path), "cronjob/") == []
+    pods = completed("why", "-f", str(path), "pod/")
+    assert len(pods) == 2
+    assert all(each.startswith("pod/chat-") for each in pods)
+
+
+def test_a_cluster_is_not_asked_for_owners(tmp_path, monkeypatch):
+    monkeypatch.setattr("kai.cli.completing._PATIENCE_SECONDS", 600.0)  # the machine may be busy
+    with listing(manifests_of(Path("examples/lab"))) as server:
+        config = server.kubeconfig(tmp_path)
+        assert completed("why", "--kubeconfig", config, "deployment/") == []
+        assert server.requests == []
+        assert completed("why", "--kubeconfig", config, "job/vit-x") == ["job/vit-xl"]
+        assert {path for _, path, _ in server.requests} == {"/apis/scheduling.run.ai/v2alpha2/podgroups"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from kai.cli.command import run
-from kai.cli.explaining.subjects import named_jobs, owner_subject
+from kai.cli.explaining.subjectkinds import owner_subject
+from kai.cli.explaining.subjects import named_jobs
 from kai.cli.sources import Source
 from kai.documents.jobs import job_values
 from kai.documents.reading import job_lines, owners_of_jobs
