@@ -10,6 +10,7 @@ import attrs
 from kai.colors import OTHERS
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.queue_lines import QueueLine
+from kai.simulation.slices import Slices
 from kai.simulation.slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slot
 
 WIDTH = 1000
@@ -56,6 +57,18 @@ class Cell:
 
 
 @attrs.frozen(kw_only=True)
+class SliceRow:
+    """The MIG slices of one profile on a node."""
+
+    profile: str
+    cells: tuple[Cell, ...]
+    """One for each slice; Kubernetes does not say which one a pod has, so those in use come first."""
+    free: int
+    users: str
+    """Who has slices, in words."""
+
+
+@attrs.frozen(kw_only=True)
 class NodeRow:
     """One node."""
 
@@ -66,6 +79,8 @@ class NodeRow:
     ready: bool
     users: str
     """Who has GPUs, in words."""
+    slices: tuple[SliceRow, ...] = ()
+    """Its MIG slices, by profile; they are no GPUs of ``cells``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,6 +92,8 @@ class Rack:
     gpus: int
     free: int
     unhealthy: int
+    slices: int
+    free_slices: int
     parts: tuple[Part, ...]
     rows: tuple[NodeRow, ...]
     """None where the rack is folded."""
@@ -154,6 +171,8 @@ def _rack(name: str, nodes: Sequence[NodeSlots], colors: Mapping[str, str], *, s
         gpus=size,
         free=sum(node.free for node in nodes),
         unhealthy=sum(node.unhealthy for node in nodes),
+        slices=sum(found.total for node in nodes for found in node.slices),
+        free_slices=sum(count for _, count in free_slices_of(nodes)),
         parts=tuple(parts),
         rows=tuple(_row(node, colors) for node in nodes) if shows else (),
     )
@@ -170,11 +189,40 @@ def _row(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
         cells=tuple(_cell(slot, colors) for slot in node.slots),
         free=node.free,
         ready=node.ready,
-        users=", ".join(
-            f"{queue} {share / GPU_UNIT:g}{'' if state == USED else f' {state}'}"
-            for (queue, state), share in sorted(users.items())
-        ),
+        users=_told(users, GPU_UNIT),
+        slices=tuple(_slice_row(found, colors, ready=node.ready) for found in node.slices),
     )
+
+
+def _told(users: Mapping[tuple[str, str], int], unit: int) -> str:
+    """Return by queue and state who has how much."""
+    return ", ".join(
+        f"{queue} {amount / unit:g}{'' if state == USED else f' {state}'}"
+        for (queue, state), amount in sorted(users.items())
+    )
+
+
+def _slice_row(found: Slices, colors: Mapping[str, str], *, ready: bool) -> SliceRow:
+    """Return the slices of one profile, in use first, then being left, promised, and free."""
+    users: Counter[tuple[str, str]] = Counter()
+    cells: dict[str, list[Cell]] = {USED: [], LEAVING: [], HELD: []}
+    for user in found.users:
+        users[user.queue or "other pods", user.state] += user.count
+        cells[user.state] += [Cell(color=colors.get(user.queue, OTHERS), state=user.state, height=1.0)] * user.count
+    here = [*cells[USED], *cells[LEAVING]]
+    # What is promised beyond the free slices takes those that are being left, which have their cells.
+    here += cells[HELD][: max(0, found.total - len(here))]
+    here += [Cell(color="", state=FREE, height=0.0)] * (found.total - len(here))
+    return SliceRow(profile=found.profile, cells=tuple(here), free=found.free if ready else 0, users=_told(users, 1))
+
+
+def free_slices_of(nodes: Sequence[NodeSlots]) -> list[tuple[str, int]]:
+    """Return how many MIG slices pods can have now, by profile; those of which none is free as well."""
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        for found in node.slices:
+            counts[found.profile] += found.free if node.ready else 0
+    return sorted(counts.items())
 
 
 def _cell(slot: Slot, colors: Mapping[str, str]) -> Cell:
@@ -217,8 +265,10 @@ __all__ = [
     "Part",
     "QueueBar",
     "Rack",
+    "SliceRow",
     "bar_of",
     "fits_of",
+    "free_slices_of",
     "label_of",
     "racks_of",
     "rooms_of",

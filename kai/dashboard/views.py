@@ -203,13 +203,14 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
 
 
 def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: where the GPUs are, who has them, in what pieces."""
+    """Return: where the GPUs and the MIG slices are, who has them, in what pieces."""
     del history, parts
-    found = [node for node in look.nodes if node.slots] or list(look.nodes)
+    found = [node for node in look.nodes if node.slots or node.slices] or list(look.nodes)
     label = charts.label_of(found)
     colors = _colors(look)
     racks = charts.racks_of(found, label, colors, query.get("rack", ""), MOST_NODES)
-    shown = sorted({part.name for rack in racks for part in rack.parts})
+    users = {user.queue or "other pods" for node in found for each in node.slices for user in each.users}
+    shown = sorted({part.name for rack in racks for part in rack.parts} | users)
     return View(
         title="Where are the GPUs, and who has them?",
         sections={
@@ -221,6 +222,8 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
                 "gpus": sum(rack.gpus for rack in racks),
                 "free": sum(rack.free for rack in racks),
                 "unhealthy": sum(rack.unhealthy for rack in racks),
+                "slices": sum(rack.slices for rack in racks),
+                "free_slices": charts.free_slices_of(found),
                 "legend": [(name, colors.get(name, "x")) for name in shown],
                 "bare": len(look.nodes) - len(found),
                 "missing": missing_rights(look.scope, ["nodes"]),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kai.api.codec import structure_as
@@ -23,8 +24,8 @@ NODES = ("basalt-1", "basalt-2")
 Manifest = Mapping[str, Any]
 
 
-def _node(name: str, gpus: int, rack: str = "") -> Manifest:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+def _node(name: str, gpus: int, rack: str = "", slices: Mapping[str, str] = MappingProxyType({})) -> Manifest:
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpus), **slices}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -44,14 +45,16 @@ def _queue(name: str, parent: str = "", quota: float = -1, limit: float = -1) ->
     return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
-def _job(namespace: str, name: str, queue: str, gpus: int, node: str = "", pods: int = 1) -> list[Manifest]:
+def _job(
+    namespace: str, name: str, queue: str, gpus: int, node: str = "", pods: int = 1, resource: str = "nvidia.com/gpu"
+) -> list[Manifest]:
     group = {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
         "spec": {"queue": queue, "minMember": pods, "priorityClassName": "train"},
     }
-    amounts = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    amounts = {"cpu": "1", "memory": "1Gi", resource: str(gpus)}
     made = [
         {
             "apiVersion": "v1",
@@ -92,11 +95,31 @@ def manifests(limit: float = -1) -> list[Manifest]:
     ]
 
 
-def ended_cycle(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None, limit: float = -1) -> EndedCycle:
-    """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides, and labels by name."""
+_PROFILE = "nvidia.com/mig-1g.10gb"
+
+
+def sliced() -> list[Manifest]:
+    """Return a node that is cut into slices, of which each tenant has some."""
+    return [
+        _node("basalt-3", 0, slices={_PROFILE: "7"}),
+        *_job(OURS, "ours-sliced", "team-amber", 1, "basalt-3", pods=2, resource=_PROFILE),
+        *_job(THEIRS, "quokka-sliced", "team-zebra", 3, "basalt-3", resource=_PROFILE),
+    ]
+
+
+def ended_cycle(
+    racks: int = 0,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+    limit: float = -1,
+    besides: Sequence[Manifest] = (),
+) -> EndedCycle:
+    """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides, and labels by name.
+
+    ``besides``: what else there is.
+    """
     classes = {kind.kind: kind.cls for kind in KINDS}
     more = [_node(f"spare-{at}", 8, rack=f"rack-{at // 40 + 3}") for at in range(racks * 40)]
-    made = [*manifests(limit), *more]
+    made = [*manifests(limit), *more, *besides]
     for each in made:
         metadata = each["metadata"]
         metadata["labels"] = {**metadata.get("labels", {}), **(labels or {}).get(metadata["name"], {})}

@@ -9,11 +9,14 @@ from kai.cluster.reviews import ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
+from kai.dashboard.charts import racks_of
 from kai.dashboard.feed import CycleLine, Feed
 from kai.dashboard.pages import BEAT, Address, make_pages
 from kai.dashboard.server import Dashboard
+from kai.simulation.slices import Slices, SliceUser
+from kai.simulation.slots import NodeSlots
 from kai.telemetry.connections import Request
-from tests.doubles.two_tenants import NODES, OURS, SECRETS, ended_cycle
+from tests.doubles.two_tenants import NODES, OURS, SECRETS, ended_cycle, sliced
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.dashboard.test_server import ALL, LAST, Rights
 
@@ -129,6 +132,44 @@ def test_a_page_of_5000_nodes_folds_racks_and_stays_below_a_megabyte():
     opened = asked(board, "/nodes?rack=rack-7").body.decode()
     assert len(opened) < 1_000_000
     assert opened.count('class="gpus"') == 40
+
+
+def test_slices_are_shown_on_their_node_and_told_by_profile():
+    last = ended_cycle(besides=sliced())
+    text = asked(dashboard(last=last), "/nodes").body.decode()
+    assert "2 of 7 MIG slices are free: 2 of 1g.10gb." in text
+    assert "rack-3 <small>1 node, 7 MIG slices, 2 free</small>" in text
+    node = next(line for line in text.splitlines() if '<span class="name">basalt-3' in line)
+    said = "basalt-3: 2 of 7 slices 1g.10gb free; team-amber 2, team-zebra 3"
+    assert node.count("<svg") == 1  # no row of GPUs beside it, which it has not
+    assert f'aria-label="{said}"' in node
+    assert node.count('class="cell"') == 7
+    assert node.count("scale(") == 7
+    # A reader of one namespace is not told whose the other slices are.
+    rights = Rights(tenant={f"podgroups/{OURS}", "nodes"})
+    own = asked(dashboard(rights, last), "/nodes", "tenant").body.decode()
+    assert "2 of 7 slices 1g.10gb free" in own
+    assert not [secret for secret in SECRETS if secret in own]
+
+
+def test_slices_that_are_promised_take_free_cells_and_then_those_that_are_being_left():
+    def user(state, count):
+        return SliceUser(job="j", namespace="n", queue="q", pod=state, count=count, state=state)
+
+    users = (user("used", 2), user("leaving", 2), user("held", 3))
+    node = NodeSlots(
+        name="n",
+        labels={},
+        ready=True,
+        gpus=0,
+        slots=(),
+        domains={},
+        slices=(Slices(resource="nvidia.com/mig-1g.10gb", total=6, users=users),),
+    )
+    (rack,) = racks_of([node], "", {"q": "0-0"}, "", 9)
+    ((row,),) = (each.slices for each in rack.rows)
+    assert [cell.state for cell in row.cells] == ["used", "used", "leaving", "leaving", "held", "held"]
+    assert (row.free, row.users) == (0, "q 3 held, q 2 leaving, q 2")
 
 
 # --- The form ------------------------------------------------------------------------------------------------------
