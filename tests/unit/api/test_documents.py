@@ -91,6 +91,7 @@ def test_text_that_cannot_be_read_is_refused(text: str | bytes) -> None:
         (b"\x89PNG\r\n\x1a\n", "a PNG image"),
         (b"a.yaml".ljust(257, b"\0") + b"ustar", "a tar archive"),
     ],
+    ids=["gzip", "bzip2", "xz", "pdf", "pdf of text", "zip", "png", "tar"],
 )
 def test_what_is_no_text_is_called_what_it_seems_to_be(text: bytes, seems: str) -> None:
     with pytest.raises(TextError, match=rf"^x\.yaml: found {seems}, expected YAML or JSON text$"):

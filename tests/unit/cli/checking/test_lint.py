@@ -191,6 +191,7 @@ def test_what_two_paths_define_is_told_with_both_places_and_how_to_part_them(wri
 @pytest.mark.parametrize(
     ("text", "seems"),
     [(b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document"), (b"PK\x03\x04\xff", "a zip file that is not whole")],
+    ids=["pdf", "zip"],
 )
 def test_a_file_of_another_sort_is_called_what_it_seems_to_be(capsys, tmp_path, text, seems):
     path = tmp_path / "binary.zip"
