@@ -160,10 +160,24 @@ def _request_of(pod: Pod, *, fresh: bool) -> Plan[BindRequest | None]:
 def _is_awaited(group: str, *, fresh: bool) -> Plan[bool]:
     """Return whether a bind request that is not finished means to use the group.
 
-    A request that failed and will be tried again does not count: while it waits, others may have the GPU.
+    A request that failed and will be tried again does not count: while it waits, others may have the GPU. Once it is
+    tried again its pod is a member of the group, and is one until the attempt is undone.
     """
     requests = yield from every(BindRequest, fresh=fresh)
-    return any(group in request.spec.selected_gpu_groups and request.status.phase not in CLOSED for request in requests)
+    for request in requests:
+        if group in request.spec.selected_gpu_groups:
+            if request.status.phase not in CLOSED:
+                return True
+            if request.status.phase == "Failed" and (yield from _is_tried_again(request, group, fresh=fresh)):
+                return True
+    return False
+
+
+def _is_tried_again(request: BindRequest, group: str, *, fresh: bool) -> Plan[bool]:
+    pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=fresh)
+    if pod is None or not is_for(request, pod.metadata.uid) or pod.spec.node_name:
+        return False
+    return group in sharing.gpu_groups(pod.metadata.labels)
 
 
 def _sweep_groups(pods: Iterable[Pod], settings: BinderSettings) -> Plan[tuple[str, ...]]:

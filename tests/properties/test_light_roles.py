@@ -164,6 +164,7 @@ def test_the_undisturbed_course_is_what_it_is_taken_for(undisturbed):
 
 @settings(max_examples=15)
 @example(seed=162)
+@example(seed=773)  # a bind that failed is tried again while another one sweeps its GPU
 @example(seed=41379)  # the store still shows a reservation pod that is gone
 @given(seed=st.integers(0, 2**32))
 def test_after_any_disturbance_the_cluster_is_as_without_it(undisturbed, seed):

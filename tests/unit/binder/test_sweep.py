@@ -113,6 +113,22 @@ def test_a_reservation_that_a_living_bind_request_claims_stays(status, stays):
     assert (sweep(server) == ()) is stays
 
 
+@pytest.mark.parametrize(
+    ("tried", "stays"),
+    [
+        (pod("p", labels={"runai-gpu-group": "g1"}), True),
+        (pod("p", labels={"runai-gpu-group/g1": "g1"}), True),
+        (pod("p"), False),
+        (pod("p", labels={"runai-gpu-group": "g1"}, uid="a-namesake"), False),
+    ],
+    ids=["tried again", "on several devices", "waiting to be tried again", "of another pod"],
+)
+def test_a_reservation_stays_for_a_bind_that_failed_and_is_tried_again(tried, stays):
+    """The pod is a member of the group for as long as the attempt lasts; its request still says that it failed."""
+    server = cluster(reservation(), tried, sharing_request(limit=9, status={"phase": "Failed", "failedAttempts": 1}))
+    assert (sweep(server) == ()) is stays
+
+
 def test_running_users_without_reservation_are_deleted_and_pending_ones_spared():
     server = cluster(user("r"), user("p", "Pending"))
     assert sweep(server) == ("ns/r",)
