@@ -170,10 +170,12 @@ class Publisher:
     # --- Groups --------------------------------------------------------------------------------------------------
 
     def _take(self, overall: Overall) -> None:
-        """Take what a cycle tells: what an earlier one told of the same groups, or of settled ones, is over."""
-        self._waiting.update((key_of(account), account) for account in overall.groups)
+        """Take what a cycle tells; what an earlier one said of the same groups, or of settled ones, is over."""
         for key in overall.settled.intersection(self._waiting):
-            del self._waiting[key]
+            account = self._waiting[key]
+            self._waiting[key] = attrs.evolve(account, pods=(), condition=None, not_ready="", unschedulable="")
+        for account in overall.groups:
+            self._waiting[key_of(account)] = _with_times(account, self._waiting.get(key_of(account)))
         self._owed.settle(overall.settled.intersection(self._owed.keys))
         self._settled, self._uncleared = overall.settled, list(_PARTS)
 
@@ -427,6 +429,15 @@ def _is_about(account: GroupAccount, group: PodGroup) -> bool:
     Only groups of one pod are shown before they are written, and their names hold the pod's UID.
     """
     return account.uid == group.metadata.uid or (account.uid == group.metadata.name and is_of_one_pod(group))
+
+
+def _with_times(account: GroupAccount, earlier: GroupAccount | None) -> GroupAccount:
+    """Return an account with what an earlier one, not told yet, says of starts and evictions: cycles say it once."""
+    if earlier is None or earlier.uid != account.uid:
+        return account
+    lacking = (name for name in (names.LAST_START, names.LAST_EVICTION) if account.stamps.get(name) is None)
+    times = {name: earlier.stamps[name] for name in lacking if earlier.stamps.get(name) is not None}
+    return attrs.evolve(account, stamps={**account.stamps, **times}) if times else account
 
 
 def _changed(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:

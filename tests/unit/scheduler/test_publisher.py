@@ -14,6 +14,7 @@ from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 
 STAMPS = {"kai.scheduler/last-start-timestamp": None}
+EVICTED = {"kai.scheduler/last-eviction-timestamp": "2026-01-01T12:00:00Z"}
 WHY = Waiting(message="because", reasons=(UnschedulableReason(reason="OverLimit", message="because"),))
 
 
@@ -532,6 +533,25 @@ def test_what_was_not_looked_at_before_the_next_cycle_is_told_as_that_has_it():
     )
     told = {event.ref.name: event.message for event in stage.world.server.events if event.ref.cls is PodGroup}
     assert (told["g150"], told["g250"], "g199" in told) == ("because", "else", False)
+
+
+def test_a_group_of_which_nothing_waits_is_told_when_it_lost_pods():
+    stage = Stage()
+    account = GroupAccount(name="g", namespace="default", uid="uid-g", stamps=EVICTED)
+    (written,) = stage.tell(account, settled=[("default", "g")])
+    assert written.patch["metadata"]["annotations"] == EVICTED
+
+
+@pytest.mark.parametrize("settled", [True, False], ids=["settled", "told of again"])
+def test_when_a_group_lost_pods_is_written_although_its_account_had_to_wait(settled):
+    stage, accounts = many(300)
+    lost = attrs.evolve(accounts[-1], stamps={**STAMPS, **EVICTED})
+    stage.publisher.step(CycleOver(Overall(groups=(*accounts[:-1], lost))), stage.time)
+    again = () if settled else (attrs.evolve(lost, stamps={**STAMPS, **dict.fromkeys(EVICTED)}),)
+    steps_until_silent(stage, CycleOver(Overall(groups=again, settled=frozenset([("default", "g299")] * settled))))
+    group = stage.world.server.get("PodGroup", "g299", "default")
+    assert EVICTED.items() <= group["metadata"]["annotations"].items()
+    assert not (settled and group["status"].get("schedulingConditions"))
 
 
 def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
