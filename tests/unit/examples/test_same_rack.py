@@ -98,7 +98,7 @@ def test_a_misspelt_option_stops_the_start_and_says_what_was_meant(installed, tm
     done = run(installed, "kai", "simulate", "examples/lab", "--config", str(policy))
     assert done.returncode == 4
     assert done.stderr.splitlines() == [
-        f"error: {policy}: plugins.same-rack.wieght is not an option of kai-same-rack 0.2.0",
+        f"error: {policy}: with.same-rack.wieght is not an option of kai-same-rack 0.2.0",
         "  help: did you mean weight (number, 0 or more, default 1)?",
     ]
 
