@@ -199,7 +199,7 @@ def _refuse_traps(text: str, source: str) -> None:
 def _refusal(source: str, event: yaml.Event, problem: str) -> TextError:
     mark = event.start_mark
     line, column = getattr(mark, "line", -1) + 1, getattr(mark, "column", -1) + 1
-    return TextError(f"{source}: {_place(mark)}{problem}", problem=problem, line=line, column=column)
+    return TextError(f"{source}: {_place(line, column)}{problem}", problem=problem, line=line, column=column)
 
 
 def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], ...]:
@@ -263,14 +263,12 @@ def _text_error(error: yaml.YAMLError, source: str, text: str) -> TextError:
     elif _is_tab(text, line, column):
         problem = "found a tab, expected blanks: YAML does not indent with tabs"
     said = problem if isinstance(error, _RepeatedKeyError) else f"not YAML: {problem or 'it cannot be read'}"
-    place = f"line {line}, column {column}: " if line else ""
-    return TextError(f"{source}: {place}{said}", problem=said, line=line, column=column)
+    return TextError(f"{source}: {_place(line, column)}{said}", problem=said, line=line, column=column)
 
 
-def _place(mark: object) -> str:
-    """Return the beginning of a message about a mark in the text, of which libyaml has a class of its own."""
-    line, column = getattr(mark, "line", None), getattr(mark, "column", None)
-    return "" if line is None or column is None else f"line {line + 1}, column {column + 1}: "
+def _place(line: int, column: int) -> str:
+    """Return the beginning of a message about a place in the text; "" where it is not known."""
+    return f"line {line}, column {column}: " if line else ""
 
 
 def _is_tab(text: str, line: int, column: int) -> bool:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import title
@@ -92,8 +94,8 @@ def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[Outcome]:
     if current is not None and current.spec.node_name == request.spec.selected_node:
         yield from write_status(request, succeeded())
         return Outcome(verdict=Verdict.BOUND)
-    yield from write_status(request, failed(message, _counted(request, retryable=False)))
-    return Outcome(verdict=Verdict.FAILED, message=message, leftovers=("what was prepared for the bind",))
+    outcome = yield from _give_up(request, message)
+    return attrs.evolve(outcome, leftovers=("what was prepared for the bind",))
 
 
 def is_finished(request: BindRequest) -> bool:

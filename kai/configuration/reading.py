@@ -113,7 +113,7 @@ def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     more, off = _switched_off(document.get("with"), f"{place}: with", [entry.name for entry in plugins])
     parameters = document.get("parameters")
     on = tuple(entry for entry in _changed(plugins, more, {each.name for each in named}) if entry.name not in off)
-    notes = _missed(on, {entry.name for entry in default.plugins}, f"{place}: {'with' if off else 'plugins'}")
+    notes = _missed(on, {entry.name for entry in default.plugins}, place, is_whole=not off)
     notes += _opposed(frozenset(entry.name for entry in on), place)
     return Configuration(
         actions=default.actions if actions is None else _names(actions, f"{place}: actions"),
@@ -167,16 +167,15 @@ def _changed(
     return tuple(out.values())
 
 
-def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str) -> list[str]:
-    """Return a note for each thing that is lost with default plugins that are off, and that should not go unsaid."""
+def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str, *, is_whole: bool) -> list[str]:
+    """Return a note for each thing that is lost with default plugins that are off, and that should not go unsaid.
+
+    ``is_whole``: they are off because a whole list leaves them out, and not because they were switched off.
+    """
+    key, way = ("plugins", "; with: adds to the default plugins") if is_whole else ("with", "")
     named = {entry.name for entry in plugins}
     off = {loss: sorted(wanted.intersection(default) - named) for loss, wanted in _MISSED.items()}
-    return [
-        f"{place}: {', '.join(names)} off: {loss}"
-        + ("" if place.endswith("with") else "; with: adds to the default plugins")
-        for loss, names in off.items()
-        if names
-    ]
+    return [f"{place}: {key}: {', '.join(names)} off: {loss}{way}" for loss, names in off.items() if names]
 
 
 def _names(value: object, place: str) -> tuple[str, ...]:

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
+from kai.api import names
+from kai.simulation.holders import HELD, LEAVING, USED, holder_of
 from kai.simulation.run import Cycle
-
-PREFIX = "nvidia.com/mig-"
-_LEAVING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +36,7 @@ class Slices:
     @property
     def profile(self) -> str:
         """The profile without what each of them begins with: ``1g.10gb``."""
-        return self.resource.removeprefix(PREFIX)
+        return self.resource.removeprefix(names.MIG_PREFIX)
 
     def count(self, state: str) -> int:
         """Return how many slices are in ``state``."""
@@ -47,19 +45,19 @@ class Slices:
     @property
     def in_use(self) -> int:
         """Slices that are taken, or still being left."""
-        return self.count("used") + self.count("leaving")
+        return self.count(USED) + self.count(LEAVING)
 
     @property
     def free(self) -> int:
         """Slices that pods can have now; like GPUs, those that are free are promised first."""
-        return max(0, self.total - self.in_use - self.count("held"))
+        return max(0, self.total - self.in_use - self.count(HELD))
 
 
 def slices_of(cycle: Cycle, row: int, pods: Sequence[int]) -> tuple[Slices, ...]:
     """Return the slices of the node in ``row``, on which ``pods`` are, by the name of the profile."""
     snapshot = cycle.snapshot
     offered: Mapping[str, int] = snapshot.nodes[row].allocatable
-    columns = [(name, at) for at, name in enumerate(snapshot.axis.names) if name.startswith(PREFIX)]
+    columns = [(name, at) for at, name in enumerate(snapshot.axis.names) if name.startswith(names.MIG_PREFIX)]
     found = []
     for name, at in columns:
         users = [user for pod in pods if (user := _user(cycle, pod, at)) is not None]
@@ -71,26 +69,18 @@ def slices_of(cycle: Cycle, row: int, pods: Sequence[int]) -> tuple[Slices, ...]
 
 def _user(cycle: Cycle, pod: int, column: int) -> SliceUser | None:
     """Return what a pod has of one profile; None where it has nothing, or is over."""
-    snapshot, status = cycle.snapshot, int(cycle.report.status[pod])
+    snapshot = cycle.snapshot
     count = int(snapshot.requests[int(snapshot.pod_shape[pod]), column])
-    if not count:
+    holder = holder_of(cycle, pod) if count else None
+    if holder is None:
         return None
-    if within(status, _LEAVING):
-        state = "leaving"
-    elif status == Status.PIPELINED:
-        state = "held"
-    elif within(status, ACTIVE_ALLOCATED):
-        state = "used"
-    else:
-        return None
-    group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
     return SliceUser(
-        job=snapshot.groups[group].name if group >= 0 else facts.name,
-        namespace=facts.namespace,
-        queue=snapshot.groups[group].queue if group >= 0 else "",
-        pod=facts.name,
+        job=holder.job,
+        namespace=holder.namespace,
+        queue=holder.queue,
+        pod=holder.pod,
         count=count,
-        state=state,
+        state=holder.state,
     )
 
 

@@ -12,13 +12,12 @@ import attrs
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.node import Node
 from kai.model.pod import GpuKind
-from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
+from kai.simulation.holders import HELD, LEAVING, USED, holder_of, is_leaving
 from kai.simulation.run import Cycle, Outcome
 from kai.simulation.slices import Slices, slices_of
 
-FREE, USED, SHARED, HELD, LEAVING, UNHEALTHY = "free", "used", "shared", "held", "leaving", "unhealthy"
+FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
 PRODUCT = "nvidia.com/gpu.product"
-_LEAVING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 _RESOURCE = "nvidia.com/gpu"
 
 
@@ -195,25 +194,21 @@ def _share(kind: GpuKind, portion: float, memory: int, node: Node) -> int:
 
 def _users(cycle: Cycle, pod: int, share: int) -> Iterator[User]:
     """Yield what a pod does on its node; nothing for one that is over."""
-    snapshot, status = cycle.snapshot, int(cycle.report.status[pod])
-    if within(status, _LEAVING):
-        state = LEAVING
-    elif status == Status.PIPELINED:
-        state = HELD
-    elif within(status, ACTIVE_ALLOCATED):
-        state = USED
-    else:
-        return
-    group = int(snapshot.pod_group[pod])
-    facts = snapshot.pods[pod]
-    job = snapshot.groups[group].name if group >= 0 else facts.name
-    queue = snapshot.groups[group].queue if group >= 0 else ""
-    yield User(job=job, namespace=facts.namespace, queue=queue, pod=facts.name, share=share, state=state)
+    holder = holder_of(cycle, pod)
+    if holder is not None:
+        yield User(
+            job=holder.job,
+            namespace=holder.namespace,
+            queue=holder.queue,
+            pod=holder.pod,
+            share=share,
+            state=holder.state,
+        )
 
 
 def _order(cycle: Cycle, pod: int) -> tuple[bool, str, str, int]:
     group = int(cycle.snapshot.pod_group[pod])
-    leaving = within(int(cycle.report.status[pod]), _LEAVING)
+    leaving = is_leaving(cycle, pod)
     if group < 0:
         return leaving, "", cycle.snapshot.pods[pod].name, pod
     facts = cycle.snapshot.groups[group]

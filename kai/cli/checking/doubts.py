@@ -27,6 +27,8 @@ class _Form:
     group: str
     parent: str
     limit: str
+    queue_of_group: str
+    minimum_of_group: str
     minimum: str
     subgroup: str
     parts: str
@@ -39,6 +41,8 @@ _SHORT: Final = _Form(
     group="groups.{name}",
     parent=".parent",
     limit=".limit",
+    queue_of_group=".queue",
+    minimum_of_group=".minimum",
     minimum=".minimum",
     subgroup=".subgroups.{name}",
     parts=".subgroups",
@@ -50,6 +54,8 @@ _OBJECTS: Final = _Form(
     group="podgroup {namespace}/{name}",
     parent=": spec.parentQueue",
     limit=": spec.resources",
+    queue_of_group=": spec.queue",
+    minimum_of_group=": spec.minMember",
     minimum=".minMember",
     subgroup=": spec.subGroups[{at}]",
     parts=": spec.subGroups",
@@ -71,7 +77,7 @@ def doubts(case: Case, document: Mapping[str, Any]) -> Iterator[str]:
     for group in case.objects.pod_groups:
         form = _SHORT if group.metadata.name in short_groups else _OBJECTS
         place = form.group.format(name=group.metadata.name, namespace=group.metadata.namespace)
-        of_queue = f"{place}.queue" if form is _SHORT else f"{place}: spec.queue"
+        of_queue = place + form.queue_of_group
         if group.spec.queue not in parents:
             yield f"{of_queue}: queue {group.spec.queue} does not exist"
         elif group.spec.queue in parents.values():
@@ -110,8 +116,7 @@ def _of_gang(group: PodGroup, place: str, form: _Form, pods: Mapping[tuple[str, 
     if not parts:
         there = pods.get((*key, ""), 0)
         if least is not None and least > there > 0:
-            field = f"{place}{form.minimum}" if form is _SHORT else f"{place}: spec{form.minimum}"
-            yield f"{field}: found {least}, expected at most {there}, the number of its pods"
+            yield f"{place}{form.minimum_of_group}: found {least}, expected at most {there}, the number of its pods"
         return
     yield from _of_tree(group, place, form)
     if not any(pods.get((*key, part.name)) for part in parts):

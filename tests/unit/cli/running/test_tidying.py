@@ -29,25 +29,24 @@ class Resting:
         self.computed.append((anyio.current_time(), function))
 
 
-@in_virtual_time
-async def test_the_collector_looks_twice_a_minute():
+async def tidied(seconds):
+    """Return what was computed, and after how many seconds each time."""
     cluster, begun = Resting(), anyio.current_time()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tidying, cluster, anyio.Lock())
-        await anyio.sleep(100.0)
+        await anyio.sleep(seconds)
         tasks.cancel_scope.cancel()
-    assert {function for _, function in cluster.computed} == {collect_young}
-    assert [round(at - begun) for at, _ in cluster.computed] == [30, 60, 90]
+    return [(round(at - begun), function) for at, function in cluster.computed]
+
+
+@in_virtual_time
+async def test_the_collector_looks_twice_a_minute():
+    assert await tidied(100.0) == [(30, collect_young), (60, collect_young), (90, collect_young)]
 
 
 @in_virtual_time
 async def test_memory_is_given_back_every_five_minutes():
-    cluster, begun = Resting(), anyio.current_time()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tidying, cluster, anyio.Lock())
-        await anyio.sleep(1000.0)
-        tasks.cancel_scope.cancel()
-    assert [round(at - begun) for at, function in cluster.computed if function is trim] == [300, 600, 900]
+    assert [at for at, function in await tidied(1000.0) if function is trim] == [300, 600, 900]
 
 
 @in_virtual_time
