@@ -9,7 +9,7 @@ import numpy as np
 from kai.actions.search.prospects import Prospects
 from kai.actions.search.waiting import EvictionPass
 from kai.engine.portion import Portion
-from kai.engine.readiness import are_ready
+from kai.engine.readiness import could_start_again
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
@@ -24,11 +24,12 @@ def _movable(session: Session, portion: Portion, placed: Bools) -> Bools:
     """Return the first groups, by name, that may be moved: those that can start again with the pods they have.
 
     A gang of which a pod has ended lacks that pod for a new start: its other pods would be moved away for ever.
+    A pod that is being deleted is no such loss: its owner makes another.
     The bound counts groups and, as the peer's does, admits one more than it says.
     """
     del portion
     rows = np.flatnonzero(placed)
-    placed[rows] = are_ready(session.facts.groups, session.columns, rows)
+    placed[rows] = could_start_again(session.facts.groups, session.columns, rows)
     bound = session.parameters.max_consolidation_preemptees
     if bound != UNBOUNDED:
         placed[np.flatnonzero(placed)[bound + 1 :]] = False

@@ -17,15 +17,29 @@ def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
     Cost: as many passes over the sub-groups of those with trees as the deepest is deep.
     Source: the peer's IsReadyForScheduling.
     """
+    return _have_enough(facts, columns.active, columns.pending, rows)
+
+
+def could_start_again(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods that wait, run or are being deleted.
+
+    A pod that is being deleted counts, for its owner makes another; one that has ended does not.
+    Cost: as ``are_ready``.
+    """
+    return _have_enough(facts, columns.occupying, columns.pending, rows)
+
+
+def _have_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, rows: GroupRows) -> Bools:
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, counted in ``placed`` and ``pending`` [B]."""
     roots = facts.first_subgroup[rows]
     sizes = facts.first_subgroup[rows + 1] - roots
     # Of a root that needs its only child just that child's pods matter.
     flat = (sizes == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
     ready: Bools = np.zeros(len(rows), np.bool_)
     mine = roots[flat] + 1
-    ready[flat] = columns.active[mine] + columns.pending[mine] >= facts.minimum[mine]
+    ready[flat] = placed[mine] + pending[mine] >= facts.minimum[mine]
     if not flat.all():
-        ready[~flat] = _are_trees_ready(facts, columns, roots[~flat], sizes[~flat])
+        ready[~flat] = _have_trees_enough(facts, placed, pending, roots[~flat], sizes[~flat])
     return ready
 
 
@@ -44,7 +58,7 @@ def have_some(facts: GroupFacts, column: Int64s, rows: GroupRows) -> Bools:
     return some
 
 
-def _are_trees_ready(facts: GroupFacts, columns: Columns, roots: Int64s, sizes: Int64s) -> Bools:
+def _have_trees_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, roots: Int64s, sizes: Int64s) -> Bools:
     """Return bool[n]: which trees of ``sizes`` [n] sub-groups have what their ``roots`` [n] need."""
     begins = np.cumsum(sizes) - sizes
     shift = np.repeat(roots - begins, sizes)
@@ -53,7 +67,7 @@ def _are_trees_ready(facts: GroupFacts, columns: Columns, roots: Int64s, sizes: 
     below = np.ones(len(rows), np.bool_)
     below[begins] = False
     parent = np.where(below, facts.parent[rows] - shift, 0)
-    full: Bools = np.where(leaf, columns.active[rows] + columns.pending[rows], 0) >= minimum
+    full: Bools = np.where(leaf, placed[rows] + pending[rows], 0) >= minimum
     while True:  # what is full stays full, and each pass tells the sub-groups above
         children = np.bincount(parent[full & below], minlength=len(rows))
         now = np.where(leaf, full, children >= minimum)
