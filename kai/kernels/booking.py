@@ -304,6 +304,15 @@ def unallocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> No
     _move(columns, offsets, pod, -1, 0)
 
 
+@inner
+def _forget(columns: Columns, offsets: Offsets, placement: int) -> None:
+    """Let what a pod was promised, and lost again, be no reason to take a device for one that pods share already."""
+    for device in range(columns.placement_slots.shape[1]):
+        slot = columns.placement_slots[placement, device]
+        if slot >= 0:
+            add(columns, offsets.slot_known + slot, -1)
+
+
 @kernel
 def evict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     """Release the resources of a pod that has a place."""
@@ -316,6 +325,8 @@ def evict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     if node >= 0:
         book(facts, columns, offsets, pod, node, status, placement, -1)
         book(facts, columns, offsets, pod, node, RELEASING, placement, 1)
+        if status == PIPELINED:
+            _forget(columns, offsets, placement)
     charge(facts, columns, offsets, pod, node, -1)
     set_status(facts, columns, offsets, pod, RELEASING)
     add(columns, offsets.virtual + pod, 1 - columns.virtual[pod])

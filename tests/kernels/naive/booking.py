@@ -164,6 +164,9 @@ def evict(world: World, pod: Pod) -> None:
     if pod.node >= 0:
         unbook(world, pod, pod.node, pod.status, pod.placement)
         book(world, pod, pod.node, Status.RELEASING, pod.placement)
+        if pod.status == Status.PIPELINED:  # it never was there
+            for slot in world.slots(pod.placement):
+                world.nodes[pod.node].device(slot).known -= 1
     pod.status, pod.virtual = Status.RELEASING, True
     world.operations.append((OP_EVICT, pod.row))
 

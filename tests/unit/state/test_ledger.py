@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kai.errors import InvariantError
+from kai.framework.decisions import Cause
 from kai.kernels.columns import CPU, OP_EVICT, OP_PIPELINE
 from kai.model.status import Status
 from kai.testing import snapshot
@@ -140,6 +141,24 @@ def test_a_whole_gpu_has_no_slot_and_a_part_of_one_has_its_own(session, ledger):
 
 
 # --------------------------------------------------------------------------------------------------------- seal
+
+
+def test_a_device_is_not_shared_already_because_a_pod_lost_the_promise_of_a_part_of_it():
+    groups = {name: {"each": {"fraction": 0.3}} for name in ("first", "second", "third")}
+    whole = {"each": {"gpu": 1}, "runs_on": "n1", "leaving": 1}
+    session = open_session(snapshot({"n1": {"gpu": 1}}, {"going": whole, **groups}))
+    first, second, third = (pod(session, f"{name}-0") for name in groups)
+    with session.statement("test", Cause.PREEMPT) as statement:
+        assert place(session, statement, first) is Status.PIPELINED
+        assert place(session, statement, second) is Status.PIPELINED
+        statement.evict(np.array([first]))
+        assert place(session, statement, third) is Status.PIPELINED
+        session.ledger.check()
+
+
+def place(session, statement, row):
+    statement.place_pods(np.array([row]), session.all_nodes, session.no_extra, promise=False)
+    return Status(int(session.columns.status[row]))
 
 
 def test_nothing_before_a_seal_can_be_undone(session, ledger):
