@@ -10,7 +10,7 @@ from typing import Final, TypeVar, overload
 import numpy as np
 
 from kai.model.rows import Int64s
-from kai.state.table_version import TableVersion
+from kai.state.table_version import Carried, TableVersion
 
 T = TypeVar("T")
 
@@ -25,11 +25,12 @@ class Items(Sequence[T]):
     Cost: of an item, two look-ups; of all, little more than of a tuple's.
     """
 
-    __slots__ = ("_places", "_store")
+    __slots__ = ("_carried", "_places", "_store")
 
-    def __init__(self, store: list[T], places: Int64s) -> None:
+    def __init__(self, store: list[T], places: Carried) -> None:
         self._store = store
-        self._places = places
+        self._carried = places
+        self._places: Int64s = places.column
 
     def __len__(self) -> int:
         return len(self._places)
@@ -64,9 +65,8 @@ class Items(Sequence[T]):
         if first + len(fresh) > _FEW + len(self) + len(self) // _PAST:
             return None
         self._store.extend(fresh)
-        places = version.carried(self._places)
-        places[version.fresh] = np.arange(first, len(self._store))
-        return Items(self._store, places)
+        rows = np.arange(first, len(self._store))
+        return Items(self._store, self._carried.next(version, version.count(len(self)), rows))
 
 
 def carried_items(values: Sequence[T], version: TableVersion, fresh: Sequence[T]) -> Sequence[T]:
@@ -77,7 +77,7 @@ def carried_items(values: Sequence[T], version: TableVersion, fresh: Sequence[T]
     Cost: of what is fresh, and of a column of numbers; after many changes O(n).
     """
     if len(fresh) <= _FEW + len(values) // 8:
-        shared = values if isinstance(values, Items) else Items(list(values), np.arange(len(values)))
+        shared = values if isinstance(values, Items) else Items(list(values), Carried.of(np.arange(len(values))))
         after = shared.next(version, fresh)
         if after is not None:
             return after

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import pairwise
+from sys import getrefcount
 from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -130,6 +131,10 @@ class TableVersion:
                 rows[start : start + end - first] = np.arange(first, end)
         return rows
 
+    def count(self, before: int) -> int:
+        """Return how many rows there are, ``before`` being how many the version before has."""
+        return before if self.has_kept_places else self._count
+
     @property
     def _count(self) -> int:
         """How many rows there are, where not every row kept its place."""
@@ -226,35 +231,58 @@ class TableVersion:
         )
 
 
-@attrs.frozen(eq=False)
-class _Carried:
-    """One column, which is not written any more."""
+@attrs.define(eq=False)
+class Carried:
+    """One column, which is not written any more.
+
+    Where a version changes few rows of it, the next column is not a copy: it takes the place in which the version
+    before stood, once no view of that is left, and the two differ only in the rows that changed since.
+    """
 
     column: Column
-    alike: Column | None = None
+    _own: Column
+    """The same, and its memory."""
+    _alike: Column | None = None
     """A longer column of the same number, if all rows have the same."""
+    _past: Column | None = None
+    """The memory of the version before."""
+    _differing: Int64s | None = None
+    """In which rows that differs from this one."""
 
     @classmethod
-    def of(cls, column: Column) -> "_Carried":
+    def of(cls, column: Column) -> "Carried":
         """Return a column that was made anew."""
         alike = column.ndim == 1 and len(column) > 0 and _is_all(column, column[:1])
-        return cls(locked(column), column if alike else None)
+        return cls(locked(column), column, column if alike else None)
 
-    def next(self, version: TableVersion, count: int, values: Column) -> "_Carried":
+    def next(self, version: TableVersion, count: int, values: Column) -> "Carried":
         """Return the column of the version after this one, in which there are ``values`` in fresh rows.
 
-        Cost: of what is fresh, where nothing changed or all rows have the same as before; else a copy.
+        Cost: of what is fresh, where rows kept their places or all have the same as before; else a copy.
         """
-        before, alike = self.column, self.alike
+        before, alike = self.column, self._alike
         if version.has_kept_places and _are_same(before[version.fresh], values):
             return self
         if alike is not None and _is_all(values, alike[:1]):
             if len(alike) < count:
                 alike = np.full(count + count // 16 + _FEW, alike[0], alike.dtype)
-            return _Carried(locked(alike[:count]), alike)
-        column = version.carried(before)
+            return Carried(locked(alike[:count]), alike, alike)
+        if not version.has_kept_places:
+            column = version.carried(before)
+            column[version.fresh] = values
+            return Carried(locked(column), column)
+        column = self._taken()
         column[version.fresh] = values
-        return _Carried(locked(column))
+        return Carried(locked(column), column, past=self._own, differing=version.fresh)
+
+    def _taken(self) -> Column:
+        """Return memory of its own with the same in it: that of the version before, if it is free, else a copy."""
+        past, self._past = self._past, None
+        # The name and the argument of the question are two references; a view holds the memory that it is of.
+        if past is None or past.base is not None or len(past) != len(self.column) or getrefcount(past) > 2:
+            return self.column.copy()
+        past[self._differing] = self.column[self._differing]
+        return past
 
 
 def _are_same(one: Column, other: Column) -> bool:
@@ -274,7 +302,7 @@ def _is_all(column: Column, first: Column) -> bool:
 class Carrier:
     """Columns by name, each brought from version to version."""
 
-    _known: dict[str, tuple[object, tuple[object, ...], tuple[_Carried, ...]]] = attrs.field(factory=dict)
+    _known: dict[str, tuple[object, tuple[object, ...], tuple[Carried, ...]]] = attrs.field(factory=dict)
 
     def columns(
         self,
@@ -297,7 +325,7 @@ class Carrier:
                 values = make(version.fresh.tolist())
                 carried = tuple(each.next(version, count, some) for each, some in zip(known[2], values, strict=True))
             else:
-                carried = tuple(map(_Carried.of, make(range(count))))
+                carried = tuple(map(Carried.of, make(range(count))))
             known = self._known[name] = version.mark, inputs, carried
         return tuple([each.column for each in known[2]])
 

@@ -163,11 +163,17 @@ OF_ROWS = st.dictionaries(st.integers(0, 12), st.sampled_from([0.0, -0.0, np.nan
 """What rows say, by what is in them; all others say nothing, that is NaN."""
 
 
-@given(st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12)), OF_ROWS), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(ROWS | st.none(), st.sets(st.integers(0, 12)), OF_ROWS, st.integers(0, 2)), min_size=1, max_size=8
+    )
+)
 def test_a_column_of_the_past_stays_bit_for_bit_what_it_was_whatever_versions_follow(rounds):
+    """Some columns of the past are held, and of others the memory may be taken."""
     carrier, version, before, said, past = Carrier(), TableVersion(), [], {}, []
-    for now, changed, says in rounds:
-        version = told_successor(version, before, now, changed)
+    for rows, changed, says, held in rounds:
+        now = before if rows is None else rows
+        version = (successor if now == before else told_successor)(version, before, now, changed)
         said |= {row: says.get(row, np.nan) for row in now if row not in before or row in changed}
         values = np.array([said[row] for row in now], np.float64)
 
@@ -177,6 +183,7 @@ def test_a_column_of_the_past_stays_bit_for_bit_what_it_was_whatever_versions_fo
         found = carrier.columns("values", version, len(now), read)
         assert [column.tobytes() for column in found] == [values.tobytes(), np.isnan(values).tobytes()]
         past.append((found, values))
+        del past[: -held or None], found
         before = now
     for (numbers, flags), values in past:
         assert numbers.tobytes() == values.tobytes()
@@ -205,6 +212,32 @@ def test_versions_share_a_column_in_which_replaced_rows_say_what_they_said():
     assert same is first
     assert other.tolist() == [1, 7, 3]
     assert first.tolist() == [1, 2, 3]
+
+
+def test_a_column_takes_the_place_of_the_one_before_the_last_once_nothing_looks_at_that():
+    def column(version, *values):
+        def read(rows):
+            return (np.array(values, np.int64)[list(rows)],)
+
+        return carrier.columns("column", version, len(values), read)[0]
+
+    carrier, versions = Carrier(), [TableVersion()]
+    for row in (1, 0, 2, 2):
+        versions.append(TableVersion(before=versions[-1].mark, fresh=np.array([row], np.int64)))
+    first = column(versions[0], 1, 2, 3)
+    second = column(versions[1], 1, 9, 3)
+    place = second.ctypes.data
+    third = column(versions[2], 7, 9, 3)
+    assert not np.shares_memory(first, third)  # there is a view of the first
+    del second
+    fourth = column(versions[3], 7, 9, 8)
+    assert fourth.ctypes.data == place
+    assert (first.tolist(), third.tolist(), fourth.tolist()) == ([1, 2, 3], [7, 9, 3], [7, 9, 8])
+    view = third[:1]
+    del third
+    fifth = column(versions[4], 7, 9, 5)
+    assert not np.shares_memory(fifth, view)
+    assert (view.tolist(), fifth.tolist()) == ([7], [7, 9, 5])
 
 
 def test_versions_share_a_column_in_which_all_rows_say_the_same_for_as_long_as_they_do():
