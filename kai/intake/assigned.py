@@ -2,9 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from operator import attrgetter
-from typing import Any, cast
+from functools import cached_property, partial
+from operator import attrgetter, is_
+from typing import Any, Final, cast
 
 import attrs
 import numpy as np
@@ -14,10 +14,13 @@ from kai.api.grants import ordered_grant
 from kai.intake.pods import PodRecord
 from kai.intake.table import GroupColumns, GroupTable, PodTable
 from kai.model.pod import Pod
-from kai.model.rows import NONE, Int64s, locked
+from kai.model.rows import NONE, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
 from kai.state.items import replaced
 from kai.state.memory import Memory
+from kai.state.table_version import Column, TableVersion
+
+_STOOD: Final = "where pods stood"
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -29,6 +32,8 @@ class BaseColumns:
     node: Int64s
     group: Int64s
     subgroup: Int64s
+    inputs: tuple[object, ...]
+    """What the columns of a pod follow from besides its own numbers."""
 
     @property
     def records(self) -> Sequence[PodRecord]:
@@ -54,6 +59,8 @@ class Assigned:
     """Names of the shared devices of sharing pods that occupy a node, by row."""
     requests: Mapping[int, BindRequest]
     """Live bind requests by row."""
+    version: TableVersion
+    """Of where pods stand: in rows that are not fresh, shapes are the same as well."""
 
 
 @attrs.frozen
@@ -69,32 +76,34 @@ class _Ordered:
 
 
 def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int]) -> BaseColumns:
-    """Return the columns that neither the clock nor bind requests change."""
-    columns = table.columns
-    group = table.group_keys.rows(groups.columns.group_key, columns.group_key)
-    subgroup = _positions(table, groups.columns.leaves, group)
-    held = groups.columns.held
-    if held.any():  # a pod without a leaf is never tried
-        waits = (columns.status == Status.PENDING) | (columns.status == Status.GATED)
-        subgroup[np.append(held, values=False)[group] & waits] = NONE
-    node = table.node_rows(node_rows)
-    # Snapshots share them for as long as they hold.
-    return BaseColumns(
-        table=table, groups=groups.columns, node=locked(node), group=locked(group), subgroup=locked(subgroup)
-    )
+    """Return the columns that neither the clock nor bind requests change.
+
+    Cost: of fresh pods, while the rows of nodes and groups are those that they were; else of all pods.
+    """
+    columns, said = table.columns, groups.columns
+    of_nodes, of_groups = table.node_rows(node_rows), table.group_keys.rows(said.group_key)
+
+    def read(rows: Sequence[int]) -> tuple[Int64s, Int64s, Int64s]:
+        some = slice(None) if len(rows) == len(table.records) else rows
+        group: Int64s = of_groups[columns.group_key[some]]
+        subgroup = table.leaves.positions(_of_group(said.leaves, group, NONE), columns.subgroup[some])
+        status = columns.status[some]
+        waits = (status == Status.PENDING) | (status == Status.GATED)
+        subgroup[_of_group(said.held, group, none=False) & waits] = NONE  # a pod without a leaf is never tried
+        return of_nodes[columns.node[some]], group, subgroup
+
+    inputs = (of_nodes, of_groups, said.leaves, said.held)
+    node, group, subgroup = table.carried("places", read, inputs)
+    return BaseColumns(table=table, groups=said, node=node, group=group, subgroup=subgroup, inputs=inputs)
 
 
-def _positions(table: PodTable, trees: Int64s, group: Int64s) -> Int64s:
-    """Return int64[P]: the position of the leaf of each pod, by the ``trees`` [G] and by the pods' own names of it."""
-    names = table.columns.subgroup
-    if len(trees) and len(names) and (trees == trees[0]).all() and (names == names[0]).all():
-        # A cluster of single pods, most often.
-        found = np.full(len(names), table.leaves.positions(trees[:1], names[:1])[0])
-        nowhere = group < 0
-        if nowhere.any():
-            found[nowhere] = NONE
-        return found
-    return table.leaves.positions(np.append(trees, NONE)[group], names)  # -1, for no group, is the last one
+def _of_group(column: Column, group: Int64s, none: object) -> Column:
+    """Return what ``column`` [G] says of the ``group`` of each pod, ``none`` of pods without one."""
+    if not len(column):
+        return np.full(len(group), none)
+    found: Column = column[group]
+    found[group < 0] = none
+    return found
 
 
 def read_assigned(
@@ -104,8 +113,11 @@ def read_assigned(
     memory: Memory,
     *,
     stuck_before: float,
+    shaped_by: tuple[object, ...] = (),
 ) -> Assigned:
     """Return where each pod stands. A pod told to go before ``stuck_before`` is not expected to leave any more.
+
+    ``shaped_by``: what the shape of a pod follows from that is not fresh.
 
     Bind requests stay for as long as their pods do, so what was made of the very same ones is taken from ``memory``.
 
@@ -118,39 +130,109 @@ def read_assigned(
     """
     records = base.records
     ordered_rows = _ordered_rows(records, bind_requests, memory)
-    status, node = base.table.columns.status, base.node
-    if base.watched or ordered_rows:
-        status, node = status.copy(), node.copy()
-    changed: dict[int, Pod] = {}
-    devices: dict[int, tuple[str, ...]] = {}
-    requests: dict[int, BindRequest] = {}
+    places = _elsewhere(base, node_rows, ordered_rows, stuck_before)
+    version = _version(base.table.version, (*base.inputs, *shaped_by), places.rows, memory)
+    status, node, group, subgroup = memory.rows.columns(
+        "where pods stand", version, len(records), partial(_read_places, base, places)
+    )
+    devices = {row: records[row].devices for row in base.watched}
+    for row, ordered in ordered_rows.items():
+        named, record = ordered.request.spec.selected_gpu_groups, ordered.record
+        if named and record.demand.gpu.shared and not record.granted:
+            devices[row] = tuple(sorted(named))
+    held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
+    changed = {row: ordered.pod for row, ordered in ordered_rows.items()}
+    return Assigned(
+        pods=replaced(base.table.pods, changed) if changed else base.table.pods,
+        status=status,
+        node=node,
+        group=group,
+        subgroup=subgroup,
+        devices=held,
+        requests={row: ordered.request for row, ordered in ordered_rows.items()},
+        version=version,
+    )
+
+
+@attrs.frozen
+class _Places:
+    """Where pods stand, by row, that do not stand where they say themselves."""
+
+    group: Mapping[int, int]
+    subgroup: Mapping[int, int]
+    status: Mapping[int, int]
+    node: Mapping[int, int]
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """All rows of such pods."""
+        return frozenset({*self.group, *self.status, *self.node})
+
+
+def _elsewhere(
+    base: BaseColumns, node_rows: Mapping[str, int], ordered_rows: Mapping[int, _Ordered], stuck_before: float
+) -> _Places:
+    """Return where pods stand that the clock or a bind request has moved."""
+    status: dict[int, int] = {}
+    node: dict[int, int] = {}
     moved: dict[int, str] = {}
     for row in base.watched:
-        record = records[row]
-        if record.leaving_since is not None and record.leaving_since < stuck_before:
+        leaving_since = base.records[row].leaving_since
+        if leaving_since is not None and leaving_since < stuck_before:
             status[row] = Status.STUCK_IN_RELEASING
-        devices[row] = record.devices
     for row, ordered in ordered_rows.items():
-        request, record = ordered.request, ordered.record
-        requests[row], changed[row] = request, ordered.pod
-        if record.waiting:
+        if ordered.record.waiting:
             status[row] = Status.BINDING
             if ordered.group:
                 moved[row] = ordered.group
-        if not record.node:
-            node[row] = node_rows.get(request.spec.selected_node, NONE)
-        if request.spec.selected_gpu_groups and record.demand.gpu.shared and not record.granted:
-            devices[row] = tuple(sorted(request.spec.selected_gpu_groups))
-    held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
-    group, subgroup = base.group, base.subgroup
-    if moved:
-        group, subgroup = _moved(base, moved)
-    pods = base.table.pods
-    if changed:
-        pods = replaced(pods, changed)
-    return Assigned(
-        pods=pods, status=status, node=node, group=group, subgroup=subgroup, devices=held, requests=requests
-    )
+        if not ordered.record.node:
+            node[row] = node_rows.get(ordered.request.spec.selected_node, NONE)
+    return _Places(*_moved(base, moved), status=status, node=node)
+
+
+@attrs.frozen(eq=False)
+class _Known:
+    """The version of where pods stood last, and what it was made of."""
+
+    version: TableVersion
+    pods: TableVersion
+    inputs: tuple[object, ...]
+    elsewhere: frozenset[int]
+
+
+def _version(pods: TableVersion, inputs: tuple[object, ...], elsewhere: frozenset[int], memory: Memory) -> TableVersion:
+    """Return the version of where pods stand: of ``pods``, and with those as fresh that stand ``elsewhere`` or did.
+
+    It comes from none where rows moved, or where more may have changed because ``inputs`` are others.
+    """
+    known = memory.recall(_STOOD)
+    version = TableVersion()
+    if isinstance(known, _Known) and len(known.inputs) == len(inputs) and all(map(is_, known.inputs, inputs)):
+        is_same = known.pods is pods
+        if is_same and not elsewhere and not known.elsewhere:
+            return known.version
+        if is_same or (pods.before is known.pods.mark and pods.has_kept_places):
+            rows = {*elsewhere, *known.elsewhere, *(() if is_same else pods.fresh.tolist())}
+            version = TableVersion(before=known.version.mark, fresh=np.array(sorted(rows), np.int64))
+    memory.keep(_STOOD, _Known(version, pods, inputs, elsewhere))
+    return version
+
+
+def _read_places(base: BaseColumns, places: _Places, rows: Sequence[int]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Return status, node, group and sub-group of pods."""
+    is_whole = len(rows) == len(base.records)
+    at = range(len(rows)) if is_whole else {row: at for at, row in enumerate(rows)}
+
+    def read(column: Int64s, elsewhere: Mapping[int, int]) -> Int64s:
+        if is_whole and not elsewhere:
+            return column
+        some = column.copy() if is_whole else column[rows]
+        for row, value in elsewhere.items():
+            some[at[row]] = value
+        return some
+
+    status, node = read(base.table.columns.status, places.status), read(base.node, places.node)
+    return status, node, read(base.group, places.group), read(base.subgroup, places.subgroup)
 
 
 def _ordered_rows(
@@ -197,15 +279,16 @@ def _group_granted(request: BindRequest) -> str:
     return "" if grant is None else grant.group
 
 
-def _moved(base: BaseColumns, moved: Mapping[int, str]) -> tuple[Int64s, Int64s]:
-    """Return the columns of groups and sub-groups with some pods, by row, in groups of these names."""
-    table, group, subgroup = base.table, base.group.copy(), base.subgroup.copy()
-    rows = np.array(list(moved), np.int64)
+def _moved(base: BaseColumns, moved: Mapping[int, str]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return groups and sub-groups of some pods, by row, that are in groups of these names."""
+    if not moved:
+        return {}, {}
+    table, rows = base.table, list(moved)
     keys = [table.group_keys.of((name, base.records[row].pod.namespace)) for row, name in moved.items()]
-    group[rows] = table.group_keys.rows(base.groups.group_key, np.array(keys, np.int64))
-    tree = np.append(base.groups.leaves, NONE)[group[rows]]
-    subgroup[rows] = table.leaves.positions(tree, table.columns.subgroup[rows])
-    return group, subgroup
+    group = table.group_keys.rows(base.groups.group_key)[keys]
+    tree = _of_group(base.groups.leaves, group, NONE)
+    subgroup = table.leaves.positions(tree, table.columns.subgroup[rows])
+    return dict(zip(rows, group.tolist(), strict=True)), dict(zip(rows, subgroup.tolist(), strict=True))
 
 
 _order = attrgetter("order")

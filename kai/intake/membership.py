@@ -12,6 +12,8 @@ GroupKey: TypeAlias = tuple[str, str]
 
 _KEPT = 1 << 10
 """So many keys are kept at least, whether or not they are of the past."""
+_SPARE = 64
+"""So many keys may come before the rows of groups are written down anew, and a sixteenth of those that there are."""
 _MANY = 1 << 16
 _UNKNOWN = -2
 
@@ -33,6 +35,9 @@ class GroupKeys:
         """Numbers of keys of the past, for keys to come."""
         self._most = _KEPT
         """How many keys there may be before those of the past are looked for."""
+        self._of_groups: Int64s | None = None
+        self._rows: Int64s = np.zeros(0, np.int64)
+        """Rows of groups by numbers of keys, of which ``_of_groups`` are the groups'."""
 
     def __len__(self) -> int:
         """Return how many numbers there are: each is smaller."""
@@ -60,14 +65,16 @@ class GroupKeys:
         self._free = np.flatnonzero(~is_used).tolist()
         self._most = _KEPT + 2 * len(self._numbers)
 
-    def rows(self, of_groups: Int64s, of_pods: Int64s) -> Int64s:
-        """Return int64[P]: the row of each pod's group, -1 for none.
+    def rows(self, of_groups: Int64s) -> Int64s:
+        """Return int64: the row of each group by the number of its key, -1 for keys of none.
 
-        ``of_groups`` [G] and ``of_pods`` [P] are numbers of keys.
+        ``of_groups`` [G] are numbers of keys, not to be written. Holds: the same array for the same groups, for as long
+            as it says something of each key.
         """
-        row_of = np.full(len(self), NONE, np.int64)
-        row_of[of_groups] = np.arange(len(of_groups))
-        return row_of[of_pods]
+        if of_groups is not self._of_groups or len(self._rows) < len(self):
+            self._of_groups, self._rows = of_groups, np.full(len(self) + len(self) // 16 + _SPARE, NONE, np.int64)
+            self._rows[of_groups] = np.arange(len(of_groups))
+        return self._rows
 
 
 class Leaves:

@@ -1,6 +1,6 @@
 """Shapes: identical pods are one row, whatever their owners."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from operator import is_not
 
 import attrs
@@ -13,7 +13,7 @@ from kai.model.amounts import packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s, locked
-from kai.state.table_version import TableVersion
+from kai.state.table_version import Carrier, TableVersion
 
 _MANY = 1 << 13
 
@@ -29,8 +29,11 @@ class ShapeTable:
         """Of pods to which surroundings add nothing, by the identities of demand and constraints."""
         self._settled: Surroundings | None = None
         self._version = TableVersion()
+        self._rows = Carrier()
         self._shape_of: Int64s = np.zeros(0, np.int64)
         self._used: tuple[Shape, ...] = ()
+        self._ranked: tuple[Int64s, Int64s] | None = None
+        """The numbers of which shapes were ranked last, and the row of each pod's shape."""
 
     @property
     def overgrown(self) -> bool:
@@ -49,12 +52,13 @@ class ShapeTable:
         self._settled, self._version = surroundings, version
         if before is None or before.tokens != tokens or version.before is not mark:
             self._fit(records, surroundings)
-            self._shape_of = np.array([record.shape for record in records], np.int64)
-            return
-        fresh = [records[row] for row in version.fresh.tolist()]
-        self._fit(fresh, surroundings)
-        self._shape_of = version.carried(self._shape_of)
-        self._shape_of[version.fresh] = [record.shape for record in fresh]
+        else:
+            self._fit([records[row] for row in version.fresh.tolist()], surroundings)
+
+        def read(rows: Sequence[int]) -> tuple[Int64s]:
+            return (np.array([records[row].shape for row in rows], np.int64),)
+
+        (self._shape_of,) = self._rows.columns("shapes", version, len(records), read, tokens)
 
     def _fit(self, records: Iterable[PodRecord], surroundings: Surroundings) -> None:
         """Give ``records`` their shapes; those that have them under these surroundings already keep them."""
@@ -76,7 +80,16 @@ class ShapeTable:
             record.token = token
 
     def used(self) -> tuple[tuple[Shape, ...], Int64s]:
-        """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape."""
+        """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape.
+
+        Cost: nothing while each pod has the shape that it had, else a pass over all pods.
+        """
+        if self._ranked is None or self._ranked[0] is not self._shape_of:
+            self._ranked = self._shape_of, self._rank()
+        return self._used, self._ranked[1]
+
+    def _rank(self) -> Int64s:
+        """Find the shapes in use, and return the row of each pod's shape."""
         numbers = self._shape_of
         count = len(numbers)
         counts = np.bincount(numbers, minlength=len(self._shapes))
@@ -89,10 +102,10 @@ class ShapeTable:
         if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
             self._used = shapes
         if (order == np.arange(len(order))).all():  # they are numbered like that
-            return self._used, locked(numbers)
+            return numbers
         rank = np.empty(len(self._shapes), np.int64)
         rank[order] = np.arange(len(order))
-        return self._used, rank[numbers]
+        return locked(rank[numbers])
 
     def _number(self, demand: Demand, constraints: Constraints, around: Additions) -> int:
         """Return the number of a shape. Demands and constraints are interned, so their identities stand for them."""

@@ -51,6 +51,7 @@ from kai.model.rows import Int64s
 from kai.state.kinds import PodKinds
 from kai.state.memory import Memory, SnapshotVersions
 from kai.state.snapshot import Snapshot
+from kai.state.table_version import TableVersion
 
 _MANY = 1 << 12
 _NO_USAGE: Mapping[str, Shares] = {}
@@ -185,8 +186,9 @@ class Intake:
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
-        requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
-        assigned = read_assigned(base, nodes.rows, requests, self._memory, stuck_before=now - self._grace)
+        tokens = () if self._surroundings is None else self._surroundings.tokens
+        shaped_by = (settled, *tokens, object() if refused else None)
+        assigned = self._assigned(objects, base, now, shaped_by)
         pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
@@ -211,7 +213,7 @@ class Intake:
             evicted=evicted,
             protected=protected,
             revision=revision,
-        ).with_versions(self._versions())
+        ).with_versions(self._versions(assigned.version))
         self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, self._grace))
         return self._last.snapshot
 
@@ -234,10 +236,19 @@ class Intake:
             lambda: read_base(self._pod_table, self._group_table, nodes.rows),
         )
 
-    def _versions(self) -> SnapshotVersions:
+    def _assigned(
+        self, objects: ClusterObjects, base: BaseColumns, now: float, shaped_by: tuple[object, ...]
+    ) -> Assigned:
+        rows = self._node_table.rows
+        requests = live_bind_requests(objects.bind_requests, rows, self._settings)
+        stuck_before = now - self._grace
+        return read_assigned(base, rows, requests, self._memory, stuck_before=stuck_before, shaped_by=shaped_by)
+
+    def _versions(self, standing: TableVersion) -> SnapshotVersions:
         return SnapshotVersions(
             memory=self._memory,
             pods=self._pod_table.version,
+            standing=standing,
             groups=self._group_table.version,
             nodes=self._node_table.version,
             kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),

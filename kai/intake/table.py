@@ -6,7 +6,7 @@ records, however many there are. Names of nodes and of sub-groups are numbers he
 may change without the pod.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
 from kai.model.rows import NONE, Bools, Int64s
 from kai.state.items import carried_items
-from kai.state.table_version import Carrier, TableVersion
+from kai.state.table_version import Carrier, Column, TableVersion
 
 _MANY = 1 << 13
 
@@ -102,12 +102,21 @@ class PodTable:
         self.columns = self.read(records, version)
 
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
-        """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
+        """Return int64: the row of each node by the number of its name, -1 for none or one outside the snapshot.
+
+        Holds: the same array for as long as it would say the same.
+        """
         row_of = self._row_of
         if rows is not self._rows_of_nodes or len(row_of) != len(self.node_names):
             row_of = self._row_of = np.array([rows.get(name, NONE) for name in self.node_names], np.int64)
             self._rows_of_nodes = rows
-        return row_of[self.columns.node]
+        return row_of
+
+    def carried(
+        self, name: str, read: Callable[[Sequence[int]], tuple[Column, ...]], inputs: tuple[object, ...]
+    ) -> tuple[Column, ...]:
+        """Return columns that follow from each pod's own columns, and from ``inputs``."""
+        return self._rows.columns(name, self.version, len(self.records), read, inputs)
 
     @property
     def is_overgrown(self) -> bool:
@@ -161,7 +170,9 @@ class GroupTable:
     version: TableVersion = attrs.field(factory=TableVersion)
     """Of the table of those that are part of the snapshot."""
     columns: GroupColumns = attrs.field(init=False)
+    _leaves: Int64s | None = None
     _wanted: Bools = attrs.field(factory=lambda: np.zeros(0, np.bool_))
+    """Which groups are part of the snapshot, by ``_leaves``."""
     _rows: Carrier = attrs.field(factory=Carrier)
 
     def __attrs_post_init__(self) -> None:
@@ -175,7 +186,9 @@ class GroupTable:
         """Take the records of all groups as they are now; ``whole`` is the version of their table."""
         if whole.mark is self.version.mark:
             return
-        before, self._wanted = self._wanted, columns.wanted
+        before, leaves = self._wanted, columns.leaves
+        if leaves is not self._leaves:
+            self._leaves, self._wanted = leaves, columns.wanted
         everything = bool(self._wanted.all())
         members = records if everything else list(compress(records, self._wanted.tolist()))
         if whole.before is self.version.mark:

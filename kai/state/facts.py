@@ -10,7 +10,7 @@ from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
 from kai.model.node import Node
 from kai.model.pod import GpuKind, Shape
 from kai.model.queue import Queue, Shares
-from kai.model.rows import Bools, Float64s, Int64s, locked
+from kai.model.rows import NONE, Bools, Float64s, Int64s, locked
 from kai.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
 from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
@@ -208,12 +208,16 @@ def shape_facts(snapshot: Snapshot) -> ShapeFacts:
 
 
 def pod_facts(snapshot: Snapshot) -> PodFacts:
-    """Return the pod table."""
-    group = snapshot.pod_group
-    leaf = snapshot.first_subgroup[group] + snapshot.pod_subgroup
-    nowhere = (group | snapshot.pod_subgroup) < 0  # one of the two is negative
-    if nowhere.any():
-        leaf[nowhere] = -1
+    """Return the pod table. Cost: of the pods that may have changed places, while sub-groups have the rows they had."""
+    group, subgroup, first = snapshot.pod_group, snapshot.pod_subgroup, snapshot.first_subgroup
+
+    def read(rows: Sequence[int]) -> tuple[Int64s]:
+        some = slice(None) if len(rows) == len(group) else rows
+        found: Int64s = first[group[some]] + subgroup[some]
+        found[(group[some] | subgroup[some]) < 0] = NONE  # one of the two is negative
+        return (found,)
+
+    (leaf,) = snapshot.memory.rows.columns("leaves", snapshot.versions.standing, len(group), read, (first,))
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 

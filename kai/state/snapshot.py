@@ -112,9 +112,13 @@ class Snapshot:
             return (np.array([len(groups[row].subgroups) for row in chosen], np.int64),)
 
         (counts,) = rows.columns("subgroup counts", self.versions.groups, len(groups), read)
-        if len(counts) and (counts == counts[0]).all():  # a cluster of single pods, most often
-            return even_steps(self.memory, int(counts[0]), len(counts) + 1)
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+        def start() -> Int64s:
+            if len(counts) and (counts == counts[0]).all():  # a cluster of single pods, most often
+                return even_steps(self.memory, int(counts[0]), len(counts) + 1)
+            return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+        return self.memory.once("first sub-groups", (counts,), start)
 
     @cached_property
     def node_rows(self) -> Mapping[str, int]:
