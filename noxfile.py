@@ -40,7 +40,6 @@ NOJIT = [
 NO_KERNEL = [
     "tests/properties/test_light_roles.py",
     "tests/unit/state/test_memory.py",
-    "tests/unit/state/test_table_version.py",
 ]
 
 

@@ -192,8 +192,7 @@ class FastPath:
         else:
             pod, placed = int(state[allocating.POD]), int(state[allocating.PLACED])
             self._told[group] = record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
-        if session.ledger.mark:
-            session.ledger.undo_to(0)
+        session.ledger.undo_to(0)
 
     def _hand_out(self) -> None:
         """Emit what was decided, in order, one statement at a time; settle starts and refusals."""

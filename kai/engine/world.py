@@ -4,7 +4,6 @@ Statements change a world, everything else reads it. Portions, heaps, details an
 of them depends on the session, which is opened last and hands decisions out.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
@@ -19,6 +18,8 @@ from kai.framework.parameters import Parameters
 from kai.kernels import booking, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
+from kai.kernels.groups import find_places
+from kai.kernels.struct import writable
 from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.state.base import Base, Opening
@@ -28,7 +29,7 @@ from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
 FEW: Final = 64
-"""Groups whose ranks are looked up one by one."""
+"""So many groups are looked up among all by age, and as many again for each so many that there are."""
 
 
 class World:
@@ -129,33 +130,26 @@ class World:
     def keys_of(self, groups: GroupRows) -> Float64s:
         """Return float64[n, k]: those of ``group_keys`` that belong to ``groups``.
 
-        Of a few groups they are worked out without those of all others, unless a plugin orders groups: it is asked
-        about all of them at once.
+        Of a part of all groups they are worked out without those of the others, unless a plugin orders groups: it is
+        asked about all of them at once.
         """
-        if "group_keys" in self.__dict__ or len(groups) > FEW or self.policy.orders_groups:
+        places = np.empty(len(groups), np.int64)
+        if (
+            "group_keys" in self.__dict__
+            or len(groups) > FEW + len(self.snapshot.groups) // FEW
+            or self.policy.orders_groups
+            or not find_places(writable(self.base.groups.created), self.base.group_order, groups, places)
+        ):
             return self.group_keys[groups]
         keys = self.policy.group_keys(groups, self.base.groups.priority[groups])
-        keys[:, -1] = self.ages_of(groups)
+        keys[:, -1] = places
         return keys
-
-    def ages_of(self, groups: GroupRows) -> Int64s:
-        """Return int64[n]: at which place each of ``groups`` is by creation time, then uid."""
-        created, order = self.base.groups.created, self.base.group_order
-        key = created.__getitem__
-        places = []
-        for group in groups.tolist():
-            first = bisect_left(order, created[group], key=key)
-            last = bisect_right(order, created[group], first, key=key)
-            places.append(first + int(np.flatnonzero(order[first:last] == group)[0]))
-        return np.array(places, np.int64)
 
     def release(self) -> None:
         """Let go of everything: plugins and world hold each other, and megabytes need not wait for the collector."""
-        arena, memory, layout = self.ledger.arena, self.snapshot.memory, self.base.layout
-        # What statements write from there on they zero when they are committed, but for traces of moves.
-        zeros = (0, 0) if self.ledger.has_moved or self.ledger.mark else (layout.still, layout.size)
+        ledger, base, snapshot = self.ledger, self.base, self.snapshot
         self.__dict__.clear()
-        Base.leave_arena(arena, memory, zeros)
+        base.leave(snapshot, ledger)
 
     # ------------------------------------------------------------------ what there is
 
@@ -254,12 +248,14 @@ class World:
         dropped.
         """
         queues = len(self.snapshot.queues)
-        owners, parents = self.facts.groups.queue, self.facts.queues.parent
-        counts = 1 + np.bincount(owners + 1, minlength=queues + 2)[1:]  # the first is for groups of no queue
-        counts += np.bincount(np.where(parents >= 0, parents, queues), minlength=queues + 1)
-        start = np.zeros(queues + 2, np.int64)
-        np.cumsum(counts, out=start[1:])
-        return start
+        owners, parents = self.base.facts.groups.queue, self.base.facts.queues.parent
+
+        def start() -> Int64s:
+            counts = 1 + np.bincount(owners + 1, minlength=queues + 2)[1:]  # the first is for groups of no queue
+            counts += np.bincount(np.where(parents >= 0, parents, queues), minlength=queues + 1)
+            return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+        return self.snapshot.memory.once("heaps of queues", (owners, parents), start)
 
     # ------------------------------------------------------------------ nodes for a pod
 

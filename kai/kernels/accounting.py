@@ -22,11 +22,12 @@ from kai.kernels.columns import (
     Facts,
     Offsets,
 )
+from kai.kernels.struct import Int64s
 
 
 @inner
-def _book_nodes(facts: Facts, columns: Columns, first: int, last: int) -> None:
-    """Book what the pods of some rows take of their nodes, but for shared devices."""
+def _book_nodes(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
+    """Book what the pods of some rows take of their nodes (sign 1) or take it back (-1), but for shared devices."""
     shapes, reservation = facts.pods.shape, facts.pods.reservation
     request, allocatable = facts.shapes.request, facts.nodes.allocatable
     statuses, nodes = columns.status, columns.node
@@ -38,7 +39,7 @@ def _book_nodes(facts: Facts, columns: Columns, first: int, last: int) -> None:
             continue
         shape = shapes[pod]
         for resource in range(width):
-            amount = request[shape, resource]
+            amount = request[shape, resource] * sign
             if amount == 0 or allocatable[node, resource] == 0:
                 continue
             if resource == GPU and (reservation[pod] or is_shared(facts, shape)):
@@ -67,46 +68,46 @@ def _share(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
 
 
 @inner
-def _count_members(facts: Facts, columns: Columns) -> None:
-    """Count every pod for its leaf and its group."""
+def _count_members(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
+    """Count the pods of some rows for their leaves and groups (sign 1), or no more (-1)."""
     leaves, groups, statuses = facts.pods.leaf, facts.pods.group, columns.status
     active, occupying, pending, pipelined = columns.active, columns.occupying, columns.pending, columns.pipelined
     counted = columns.counted
-    for pod in range(statuses.shape[0]):
+    for pod in range(first, last):
         status, group, leaf = statuses[pod], groups[pod], leaves[pod]
         if group < 0:
             continue
         if (COUNTED >> status) & 1:
-            counted[group] += 1
+            counted[group] += sign
         if leaf < 0:
             continue
         # Only what there is: most pods run, and each column is memory of its own.
         if (ACTIVE_ALLOCATED >> status) & 1:
-            active[leaf] += 1
+            active[leaf] += sign
         if (ACTIVE_USED >> status) & 1:
-            occupying[leaf] += 1
+            occupying[leaf] += sign
         if status == PENDING:
-            pending[leaf] += 1
+            pending[leaf] += sign
         if status == PIPELINED:
-            pipelined[leaf] += 1
+            pipelined[leaf] += sign
 
 
 @inner
-def _charge_owners(facts: Facts, columns: Columns) -> None:
-    """Charge every pod to the queue of its group, but not yet to the queues above."""
+def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
+    """Charge the pods of some rows to the queues of their groups (sign 1), or no more (-1); not yet to those above."""
     shapes, groups, statuses, nodes = facts.pods.shape, facts.pods.group, columns.status, columns.node
     queues, preemptible = facts.groups.queue, facts.groups.preemptible
     request, total, fixed = facts.shapes.request, columns.queue_used, columns.queue_fixed
     known, gpu = -1, 0
-    for pod in range(statuses.shape[0]):
+    for pod in range(first, last):
         group = groups[pod]
         if group < 0 or not (COUNTED >> statuses[pod]) & 1 or queues[group] < 0:
             continue
         queue, shape = queues[group], shapes[pod]
         if shape != known:
-            gpu = accepted_gpu(facts, shape, nodes[pod])
+            gpu = accepted_gpu(facts, shape, nodes[pod]) * sign
             known = -1 if is_shared(facts, shape) else shape  # of those that share, the node decides
-        cpu, memory = request[shape, CPU], request[shape, MEMORY]
+        cpu, memory = request[shape, CPU] * sign, request[shape, MEMORY] * sign
         total[queue, CPU] += cpu
         total[queue, MEMORY] += memory
         total[queue, GPU] += gpu
@@ -143,13 +144,43 @@ def open_accounts(facts: Facts, columns: Columns, offsets: Offsets) -> None:
     for shape in range(facts.shapes.kind.shape[0]):
         sharing = sharing or is_shared(facts, shape)
     if not sharing:
-        _book_nodes(facts, columns, 0, count)
+        _book_nodes(facts, columns, 0, count, 1)
     else:
         for first in (True, False):
             for pod in range(count):
                 if facts.pods.reservation[pod] == first:
-                    _book_nodes(facts, columns, pod, pod + 1)
+                    _book_nodes(facts, columns, pod, pod + 1, 1)
                     _share(facts, columns, offsets, pod)
-    _count_members(facts, columns)
-    _charge_owners(facts, columns)
+    _count_members(facts, columns, 0, count, 1)
+    _charge_owners(facts, columns, 0, count, 1)
     _charge_above(facts, columns)
+
+
+@inner
+def _account(facts: Facts, columns: Columns, pod: int, sign: int) -> None:
+    """Book and count a pod as it stands (sign 1), or no more (-1), but for the queues above and shared devices."""
+    _book_nodes(facts, columns, pod, pod + 1, sign)
+    _count_members(facts, columns, pod, pod + 1, sign)
+    _charge_owners(facts, columns, pod, pod + 1, sign)
+
+
+@kernel
+def reopen_accounts(before: Facts, facts: Facts, columns: Columns, pods: Int64s, status: Int64s, node: Int64s) -> None:
+    """Make of the accounts that ``before`` opened with those that ``facts`` open with.
+
+    ``status`` [n] and ``node`` [n] are where ``pods`` [n] stand now. Holds: as if opened anew, where the two differ in
+        nothing but these pods, and no devices are shared.
+    Cost: O(n R + Q).
+    """
+    used, fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
+    columns.queue_used[:] = 0
+    columns.queue_fixed[:] = 0
+    for at in range(pods.shape[0]):
+        pod = pods[at]
+        _account(before, columns, pod, -1)
+        columns.status[pod], columns.node[pod] = status[at], node[at]
+        _account(facts, columns, pod, 1)
+    _charge_above(facts, columns)
+    # What was charged is a sum, so that what changed of it is one as well.
+    columns.queue_used[:] += used
+    columns.queue_fixed[:] += fixed

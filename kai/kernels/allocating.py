@@ -20,6 +20,8 @@ from kai.kernels.columns import (
     Columns,
     Facts,
     Offsets,
+    add,
+    make_final,
     undo_to,
 )
 from kai.kernels.domains import DomainTrees, place_in_domain
@@ -118,7 +120,7 @@ def _commit(
             continue
         if bound:
             set_status(facts, columns, offsets, pod, BINDING)
-        columns.virtual[pod] = 0
+        add(columns, offsets.virtual + pod, -columns.virtual[pod])
         row = work.state[DECISIONS]
         work.decided[row, 0] = kind
         work.decided[row, 1] = pod
@@ -129,8 +131,7 @@ def _commit(
     work.statements[statement, 2] = int(started)
     work.state[STATEMENTS] = statement + 1
     work.state[STAMP] += 1
-    columns.counters[0] = 0
-    columns.cursor[0] = 0
+    make_final(columns)
 
 
 @inner

@@ -32,6 +32,7 @@ from kai.kernels.columns import (
     Facts,
     Offsets,
     add,
+    make_final,
     touch,
 )
 
@@ -389,6 +390,18 @@ def settle(facts: Facts, columns: Columns, offsets: Offsets) -> None:
         pod = columns.operations[at, 1]
         if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
             set_status(facts, columns, offsets, pod, BINDING)
+
+
+@kernel
+def seal(columns: Columns, offsets: Offsets) -> None:
+    """Make everything so far final: what was evicted is no longer the open statement's."""
+    for at in range(columns.counters[0]):
+        pod = columns.operations[at, 1]
+        add(columns, offsets.virtual + pod, -columns.virtual[pod])
+        add(columns, offsets.evicted_status + pod, -columns.evicted_status[pod])
+        add(columns, offsets.evicted_node + pod, -columns.evicted_node[pod])
+        add(columns, offsets.evicted_placement + pod, -columns.evicted_placement[pod])
+    make_final(columns)
 
 
 @kernel

@@ -139,7 +139,7 @@ class Columns(Struct):
     counted: Int64s  # [G] pods that count as used by the queue
     counters: Int64s  # [2] operations logged, placements made
     journal: Int64Table  # [J, 2]
-    cursor: Int64s  # [1] entries in the journal
+    cursor: Int64s  # [2] entries in the journal, and how many of these are final
     operations: Int64Table  # [O, 2] (kind, pod) since the last commit
     placement_slots: Int64Table  # [L, D] slots of a placement, -1 fills up
     epoch: Int64s  # [G] grows whenever a pod of the group changes its status; not undone
@@ -233,3 +233,17 @@ def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None
             if group >= 0:
                 columns.epoch[group] += 1
     columns.cursor[0] = mark
+
+
+@kernel
+def make_final(columns: Columns) -> None:
+    """Make every write so far final: it is not undone while the session lasts."""
+    columns.counters[0] = 0
+    columns.cursor[1] = columns.cursor[0]
+
+
+@kernel
+def take_back(arena: Int64s, journal: Int64Table, entries: int) -> None:
+    """Take back the first ``entries`` of a journal, final or not, when the session is over."""
+    for at in range(entries - 1, -1, -1):
+        arena[journal[at, 0]] -= journal[at, 1]

@@ -208,3 +208,29 @@ def sort_by_leaf(leaf: Int64s, order: Int64s, start: Int64s, out: Int64s) -> Non
         if row >= 0:
             out[used[row]] = order[at]
             used[row] += 1
+
+
+@kernel
+def find_places(created: Float64s, order: Int64s, rows: Int64s, places: Int64s) -> bool:
+    """Note where in ``order`` [n], which goes by ``created`` [n], each of ``rows`` is; say whether it was done.
+
+    It is not where so many rows are of one time that a pass over all of them would be quicker.
+    Cost: O(log n) for each row, and a look at those of its time.
+    """
+    looks = 0
+    for at in range(rows.shape[0]):
+        time = created[rows[at]]
+        first, last = 0, order.shape[0]
+        while first < last:
+            middle = (first + last) // 2
+            if created[order[middle]] < time:
+                first = middle + 1
+            else:
+                last = middle
+        while order[first] != rows[at]:
+            first += 1
+            looks += 1
+            if looks > order.shape[0]:
+                return False
+        places[at] = first
+    return True

@@ -37,7 +37,7 @@ class _Memory:
         if origin is not None:
             values["_meminfo"] = memory = origin._meminfo
             return memory
-        memory = owner.constructor.dispatcher(*[_writable(values[name]) for name in owner._fields])._meminfo
+        memory = owner.constructor.dispatcher(*[writable(values[name]) for name in owner._fields])._meminfo
         values["_meminfo"] = memory
         return memory
 
@@ -155,13 +155,13 @@ def _is_usable(array: NDArray[Any]) -> bool:
     if not (flags.c_contiguous and flags.aligned):
         return False
     try:
-        _writable(array)
+        writable(array)
     except ValueError:
         return False
     return True
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """Return a view of an array that cannot be written that can; anything else as it is.
 
     Raises: ValueError where the memory itself cannot be written.

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from kai.kernels.groups import find_places
+from kai.kernels.struct import writable
 from kai.model.rows import Float64s, Int64s
 from kai.state.memory import Memory
 from kai.state.table_version import TableVersion
@@ -34,17 +36,33 @@ def carried_order(memory: Memory, name: str, version: TableVersion, created: Flo
         if known.mark is version.mark:
             return known.order
         if known.mark is version.before and len(version.fresh) <= _FEW + len(created) // 8:
-            order = _moved(known.order, version, created, uid)
-            memory.keep(name, _Known(version.mark, order))
+            stays = version.has_kept_places and _stays(known, created, version.fresh, uid)
+            order = known.order if stays else _moved(known.order, version, created, uid)
+            memory.keep(name, _Known(version.mark, created, order))
             return order
     order = creation_order(created, uid)
-    memory.keep(name, _Known(version.mark, order))
+    memory.keep(name, _Known(version.mark, created, order))
     return order
 
 
 class _Known:
-    def __init__(self, mark: object, order: Int64s) -> None:
-        self.mark, self.order = mark, order
+    def __init__(self, mark: object, created: Float64s, order: Int64s) -> None:
+        self.mark, self.created, self.order = mark, created, order
+
+
+def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
+    """Say whether the order is the same with other objects in ``rows``: each belongs where the one before it was."""
+    order, places = known.order, np.empty(len(rows), np.int64)
+    if not find_places(writable(known.created), order, rows, places):
+        return False
+    # Each place with the one before it, of which one of the two has another object.
+    later = np.concatenate([places[places > 0], places[places + 1 < len(order)] + 1])
+    one, other = order[later - 1], order[later]
+    if (created[one] > created[other]).any():
+        return False
+    same = created[one] == created[other]
+    pairs = zip(one[same].tolist(), other[same].tolist(), strict=True)
+    return all((uid(row), row) < (uid(next_row), next_row) for row, next_row in pairs)
 
 
 def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:

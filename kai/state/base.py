@@ -4,22 +4,25 @@ Tables for kernels are made once; an arena is booked by each session, which writ
 """
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from sys import getrefcount
 from typing import Final
 
 import attrs
 import numpy as np
 
-from kai.kernels.accounting import open_accounts
-from kai.kernels.columns import Columns, Facts
+from kai.kernels.accounting import open_accounts, reopen_accounts
+from kai.kernels.columns import Columns, Facts, take_back
 from kai.model.rows import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
 from kai.state.kept import GroupColumns, group_columns, group_order, pod_order, pods_by_leaf, subgroup_columns
 from kai.state.layout import Layout, Room, Sizes
-from kai.state.memory import Memory
+from kai.state.ledger import Ledger
 from kai.state.snapshot import Snapshot
 
-_SPARE: Final = "the arena of the session before"
+_LEFT: Final = "what the session before left"
+_OWN: Final = 2
+"""References to an array that is an attribute, as the question finds them: the attribute and the argument."""
 
 
 @attrs.frozen
@@ -30,6 +33,27 @@ class Opening:
     room: Room
     columns: Columns
     """The columns of the arena."""
+
+
+@attrs.frozen(eq=False)
+class Left:
+    """What a session left: its arena, and all that leads back to how it was opened."""
+
+    memory: Int64s
+    """Of the arena, and more."""
+    journal: Int64s
+    entries: int
+    """How many entries of the journal are to be taken back."""
+    is_whole: bool
+    """Whether the arena is what it was when that is done."""
+    base: "Base"
+    standing: object
+    """The mark of where pods stood."""
+
+    @property
+    def is_free(self) -> bool:
+        """Say whether no view of the memory is left, whose holder would see numbers change."""
+        return getrefcount(self.memory) == _OWN
 
 
 @attrs.frozen(kw_only=True)
@@ -55,10 +79,30 @@ class Base:
         """Book every pod of ``snapshot``, which this is the base of, that stands somewhere.
 
         Holds: the books are the caller's own; they lie in the memory of the last session's if no view of that is left.
-        Cost: O(P + N R). A session writes the very arena that is booked: a copy for each session takes as long.
+        Cost: O(P + N R); where the last session was on a snapshot of the same rows, of what it wrote and of the pods
+            that stand elsewhere since.
         """
-        layout, room = self.layout, self.room()
-        arena = self._arena(snapshot.memory)
+        left, room, sizes = snapshot.memory.recall(_LEFT), self.room(), self.layout.sizes
+        snapshot.memory.keep(_LEFT, None)
+        epoch = np.zeros(sizes.groups, np.int64)
+        if not isinstance(left, Left) or not left.is_free:
+            left = None
+        if left is not None and left.is_whole:
+            take_back(left.memory, left.journal, left.entries)
+            room.journal = left.journal
+            rows = self._differing(left, snapshot)
+            if rows is not None:
+                arena = left.memory[: self.layout.size]
+                columns = self.layout.columns(arena, room, epoch)
+                status, node = snapshot.pod_status[rows], snapshot.pod_node[rows]
+                reopen_accounts(left.base.facts, self.facts, columns, rows, status, node)
+                columns.counters[:] = 0
+                return Opening(arena, room, columns)
+        return self._opened(snapshot, self._cleared(left), room, epoch)
+
+    def _opened(self, snapshot: Snapshot, arena: Int64s, room: Room, epoch: Int64s) -> Opening:
+        """Book all pods in an arena of which the end is zero, from where such columns begin."""
+        layout = self.layout
         view = layout.view
         arena[: layout.offsets.status] = 0
         view(arena, "status")[:] = snapshot.pod_status
@@ -67,24 +111,22 @@ class Base:
         view(arena, "placement")[list(self.placed)] = np.arange(1, 1 + len(self.placed))
         view(arena, "counters")[1] = len(self.placed)
         view(arena, "idle")[:] = self.facts.nodes.allocatable
-        columns = layout.columns(arena, room, np.zeros(layout.sizes.groups, np.int64))
+        columns = layout.columns(arena, room, epoch)
         open_accounts(self.facts, columns, layout.offsets)
         return Opening(arena, room, columns)
 
-    def _arena(self, memory: Memory) -> Int64s:
+    def _cleared(self, left: "Left | None") -> Int64s:
         """Return an arena whose end, from where the columns begin that are zero when a session opens, is zero.
 
         Memory that the process never touched before costs five times as much as other memory.
         """
         size, still = self.layout.size, self.layout.still
-        left = memory.recall(_SPARE)
-        memory.keep(_SPARE, None)
-        spare, (first, last) = left if isinstance(left, tuple) else (None, (0, 0))
-        del left
-        # This name and the argument of the question are two references; the holder of a third would see numbers change.
-        if not (isinstance(spare, np.ndarray) and len(spare) >= size and getrefcount(spare) == 2):
-            spare, first, last = np.empty(size + size // 16, np.int64), 0, 0
-        arena: Int64s = spare[:size]
+        if left is None or len(left.memory) < size:
+            arena = np.empty(size + size // 16, np.int64)[:size]
+            arena[still:] = 0
+            return arena
+        arena = left.memory[:size]
+        first, last = (left.base.layout.still, left.base.layout.size) if left.is_whole else (0, 0)
         if first < last and still < last:  # most of it is zero already
             arena[still:first] = 0
             arena[last:] = 0
@@ -92,13 +134,33 @@ class Base:
             arena[still:] = 0
         return arena
 
-    @staticmethod
-    def leave_arena(arena: Int64s, memory: Memory, zeros: tuple[int, int] = (0, 0)) -> None:
-        """Offer the place of an arena that is not needed any more to the next session.
+    def _differing(self, left: "Left", snapshot: Snapshot) -> Int64s | None:
+        """Return the pods that stand elsewhere than when the session before opened; None if more than these differs."""
+        standing, mine, theirs = snapshot.versions.standing, self.facts, left.base.facts
+        if standing.mark is not left.standing and (
+            standing.before is not left.standing or not standing.has_kept_places
+        ):
+            return None
+        shared = (mine.shapes, mine.nodes, mine.groups.queue, mine.groups.preemptible, mine.groups.first_subgroup)
+        before = (
+            theirs.shapes,
+            theirs.nodes,
+            theirs.groups.queue,
+            theirs.groups.preemptible,
+            theirs.groups.first_subgroup,
+        )
+        if not all(map(is_, shared, before)) or self.placed or left.base.placed or self.layout.sizes.slots:
+            return None
+        if not np.array_equal(mine.queues.parent, theirs.queues.parent):
+            return None
+        return standing.fresh if standing.mark is not left.standing else np.zeros(0, np.int64)
 
-        ``zeros``: between which cells nothing but zeros was left.
-        """
-        memory.keep(_SPARE, (arena.base, zeros))
+    def leave(self, snapshot: Snapshot, ledger: Ledger) -> None:
+        """Offer the place of the arena of a session on ``snapshot`` that is over to the next."""
+        if isinstance(ledger.arena.base, np.ndarray):  # plugins have no columns in it, so that it is not a copy
+            mark = snapshot.versions.standing.mark
+            left = Left(ledger.arena.base, ledger.journal, ledger.mark, ledger.is_whole, self, mark)
+            snapshot.memory.keep(_LEFT, left)
 
     def room(self) -> Room:
         """Return fresh logs for a session."""
@@ -132,7 +194,11 @@ def make_base(snapshot: Snapshot) -> Base:
     slot_start, slot_names, slot_rows = slot_table(snapshot)
     pods, groups, order = pod_facts(snapshot), group_columns(snapshot), pod_order(snapshot)
     subgroups = subgroup_columns(snapshot, groups.tree)
-    by_leaf = pods_by_leaf(pods.leaf, order, int(snapshot.first_subgroup[-1]))
+    by_leaf = snapshot.memory.once(
+        "pods by leaf",
+        (pods.leaf, order, snapshot.first_subgroup),
+        lambda: pods_by_leaf(pods.leaf, order, int(snapshot.first_subgroup[-1])),
+    )
     facts = Facts(
         nodes=node_facts(snapshot, slot_start, slot_names),
         shapes=shape_facts(snapshot),

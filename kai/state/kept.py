@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from kai.kernels.groups import sort_by_leaf
+from kai.kernels.struct import writable
 from kai.model.axis import PLUGGED_GPU, UNBOUNDED
 from kai.model.node import Node
 from kai.model.podgroup import SubGroup
@@ -145,8 +146,13 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
 
 
 def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
-    """Return the columns of sub-groups, ``tree`` [G] being the trees of groups. Cost: O(B) in columns."""
-    trees = snapshot.memory.once("trees", (), Trees).columns
+    """Return the columns of sub-groups, ``tree`` [G] being the trees of groups; the same ones for the same trees."""
+    trees = snapshot.memory.once("trees", (), Trees)
+    return snapshot.memory.once("sub-groups", (tree, trees), lambda: _subgroup_columns(snapshot, tree, trees.columns))
+
+
+def _subgroup_columns(snapshot: Snapshot, tree: Int64s, trees: Sequence[TreeColumns]) -> SubGroupColumns:
+    """Work out the columns of sub-groups. Cost: O(B) in columns."""
     if not len(tree):
         rows, mask = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         return SubGroupColumns(mask, mask.copy(), rows, mask.copy(), rows.copy())
@@ -219,7 +225,7 @@ def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
     """Return where the pods of each sub-group begin [B + 1], and the pods of all leaves, each leaf's in pod order."""
     start = np.zeros(subgroups + 1, np.int64)
     out = np.empty(len(order), np.int64)
-    sort_by_leaf(leaf, order, start, out)
+    sort_by_leaf(writable(leaf), writable(order), start, out)
     return start, out[: start[-1]]
 
 

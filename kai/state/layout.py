@@ -134,7 +134,7 @@ class Room:
             table[row, : len(slots)] = slots
         return cls(
             journal=np.empty((4096, 2), np.int64),
-            cursor=np.zeros(1, np.int64),
+            cursor=np.zeros(2, np.int64),
             operations=np.empty((1024, 2), np.int64),
             placement_slots=table,
         )

@@ -18,6 +18,9 @@ from kai.model.status import Status
 from kai.state.audit import audit
 from kai.state.layout import Layout, Room, Sizes, grown
 
+MOST_FINAL = 1 << 16
+"""Entries of what is final that a journal keeps at least; then as many as a sixteenth of the cells."""
+
 
 @attrs.define
 class Tracked:
@@ -47,8 +50,8 @@ class Ledger:
         self.layout = layout
         self.facts = facts
         self.offsets: Offsets = layout.offsets
-        self.has_moved = False
-        """Whether anything but allocations was made final: pods may have left copies where they were."""
+        self.is_whole = True
+        """Whether the journal has everything since the ledger was opened, what was made final included."""
         self._room = room
         self._epoch = np.zeros(layout.sizes.groups, np.int64)
         self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
@@ -67,9 +70,22 @@ class Ledger:
         """The current length of the journal: what to undo to."""
         return int(self._room.cursor[0])
 
+    @property
+    def final(self) -> int:
+        """The mark before which nothing is undone any more."""
+        return int(self._room.cursor[1])
+
+    @property
+    def journal(self) -> Int64s:
+        """What was added to which cell, as far as ``mark``."""
+        return self._room.journal
+
     def reserve(self, changes: int) -> None:
         """Make room in the logs for ``changes`` more placements or evictions: kernels cannot grow anything."""
         room = self._room
+        if self.mark == self.final > MOST_FINAL + self.arena.size // 16:
+            room.cursor[:] = 0
+            self.is_whole = False
         journal = grown(room.journal, self.mark + self.room_for(changes))
         operations = grown(room.operations, int(self.columns.counters[0]) + changes + 1)
         placements = grown(room.placement_slots, int(self.columns.counters[1]) + changes + 2)
@@ -84,8 +100,8 @@ class Ledger:
         return (changes + 1) * per_pod
 
     def undo_to(self, mark: int) -> None:
-        """Take back everything since ``mark``."""
-        undo_to(self.facts, self.columns, self.offsets, mark)
+        """Take back everything since ``mark`` that is not final."""
+        undo_to(self.facts, self.columns, self.offsets, max(mark, self.final))
 
     def add(self, column: Tracked, index: int, delta: int) -> None:
         """Change one cell of a plugin's column."""
@@ -136,15 +152,8 @@ class Ledger:
 
         Nothing before this point can be undone any more, evicted pods are no longer the statement's.
         """
-        columns = self.columns
-        kinds, pods = columns.operations[: int(columns.counters[0])].T
-        self.has_moved = self.has_moved or bool((kinds != OP_ALLOCATE).any())
-        columns.virtual[pods] = 0
-        columns.evicted_status[pods] = 0
-        columns.evicted_node[pods] = 0
-        columns.evicted_placement[pods] = 0
-        columns.counters[0] = 0
-        self._room.cursor[0] = 0
+        self.reserve(int(self.columns.counters[0]))
+        booking.seal(self.columns, self.offsets)
 
     def fingerprint(self) -> bytes:
         """Return the arena as bytes: equal before and after whatever was undone."""

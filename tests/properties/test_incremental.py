@@ -49,9 +49,9 @@ def picture(snapshot):
     return {name: value for name, value in told.items() if name not in UNTOLD}, books
 
 
-def decide(snapshot):
+def decide(snapshot, using=EVERYTHING):
     sink = Recorder()
-    report = run_cycle(snapshot, EVERYTHING, sink)
+    report = run_cycle(snapshot, using, sink)
     reasons = {group: (record.reasons, record.notes, record.pods) for group, record in report.records.items()}
     state = {name: plain(value) for name, value in attrs.asdict(report, recurse=False).items() if name != "records"}
     return sink.statements, state, reasons

@@ -181,7 +181,7 @@ class SessionMachine(RuleBasedStateMachine):
     def commit(self):
         self.watch.note(self.statement.commit())
         self.statement = None
-        assert self.session.ledger.mark == 0
+        assert self.session.ledger.mark == self.session.ledger.final
 
     @invariant()
     def the_books_are_right(self):

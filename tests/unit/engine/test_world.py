@@ -200,13 +200,28 @@ def test_groups_wait_that_did_at_first_or_that_changed_since(world):
         assert [world.snapshot.groups[row].name for row in world.waiting_groups()] == ["parts"]
 
 
-def test_what_only_moves_leave_behind_is_said_to_be_zero_where_nothing_moved(taken):
-    for promise in (False, True):
-        session = open_session(taken)
-        pods = session.pods_of(group(session, "plain"))
-        with session.statement("reclaim") as statement:
-            if promise:
-                statement.evict(pods)
-            statement.place_pods(pods, session.all_nodes[1:], session.no_extra, promise=promise)
-            statement.commit()
-        assert session.ledger.has_moved == promise == session.columns.left.any()
+@pytest.mark.parametrize("verbs", ["place", "evict", "move", "place and forget"])
+def test_a_session_opens_with_the_same_books_whatever_the_one_before_it_did(taken, verbs, monkeypatch):
+    if "forget" in verbs:
+        monkeypatch.setattr("kai.state.ledger.MOST_FINAL", -(1 << 20))
+    opened = open_session(taken).ledger.fingerprint()
+    session = open_session(taken)
+    pods = session.pods_of(group(session, "plain"))
+    with session.statement("reclaim") as statement:
+        if verbs in ("evict", "move"):
+            statement.evict(pods)
+        if verbs != "evict":
+            statement.place_pods(pods, session.all_nodes[1:], session.no_extra, promise=verbs == "move")
+        statement.commit()
+    with session.statement("allocate") as statement:
+        statement.evict(session.pods_of(group(session, "parts")))
+    assert session.ledger.fingerprint() != opened
+    session.ledger.reserve(1)
+    assert session.ledger.is_whole == ("forget" not in verbs)
+    memory = session.ledger.arena.ctypes.data
+    session.release()
+    del statement
+    again = open_session(taken)
+    assert again.ledger.fingerprint() == opened
+    assert again.ledger.arena.ctypes.data == memory
+    again.ledger.check()

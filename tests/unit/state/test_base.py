@@ -4,6 +4,7 @@ import pytest
 from kai.plugins.gpusharing import GpuSharing
 from kai.plugins.pool_maximum import PoolMaximum
 from kai.state.base import make_base
+from kai.state.ledger import Ledger
 from tests.unit.plugins.stage import node, play, pod, snapshot_of
 
 MEMORY = {"nvidia.com/gpu.memory": "16000"}
@@ -69,17 +70,24 @@ def test_a_request_by_memory_for_more_devices_than_any_node_has_is_refused():
     assert [(count, reason.subject) for count, reason in played.waiting_for("a").counts] == [(1, "gpu")]
 
 
+def over(base, snapshot, opening, *, is_whole=True):
+    """End a session that wrote past the journal, or did not write at all."""
+    ledger = Ledger(base.layout, base.facts, opening.arena, opening.room)
+    ledger.is_whole = is_whole
+    base.leave(snapshot, ledger)
+
+
 def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody_looks_at_it():
     snapshot = snapshot_of(gpu_node("n1", 4), pod("a-0", on="n1"))
     base = make_base(snapshot)
-    seen = base.open(snapshot).arena
-    booked = seen.tolist()
-    base.leave_arena(seen, snapshot.memory)
-    other = base.open(snapshot).arena
-    assert not np.shares_memory(seen, other)
-    place = other.ctypes.data
-    other[:] = 7
-    base.leave_arena(other, snapshot.memory)
+    seen = base.open(snapshot)
+    booked = seen.arena.tolist()
+    over(base, snapshot, seen)
+    other = base.open(snapshot)
+    assert not np.shares_memory(seen.arena, other.arena)
+    place = other.arena.ctypes.data
+    other.arena[:] = 7
+    over(base, snapshot, other, is_whole=False)
     del other
     again = base.open(snapshot).arena
     assert again.ctypes.data == place
@@ -87,35 +95,24 @@ def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody
     assert not np.shares_memory(again, base.open(snapshot).arena)
 
 
-def test_what_a_session_begins_with_none_of_is_zero_in_memory_that_was_used_before():
-    snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"))
-    base = make_base(snapshot)
-    used = base.open(snapshot).arena
-    booked = used.tolist()
-    used[:] = 7
-    base.leave_arena(used, snapshot.memory)
-    del used
-    again = base.open(snapshot).arena
-    assert again.tolist() == booked
-    assert not again[base.layout.still :].any()
-    assert again.any()
-
-
+@pytest.mark.parametrize("is_whole", [True, False])
 @pytest.mark.parametrize("pods", [30, 40, 41])
-def test_what_a_session_left_zero_is_zero_in_the_next_one_however_large_that_is(pods):
+def test_an_arena_serves_a_session_on_another_snapshot_however_large_that_is(pods, is_whole):
     def of(count):
         return snapshot_of(gpu_node("n1", 8), *(pod(f"a-{at}", on="n1") for at in range(count)))
 
     before, after = of(40), of(pods)
     first, second = make_base(before), make_base(after)
-    expected = second.open(after).arena
-    used = first.open(before).arena
-    used[: first.layout.still] = 7
-    used.base[first.layout.size :] = 7
-    first.leave_arena(used, after.memory, (first.layout.still, first.layout.size))
+    expected = second.open(after).arena.tolist()
+    used = first.open(before)
+    used.arena[: first.layout.still] = 7
+    used.arena.base[first.layout.size :] = 7
+    if not is_whole:
+        used.arena[:] = 7
+    over(first, after, used, is_whole=is_whole)
     del used
     again = second.open(after).arena
-    assert again.tolist() == expected.tolist()
+    assert again.tolist() == expected
     assert not again[second.layout.still :].any()
 
 
