@@ -74,7 +74,7 @@ class Allocate:
                 statement.promise_all(group)
             statement.commit()
         if not waits and not started:
-            session.last_start[group] = session.clock.read()
+            session.note_time("last_start", group, session.clock.read())
         return True
 
 

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.engine.portion import Portion
-from kai.engine.readiness import have_some
+from kai.engine.readiness import have_some, lack_some
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.model.status import ACTIVE_ALLOCATED, Status
@@ -22,9 +22,9 @@ class EvictStale:
     def run(self, session: Session) -> None:
         """Look at every group with pods on nodes."""
         stale = self._below_minimum(session)
-        healthy = np.ones(len(session.snapshot.groups), np.bool_)
-        healthy[stale] = False
-        session.stale_since[healthy] = np.nan
+        healthy = np.setdiff1d(session.base.stale, stale)
+        if len(healthy):
+            session.note_time("stale_since", healthy, np.nan)
         for group in stale:
             session.attend(group)
             self._judge(session, session.portion(group))
@@ -33,9 +33,9 @@ class EvictStale:
     def _below_minimum(self, session: Session) -> list[int]:
         """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
         facts, columns = session.facts.groups, session.columns
-        # Most leaves lack nothing, so what is asked of groups is asked of the few that do.
-        lacking = np.flatnonzero(facts.leaf & (columns.occupying < facts.minimum))
-        groups = np.unique(np.searchsorted(facts.first_subgroup, lacking, side="right") - 1)
+        at_first = facts.first_subgroup.searchsorted(session.lacking, side="right") - 1
+        groups = np.union1d(at_first, session.changed_groups())
+        groups = groups[lack_some(facts, columns, groups)]
         held = have_some(facts, columns.occupying, groups)
         return [
             group for group in groups[held].tolist() if not len(session.portion(group).holding(1 << Status.SUCCEEDED))
@@ -44,7 +44,7 @@ class EvictStale:
     def _judge(self, session: Session, portion: Portion) -> None:
         group = portion.group
         if np.isnan(session.stale_since[group]):
-            session.stale_since[group] = session.clock.read()
+            session.note_time("stale_since", group, session.clock.read())
         grace = session.snapshot.groups[group].staleness_grace
         if grace is None:
             grace = session.parameters.default_staleness_grace_seconds
@@ -60,4 +60,4 @@ class EvictStale:
             statement.facts = {int(pod): facts for pod in pods}
             statement.commit()
         # Losing the rest of a stale gang does not restart its preemption delay.
-        session.last_eviction[group] = before
+        session.note_time("last_eviction", group, before)

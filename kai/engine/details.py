@@ -56,7 +56,7 @@ class Details:
         world = self._world
         # Of a shape for which nodes are only filtered and rated nothing is on record, and nothing was chosen.
         asked = world.policy.dynamic & ~world.policy.scored
-        pods = np.flatnonzero(asked[world.facts.pods.shape]) if len(world.snapshot.pods) else ()
+        pods = np.flatnonzero(asked[world.facts.pods.shape]) if asked.any() else ()
         found = {int(pod): {**self._recorded(int(pod)), **self.of(int(pod))} for pod in pods}
         return {pod: details for pod, details in found.items() if details}
 

@@ -11,7 +11,7 @@ from kai.framework.hooks import DomainTree
 from kai.kernels.columns import PENDING, PODS
 from kai.kernels.domains import DomainTrees
 from kai.kernels.groups import ROOT_AND_LEAF
-from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRow
+from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRow, locked
 
 MOST_CELLS = 8_000_000
 """Cells (kinds and shapes x nodes) that tables may take: groups beyond it are asked about."""
@@ -23,7 +23,8 @@ def make_trees(world: World, waiting: GroupRows) -> tuple[DomainTrees, Int64s]:
     The shapes are prepared.
     """
     kinds, kind = _kinds(world, waiting)
-    shapes = _counted_shapes(world, kind, MOST_CELLS // max(1, len(world.all_nodes)) - len(kinds))
+    most = MOST_CELLS // max(1, len(world.all_nodes)) - len(kinds)
+    shapes = _counted_shapes(world, kind, most) if kinds else np.zeros(0, np.int64)
     counted = np.full(len(world.snapshot.shapes), -1, np.int64)
     counted[shapes] = np.arange(len(shapes))
     nodes, deepest = len(world.all_nodes), max((len(tree.start) for tree in kinds), default=2)
@@ -65,17 +66,16 @@ def _starts(parts: Sequence[Int64s]) -> Int64s:
 
 def _kinds(world: World, waiting: GroupRows) -> tuple[list[DomainTree], Int64s]:
     """Return the kinds, and int64[G]: which one each group is of, -1 for none."""
-    kind = np.full(len(world.snapshot.groups), -1, np.int64)
-    kinds: list[DomainTree] = []
+    none, kinds = _none(world), list[DomainTree]()
     if not world.takes(DOMAINS):
-        return kinds, kind
+        return kinds, none
     groups = world.facts.groups
     others = waiting[~groups.simple[waiting]]
     roots = groups.first_subgroup[others]
     flat = (groups.first_subgroup[others + 1] - roots == ROOT_AND_LEAF) & (groups.minimum[roots] == 1)
     splitter, rows = world.policy.tree_of_domains(others[flat])
     if splitter is None or not len(rows):
-        return kinds, kind
+        return kinds, none
     forms, first, of_form = np.unique(world.trees[rows], return_index=True, return_inverse=True)
     most = MOST_CELLS // (2 * max(1, len(world.all_nodes)))
     numbers = np.full(len(forms), -1, np.int64)
@@ -84,15 +84,20 @@ def _kinds(world: World, waiting: GroupRows) -> tuple[list[DomainTree], Int64s]:
         if tree is not None:
             numbers[at] = len(kinds)
             kinds.append(tree)
+    kind = none.copy()
     kind[rows] = numbers[of_form]
     return kinds, kind
+
+
+def _none(world: World) -> Int64s:
+    """Return int64[G]: no kind for any group; sessions share it while groups have the queues that they had."""
+    queues = world.base.groups.queue
+    return world.snapshot.memory.once("no kinds of domains", (queues,), lambda: locked(np.full(len(queues), -1)))
 
 
 def _counted_shapes(world: World, kind: Int64s, most: int) -> Int64s:
     """Return the shapes of pods that wait in groups of some kind: those that no plugin is asked about, at ``most``."""
     facts = world.facts
-    if not (kind >= 0).any():
-        return np.zeros(0, np.int64)
     pods = np.flatnonzero((world.columns.status == PENDING) & (facts.pods.group >= 0))
     pods = pods[kind[facts.pods.group[pods]] >= 0]
     shapes, first = np.unique(facts.pods.shape[pods], return_index=True)

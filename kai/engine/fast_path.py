@@ -210,7 +210,7 @@ class FastPath:
             session.emit("allocate", *(tuple(decisions[begin:end]) for begin, end in pairwise(begins.tolist())))
         started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
         if len(started):
-            session.last_start[started] = session.clock.read()
+            session.note_time("last_start", started, session.clock.read())
         self._note_refused(work.refused[: int(state[allocating.REFUSALS])])
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
 

@@ -22,6 +22,8 @@ class Filled:
     groups: GroupRows
     """[W] In the order in which they were pushed."""
     depth: int
+    places: Int64s
+    """Where the heaps of queues hold an item."""
     items: Int64s
     length: Int64s
     dirty: Int64s
@@ -37,7 +39,8 @@ class Filled:
             changes=changes,
             groups=groups,
             depth=int(heap.depth[0]),
-            items=heap.items.copy(),
+            places=(places := _places(heap)),
+            items=heap.items[places],
             length=heap.length.copy(),
             dirty=heap.dirty.copy(),
             keys=heap.keys[groups],
@@ -50,8 +53,14 @@ class Filled:
 
     def write(self, heap: Heap) -> None:
         """Write it to an empty heap."""
-        heap.items[:] = self.items
+        heap.items[self.places] = self.items
         heap.length[:] = self.length
         heap.dirty[:] = self.dirty
         heap.keys[self.groups] = self.keys
         heap.amounts[self.groups] = self.amounts
+
+
+def _places(heap: Heap) -> Int64s:
+    queues = np.flatnonzero(heap.length).tolist()
+    begins, sizes = heap.start[queues], heap.length[queues]
+    return np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())

@@ -40,7 +40,8 @@ class GroupHeap:
         self._heap = _empty(session, victims=victims, depth=depth, every_key=every_key)
         self._parts: dict[int, Portion] = {}
         self._member = np.zeros(len(session.snapshot.groups), np.bool_)
-        self._seen = session.columns.epoch.copy()
+        self._seen = session.changes()
+        """How many changes of status there had been when its entries were brought up to date."""
         self._states = np.empty(len(self._member), np.float64)
         """[G] Elastic states of the groups that were described last."""
         self._dropped: Int64s | None = None
@@ -87,7 +88,7 @@ class GroupHeap:
         )
         twin._parts = dict(self._parts)
         twin._member = self._member.copy()
-        twin._seen = self._seen.copy()
+        twin._seen = self._seen
         twin._states = self._states
         twin._dropped = None
         return twin
@@ -176,12 +177,10 @@ class GroupHeap:
 
     def refresh(self) -> None:
         """Describe the groups that changed, as every operation does, and as is due before a kernel pops."""
-        epoch = self._session.columns.epoch
-        differs = epoch != self._seen
-        if not np.count_nonzero(differs):
+        since, self._seen = self._seen, self._session.changes()
+        if since == self._seen:
             return
-        changed = np.flatnonzero(differs)
-        self._seen[changed] = epoch[changed]
+        changed = self._session.changed_groups(since)
         mine = changed[self._member[changed]]
         if len(mine):
             self._describe(mine)

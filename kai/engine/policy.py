@@ -241,6 +241,11 @@ class Policy:
                 names += [plugin.name] if count == 1 else [f"{plugin.name}.{at}" for at in range(count)]
         return tuple(names)
 
+    @property
+    def orders_pods(self) -> bool:
+        """Whether a plugin is asked about the order of pods."""
+        return any(plugin.pod_order is not None for plugin in self.plugins)
+
     def pod_keys(self, pods: PodRows) -> Float64s | None:
         """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
         columns = [_table(plugin.pod_order.keys(pods)) for plugin in self.plugins if plugin.pod_order is not None]

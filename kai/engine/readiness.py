@@ -50,12 +50,30 @@ def have_some(facts: GroupFacts, column: Int64s, rows: GroupRows) -> Bools:
     """
     if not len(rows):
         return np.zeros(0, np.bool_)
+    below, starts = _subgroups_of(facts, rows)
+    some: Bools = np.add.reduceat(column[below], starts) > 0
+    return some
+
+
+def lack_some(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
+    """Return bool[n]: which of the groups ``rows`` [n] have a leaf with fewer pods on nodes than it needs.
+
+    Cost: a look at each of their sub-groups.
+    """
+    if not len(rows):
+        return np.zeros(0, np.bool_)
+    below, starts = _subgroups_of(facts, rows)
+    lacking = facts.leaf[below] & (columns.occupying[below] < facts.minimum[below])
+    some: Bools = np.logical_or.reduceat(lacking, starts)
+    return some
+
+
+def _subgroups_of(facts: GroupFacts, rows: GroupRows) -> tuple[Int64s, Int64s]:
+    """Return the sub-groups of the groups ``rows`` [n], and where those of each begin [n]."""
     begins = facts.first_subgroup[rows]
     sizes = facts.first_subgroup[rows + 1] - begins
     starts = np.cumsum(sizes) - sizes
-    below = np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes)
-    some: Bools = np.add.reduceat(column[below], starts) > 0
-    return some
+    return np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes), starts
 
 
 def _have_trees_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, roots: Int64s, sizes: Int64s) -> Bools:

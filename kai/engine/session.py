@@ -23,7 +23,7 @@ from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
 from kai.engine.portion import Portion, Portions
-from kai.engine.readiness import are_ready
+from kai.engine.readiness import are_ready, have_some
 from kai.engine.records import GroupRecord, Records
 from kai.engine.refusing import refusing_nodes
 from kai.engine.statement import Statement
@@ -138,17 +138,10 @@ class Session(World):
         return self._waiting[1]
 
     def _with_pending_pods(self) -> GroupRows:
-        """Return the groups that have pending pods. Cost: a pass over all sub-groups, and a look at each such leaf."""
-        leaves = np.flatnonzero(self.columns.pending > 0)
-        rows = self.facts.groups.first_subgroup.searchsorted(leaves, side="right") - 1
-        first = np.ones(len(rows), np.bool_)  # of the leaves of its group
-        np.not_equal(rows[1:], rows[:-1], out=first[1:])
-        found: GroupRows = rows[first]
-        return found
-
-    def changes(self) -> int:
-        """Return a number that grows whenever a pod changes its status. Cost: O(G), as one sum."""
-        return int(self.columns.epoch.sum())  # epochs only grow
+        """Return the groups that have pending pods: of those that had some at first, and of those that changed."""
+        groups = self.snapshot.pod_group[self.base.pending]
+        rows = np.union1d(groups[groups >= 0], self.changed_groups())
+        return rows[have_some(self.facts.groups, self.columns.pending, rows)]
 
     @cached_property
     def protected(self) -> Bools:

@@ -258,7 +258,7 @@ class Statement:
         decisions = tuple(self._decisions())
         for decision in decisions:
             if isinstance(decision, Evict) and world.facts.pods.group[decision.pod] >= 0:
-                world.last_eviction[world.facts.pods.group[decision.pod]] = world.clock.read()
+                world.note_time("last_eviction", int(world.facts.pods.group[decision.pod]), world.clock.read())
         self._ledger.settle()
         self._ledger.seal()
         self._begin = self._ledger.mark

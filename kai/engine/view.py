@@ -31,7 +31,6 @@ class WorldView(SessionView):
         self._vectors: tuple[Vectors, Vectors] | None = None
         self._nodes = locked(world.all_nodes)
         self._requested = locked(world.requested)
-        self._last_start = locked(world.last_start)
         self._constrained = locked(world.constrained)
         self._groups_by_age = locked(world.base.group_order)
 
@@ -100,7 +99,8 @@ class WorldView(SessionView):
     @property
     def last_start(self) -> Float64s:
         """When each group last started."""
-        return self._last_start
+        started = self._world.last_start  # mostly the snapshot's own, which nothing can write
+        return locked(started) if started.flags.writeable else started
 
     @property
     def groups_by_age(self) -> GroupRows:

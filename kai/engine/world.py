@@ -6,7 +6,7 @@ of them depends on the session, which is opened last and hands decisions out.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -50,14 +50,17 @@ class World:
         self.clock = Clock(snapshot.now)
         self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
-        self.last_start = base.groups.last_start.copy()
-        self.last_eviction = base.groups.last_eviction.copy()
-        self.stale_since = base.groups.stale_since.copy()
+        self.last_start = base.groups.last_start
+        self.last_eviction = base.groups.last_eviction
+        self.stale_since = base.groups.stale_since
         smallest, largest = snapshot.gpu_memory_bounds
         self.facts: Facts = _own_facts(base.facts)
         self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest)
-        self._live: Ledger | Opening = base.open(snapshot)
+        self._live: Ledger | Opening
+        self._live = opening = base.open(snapshot)
+        self.lacking = opening.lacking
+        """Leaves that had fewer pods on nodes than they need when the session opened."""
         self._tracked: list[Tracked] = []
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
@@ -90,7 +93,9 @@ class World:
         if isinstance(opening, Ledger):
             raise TypeError("plugins of a world: found that they were adopted before, expected once")
         layout = self.base.layout
-        ledger = self.ledger = self._live = Ledger(layout, self.facts, opening.arena, opening.room, self._tracked)
+        ledger = self.ledger = self._live = Ledger(
+            layout, self.facts, opening.arena, opening.room, self._tracked, opening.columns.epoch
+        )
         for plugin in policy.plugins:
             if plugin.placement is None:
                 continue
@@ -110,8 +115,10 @@ class World:
             self.facts = self.facts.replace(queues=queues)
 
     def _order_pods(self, policy: Policy) -> None:
+        if not policy.orders_pods or not len(self.snapshot.pods):
+            return
         pods = np.arange(len(self.snapshot.pods), dtype=np.int64)
-        keys = policy.pod_keys(pods) if len(pods) else None
+        keys = policy.pod_keys(pods)
         if keys is not None and (keys != keys[0]).any():
             rank = np.empty(len(pods), np.float64)
             rank[self.base.pod_order] = np.arange(len(pods))
@@ -145,11 +152,30 @@ class World:
         keys[:, -1] = places
         return keys
 
+    def note_time(
+        self, times: Literal["last_start", "last_eviction", "stale_since"], groups: GroupRows | int, instant: float
+    ) -> None:
+        """Note the time of what happened to ``groups``. What the snapshot says is copied when it is first changed."""
+        if getattr(self, times) is getattr(self.base.groups, times):
+            setattr(self, times, getattr(self, times).copy())
+        getattr(self, times)[groups] = instant
+
+    def changed_groups(self, since: int = 0) -> GroupRows:
+        """Return the groups whose pods changed status since there had been so many ``changes``; maybe others."""
+        ring, now = self.columns.changed, self.changes()
+        if now - since > len(ring):
+            return np.arange(len(self.snapshot.groups), dtype=np.int64)
+        return np.unique(ring[np.arange(since, now) % len(ring)])
+
+    def changes(self) -> int:
+        """Return a number that grows whenever a pod of a group changes its status."""
+        return int(self.columns.changes[0])
+
     def release(self) -> None:
         """Let go of everything: plugins and world hold each other, and megabytes need not wait for the collector."""
-        ledger, base, snapshot = self.ledger, self.base, self.snapshot
+        ledger, base, snapshot, lacking = self.ledger, self.base, self.snapshot, self.lacking
         self.__dict__.clear()
-        base.leave(snapshot, ledger)
+        base.leave(snapshot, ledger, lacking)
 
     # ------------------------------------------------------------------ what there is
 

@@ -18,7 +18,8 @@ from kai.intake.groups import GroupReader, GroupRecord
 from kai.intake.pods import PodRecord
 from kai.intake.record_cache import RecordCache
 from kai.intake.table import GroupColumns, PodColumns
-from kai.model.rows import NONE
+from kai.model.rows import NONE, Int64s
+from kai.state.memory import Memory
 from kai.state.table_version import TableVersion
 
 
@@ -105,11 +106,20 @@ class Granted:
     records: Sequence[PodRecord]
     group_keys: int
     """How many keys of groups there are."""
+    rows: Int64s
+    """The pods that hold something on an account that is known."""
+
+    @classmethod
+    def of(cls, pods: PodColumns, records: Sequence[PodRecord], group_keys: int, memory: Memory) -> "Granted":
+        """Return what ``pods`` were granted. Cost: nothing while each has the account that it had."""
+        account = pods.account
+        rows = memory.once("pods with accounts", (account,), lambda: np.flatnonzero(account >= 0))
+        return cls(pods, records, group_keys, rows)
 
     def differing(self, groups: GroupColumns) -> dict[int, int]:
         """Return the accounts on which groups are held that say another one, by row."""
         group_key, account = self.pods.group_key, self.pods.account
-        granted = np.flatnonzero(account >= 0)
+        granted = self.rows
         if not len(granted):
             return {}
         held = np.full(self.group_keys, NONE, np.int64)

@@ -20,8 +20,9 @@ from kai.api.grants import bound_at
 from kai.api.meta import ObjectMeta
 from kai.intake.accounts import Accounts
 from kai.intake.groups import GroupReader, GroupRecord
+from kai.intake.held import Granted
 from kai.intake.pods import PodRecord
-from kai.intake.table import GroupColumns, PodColumns
+from kai.intake.table import GroupColumns
 
 _HELD: Final = "found no pod group of this name, expected one"
 _STAND_IN: Final = "\0"
@@ -61,14 +62,14 @@ class Orphans:
 
         return read
 
-    def settle(self, groups: GroupColumns, pods: PodColumns, records: Sequence[PodRecord], group_keys: int) -> bool:
+    def settle(self, groups: GroupColumns, granted: Granted) -> bool:
         """Take groups and pods as they are now; return whether other groups stand in than those that were ``among``.
 
-        ``records`` are those of the pods. Cost: columns; a look at each pod whose group is gone.
+        Cost: columns; a look at each pod whose group is gone.
         """
-        rows = np.flatnonzero(pods.account >= 0)
+        pods, records, rows = granted.pods, granted.records, granted.rows
         if len(rows):
-            exists = np.zeros(group_keys, np.bool_)
+            exists = np.zeros(granted.group_keys, np.bool_)
             exists[groups.group_key[~groups.stands_in]] = True
             rows = rows[~exists[pods.group_key[rows]]]
         if not len(rows) and not self._made:

@@ -186,9 +186,7 @@ class Intake:
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
-        tokens = () if self._surroundings is None else self._surroundings.tokens
-        shaped_by = (settled, *tokens, object() if refused else None)
-        assigned = self._assigned(objects, base, now, shaped_by)
+        assigned = self._assigned(objects, base, now, (settled, object() if refused else None))
         pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
@@ -236,19 +234,18 @@ class Intake:
             lambda: read_base(self._pod_table, self._group_table, nodes.rows),
         )
 
-    def _assigned(
-        self, objects: ClusterObjects, base: BaseColumns, now: float, shaped_by: tuple[object, ...]
-    ) -> Assigned:
-        rows = self._node_table.rows
+    def _assigned(self, objects: ClusterObjects, base: BaseColumns, now: float, shapes: tuple[object, ...]) -> Assigned:
+        tokens = () if self._surroundings is None else self._surroundings.tokens
+        rows, shaped_by = self._node_table.rows, (*shapes, *tokens)
         requests = live_bind_requests(objects.bind_requests, rows, self._settings)
         stuck_before = now - self._grace
         return read_assigned(base, rows, requests, self._memory, stuck_before=stuck_before, shaped_by=shaped_by)
 
-    def _versions(self, standing: TableVersion) -> SnapshotVersions:
+    def _versions(self, assigned: TableVersion) -> SnapshotVersions:
         return SnapshotVersions(
             memory=self._memory,
             pods=self._pod_table.version,
-            standing=standing,
+            assigned=assigned,
             groups=self._group_table.version,
             nodes=self._node_table.version,
             kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),
@@ -271,9 +268,10 @@ class Intake:
     def _settle_groups(self, objects: ClusterObjects) -> None:
         """Read groups as their members were granted them, those that are gone included."""
         groups, table, records = self._groups, self._group_table, self._pods.records
-        granted = Granted(self._pod_table.read(records, self._pods.version), records, len(self._group_keys))
+        pods = self._pod_table.read(records, self._pods.version)
+        granted = Granted.of(pods, records, len(self._group_keys), self._memory)
         said = table.read(groups.records, groups.version)
-        if self._orphans.settle(said, granted.pods, records, granted.group_keys):
+        if self._orphans.settle(said, granted):
             self._put_sources(objects)
             said = table.read(groups.records, groups.version)
         held = self._held_groups

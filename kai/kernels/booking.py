@@ -33,6 +33,7 @@ from kai.kernels.columns import (
     Offsets,
     add,
     make_final,
+    note_change,
     touch,
 )
 
@@ -248,7 +249,7 @@ def set_status(facts: Facts, columns: Columns, offsets: Offsets, pod: int, statu
     group = facts.pods.group[pod]
     if group < 0:
         return
-    columns.epoch[group] += 1
+    note_change(columns, group)
     add(columns, offsets.counted + group, (COUNTED >> status & 1) - (COUNTED >> before & 1))
     leaf = facts.pods.leaf[pod]
     if leaf >= 0:

@@ -145,6 +145,8 @@ class Columns(Struct):
     epoch: Int64s  # [G] grows whenever a pod of the group changes its status; not undone
     touched: Int64s  # [T] ring of the nodes whose numbers changed last, by undoing too
     touches: Int64s  # [1] how many were ever written to the ring
+    changed: Int64s  # [T] ring of the groups whose pods changed status last, by undoing too
+    changes: Int64s  # [1] how many were ever written to that ring
 
 
 class Offsets(Struct):
@@ -202,6 +204,15 @@ def touch(columns: Columns, node: int) -> None:
 
 
 @inner
+def note_change(columns: Columns, group: int) -> None:
+    """Note that a pod of ``group`` changed its status."""
+    columns.epoch[group] += 1
+    at = columns.changes[0]
+    columns.changed[at % columns.changed.shape[0]] = group
+    columns.changes[0] = at + 1
+
+
+@inner
 def _node_of(facts: Facts, columns: Columns, offsets: Offsets, offset: int) -> int:
     """Return the node that a cell of the arena belongs to, -1 for cells of queues, pods and groups."""
     if offset >= offsets.queue_used:
@@ -231,7 +242,7 @@ def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None
         if offsets.status <= offset < last_status:
             group = facts.pods.group[offset - offsets.status]
             if group >= 0:
-                columns.epoch[group] += 1
+                note_change(columns, group)
     columns.cursor[0] = mark
 
 

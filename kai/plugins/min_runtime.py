@@ -46,7 +46,8 @@ class MinRuntime:
         lasting = self._protects_any(session)
         # Without minimum runtimes only groups are protected that are said to have started in the future.
         started = session.last_start
-        judging = lasting or not (np.isnan(started) | session.are_past(started)).all()
+        known = session.snapshot.memory.once("groups that started", (started,), lambda: started[~np.isnan(started)])
+        judging = lasting or not session.are_past(known).all()
 
         def is_protected(victim: int, aggressor: int, cause: Cause) -> bool:
             queue = int(session.facts.groups.queue[victim])

@@ -15,7 +15,16 @@ from kai.kernels.accounting import open_accounts, reopen_accounts
 from kai.kernels.columns import Columns, Facts, take_back
 from kai.model.rows import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
-from kai.state.kept import GroupColumns, group_columns, group_order, pod_order, pods_by_leaf, subgroup_columns
+from kai.state.kept import (
+    GroupColumns,
+    group_columns,
+    group_order,
+    pending_pods,
+    pod_order,
+    pods_by_leaf,
+    stale_groups,
+    subgroup_columns,
+)
 from kai.state.layout import Layout, Room, Sizes
 from kai.state.ledger import Ledger
 from kai.state.snapshot import Snapshot
@@ -33,6 +42,8 @@ class Opening:
     room: Room
     columns: Columns
     """The columns of the arena."""
+    lacking: Int64s
+    """Leaves with fewer pods on nodes than they need."""
 
 
 @attrs.frozen(eq=False)
@@ -47,8 +58,11 @@ class Left:
     is_whole: bool
     """Whether the arena is what it was when that is done."""
     base: "Base"
-    standing: object
+    assigned: object
     """The mark of where pods stood."""
+    lacking: Int64s
+    """Leaves that had fewer pods on nodes than they need when the session opened."""
+    epoch: Int64s
 
     @property
     def is_free(self) -> bool:
@@ -74,6 +88,10 @@ class Base:
     """[G] Some sub-group of the group names a topology."""
     group_order: Int64s
     """Group rows by creation time, then uid."""
+    pending: Int64s
+    """Pods that are pending."""
+    stale: Int64s
+    """Groups that are said to be stale."""
 
     def open(self, snapshot: Snapshot) -> Opening:
         """Book every pod of ``snapshot``, which this is the base of, that stands somewhere.
@@ -84,9 +102,10 @@ class Base:
         """
         left, room, sizes = snapshot.memory.recall(_LEFT), self.room(), self.layout.sizes
         snapshot.memory.keep(_LEFT, None)
-        epoch = np.zeros(sizes.groups, np.int64)
         if not isinstance(left, Left) or not left.is_free:
             left = None
+        # Readers remember an epoch and compare, so that it makes no difference with which a session begins.
+        epoch = np.zeros(sizes.groups, np.int64) if left is None or len(left.epoch) != sizes.groups else left.epoch
         if left is not None and left.is_whole:
             take_back(left.memory, left.journal, left.entries)
             room.journal = left.journal
@@ -97,7 +116,7 @@ class Base:
                 status, node = snapshot.pod_status[rows], snapshot.pod_node[rows]
                 reopen_accounts(left.base.facts, self.facts, columns, rows, status, node)
                 columns.counters[:] = 0
-                return Opening(arena, room, columns)
+                return Opening(arena, room, columns, self._still_lacking(columns, left, rows))
         return self._opened(snapshot, self._cleared(left), room, epoch)
 
     def _opened(self, snapshot: Snapshot, arena: Int64s, room: Room, epoch: Int64s) -> Opening:
@@ -113,9 +132,27 @@ class Base:
         view(arena, "idle")[:] = self.facts.nodes.allocatable
         columns = layout.columns(arena, room, epoch)
         open_accounts(self.facts, columns, layout.offsets)
-        return Opening(arena, room, columns)
+        return Opening(arena, room, columns, self._lacking(columns))
 
-    def _cleared(self, left: "Left | None") -> Int64s:
+    def _lacking(self, columns: Columns) -> Int64s:
+        """Return the leaves with fewer pods on nodes than they need. Cost: O(B)."""
+        groups = self.facts.groups
+        return np.flatnonzero(groups.leaf & (columns.occupying < groups.minimum))
+
+    def _still_lacking(self, columns: Columns, left: Left, pods: Int64s) -> Int64s:
+        """Return the same where ``pods`` are all that stand elsewhere than in the session before.
+
+        Cost: of the leaves of ``pods`` and of those that lacked some, unless leaves need others than before.
+        """
+        groups, before = self.facts.groups, left.base.facts
+        if before.groups.minimum is not groups.minimum:
+            return self._lacking(columns)
+        leaves = np.union1d(before.pods.leaf[pods], self.facts.pods.leaf[pods])
+        leaves = leaves[leaves >= 0]
+        lacking = leaves[groups.leaf[leaves] & (columns.occupying[leaves] < groups.minimum[leaves])]
+        return np.union1d(np.setdiff1d(left.lacking, leaves), lacking)
+
+    def _cleared(self, left: Left | None) -> Int64s:
         """Return an arena whose end, from where the columns begin that are zero when a session opens, is zero.
 
         Memory that the process never touched before costs five times as much as other memory.
@@ -126,45 +163,46 @@ class Base:
             arena[still:] = 0
             return arena
         arena = left.memory[:size]
-        first, last = (left.base.layout.still, left.base.layout.size) if left.is_whole else (0, 0)
-        if first < last and still < last:  # most of it is zero already
-            arena[still:first] = 0
-            arena[last:] = 0
+        before = left.base.layout
+        if left.is_whole and still < before.size:  # most of it is zero already
+            arena[still : before.still] = 0
+            arena[before.size :] = 0
         else:
             arena[still:] = 0
         return arena
 
-    def _differing(self, left: "Left", snapshot: Snapshot) -> Int64s | None:
+    def _differing(self, left: Left, snapshot: Snapshot) -> Int64s | None:
         """Return the pods that stand elsewhere than when the session before opened; None if more than these differs."""
-        standing, mine, theirs = snapshot.versions.standing, self.facts, left.base.facts
-        if standing.mark is not left.standing and (
-            standing.before is not left.standing or not standing.has_kept_places
-        ):
+        assigned = snapshot.versions.assigned
+        is_same = assigned.mark is left.assigned
+        follows = is_same or (assigned.before is left.assigned and assigned.has_kept_places)
+        shares_devices = self.placed or left.base.placed or self.layout.sizes.slots
+        if not follows or shares_devices or not _count_alike(left.base.facts, self.facts):
             return None
-        shared = (mine.shapes, mine.nodes, mine.groups.queue, mine.groups.preemptible, mine.groups.first_subgroup)
-        before = (
-            theirs.shapes,
-            theirs.nodes,
-            theirs.groups.queue,
-            theirs.groups.preemptible,
-            theirs.groups.first_subgroup,
-        )
-        if not all(map(is_, shared, before)) or self.placed or left.base.placed or self.layout.sizes.slots:
-            return None
-        if not np.array_equal(mine.queues.parent, theirs.queues.parent):
-            return None
-        return standing.fresh if standing.mark is not left.standing else np.zeros(0, np.int64)
+        return np.zeros(0, np.int64) if is_same else assigned.fresh
 
-    def leave(self, snapshot: Snapshot, ledger: Ledger) -> None:
+    def leave(self, snapshot: Snapshot, ledger: Ledger, lacking: Int64s) -> None:
         """Offer the place of the arena of a session on ``snapshot`` that is over to the next."""
         if isinstance(ledger.arena.base, np.ndarray):  # plugins have no columns in it, so that it is not a copy
-            mark = snapshot.versions.standing.mark
-            left = Left(ledger.arena.base, ledger.journal, ledger.mark, ledger.is_whole, self, mark)
+            mark = snapshot.versions.assigned.mark
+            arena, journal, entries = ledger.arena.base, ledger.journal, ledger.mark
+            left = Left(arena, journal, entries, ledger.is_whole, self, mark, lacking, ledger.columns.epoch)
             snapshot.memory.keep(_LEFT, left)
 
     def room(self) -> Room:
         """Return fresh logs for a session."""
         return Room.of(self.placements, self.width)
+
+
+def _count_alike(before: Facts, now: Facts) -> bool:
+    """Say whether a pod that stands where it stood counts for as much, on the same node and for the same queues."""
+    if not np.array_equal(before.queues.parent, now.queues.parent):
+        return False
+    one, other = (
+        (facts.shapes, facts.nodes, facts.groups.queue, facts.groups.preemptible, facts.groups.first_subgroup)
+        for facts in (before, now)
+    )
+    return all(map(is_, one, other))
 
 
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
@@ -229,4 +267,6 @@ def make_base(snapshot: Snapshot) -> Base:
         groups=groups,
         constrained=subgroups.constrained,
         group_order=group_order(snapshot, groups.created),
+        pending=pending_pods(snapshot),
+        stale=stale_groups(snapshot, groups),
     )

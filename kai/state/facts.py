@@ -217,7 +217,7 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
         found[(group[some] | subgroup[some]) < 0] = NONE  # one of the two is negative
         return (found,)
 
-    (leaf,) = snapshot.memory.rows.columns("leaves", snapshot.versions.standing, len(group), read, (first,))
+    (leaf,) = snapshot.memory.rows.columns("leaves", snapshot.versions.assigned, len(group), read, (first,))
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 

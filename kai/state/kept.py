@@ -18,6 +18,7 @@ from kai.model.axis import PLUGGED_GPU, UNBOUNDED
 from kai.model.node import Node
 from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, Int64s
+from kai.model.status import Status
 from kai.state.age import carried_order
 from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
@@ -202,6 +203,23 @@ def _repeated(memory: Memory, tree: TreeColumns, groups: int) -> tuple[Int64s, B
         memory.keep("repeated tree", known)
     rows = groups * width
     return known.minimum[:rows], known.leaf[:rows], known.parent[:rows]
+
+
+def pending_pods(snapshot: Snapshot) -> Int64s:
+    """Return the rows of pods that are pending. Cost: a pass over a column of bits."""
+    status = snapshot.pod_status
+
+    def read(rows: Sequence[int]) -> tuple[Bools]:
+        return (status[slice(None) if len(rows) == len(status) else rows] == Status.PENDING,)
+
+    (pending,) = snapshot.memory.rows.columns("pending", snapshot.versions.assigned, len(status), read)
+    return np.flatnonzero(pending)
+
+
+def stale_groups(snapshot: Snapshot, groups: GroupColumns) -> Int64s:
+    """Return the rows of groups that are said to be stale."""
+    since = groups.stale_since
+    return snapshot.memory.once("stale groups", (since,), lambda: np.flatnonzero(~np.isnan(since)))
 
 
 def pod_order(snapshot: Snapshot) -> Int64s:

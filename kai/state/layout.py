@@ -14,7 +14,7 @@ from kai.kernels.columns import Columns, Offsets
 from kai.kernels.struct import Int64s
 
 TOUCHED = 8192
-"""Nodes that the ring of changes remembers; a reader that missed more looks at all nodes again."""
+"""Nodes, and groups, that the rings of changes remember; a reader that missed more looks at all of them again."""
 STILL = "virtual"
 """The first of the columns at the end of an arena that are zero when a session opens."""
 MOVES = 3
@@ -111,6 +111,8 @@ class Layout:
             epoch=epoch,
             touched=room.touched,
             touches=room.touches,
+            changed=room.changed,
+            changes=room.changes,
             **views,
         )
 
@@ -125,6 +127,8 @@ class Room:
     placement_slots: Int64s
     touched: Int64s = attrs.field(factory=lambda: np.zeros(TOUCHED, np.int64))
     touches: Int64s = attrs.field(factory=lambda: np.zeros(1, np.int64))
+    changed: Int64s = attrs.field(factory=lambda: np.zeros(TOUCHED, np.int64))
+    changes: Int64s = attrs.field(factory=lambda: np.zeros(1, np.int64))
 
     @classmethod
     def of(cls, placements: Sequence[Sequence[int]], width: int) -> "Room":

@@ -44,16 +44,24 @@ class Ledger:
     """
 
     def __init__(
-        self, layout: Layout, facts: Facts, arena: Int64s, room: Room, tracked: Sequence[Tracked] = ()
+        self,
+        layout: Layout,
+        facts: Facts,
+        arena: Int64s,
+        room: Room,
+        tracked: Sequence[Tracked] = (),
+        epoch: Int64s | None = None,
     ) -> None:
-        """Take over ``arena`` (not copied), append the ``tracked`` columns to it."""
+        """Take over ``arena`` (not copied), append the ``tracked`` columns to it.
+
+        ``epoch`` [G] is one that was begun; None: one of zeros.
+        """
         self.layout = layout
         self.facts = facts
         self.offsets: Offsets = layout.offsets
         self.is_whole = True
         """Whether the journal has everything since the ledger was opened, what was made final included."""
         self._room = room
-        self._epoch = np.zeros(layout.sizes.groups, np.int64)
         self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
         at = layout.size
         for column in tracked:
@@ -62,7 +70,9 @@ class Ledger:
             view.flags.writeable = False  # the plugin reads it; what it adds, it adds by effects
             column.values = view
             at += column.initial.size
-        self.columns: Columns = layout.columns(self.arena, room, self._epoch)
+        if epoch is None:
+            epoch = np.zeros(layout.sizes.groups, np.int64)
+        self.columns: Columns = layout.columns(self.arena, room, epoch)
         self._journal_per_pod = 8 * layout.sizes.resources + 24 * room.placement_slots.shape[1] + 8 * 12 + 40
 
     @property

@@ -103,7 +103,7 @@ class SnapshotVersions:
     content: object = attrs.field(factory=object)
     """The same object for as long as all facts are, that is everything but ``now`` and ``revision``."""
     pods: TableVersion = attrs.field(factory=TableVersion)
-    standing: TableVersion = attrs.field(factory=TableVersion)
+    assigned: TableVersion = attrs.field(factory=TableVersion)
     """Of pods as well. In rows that are not fresh, shape, status, node, group and sub-group are what they were."""
     groups: TableVersion = attrs.field(factory=TableVersion)
     nodes: TableVersion = attrs.field(factory=TableVersion)

@@ -1,9 +1,10 @@
 import numpy as np
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kai.kernels import booking
-from kai.kernels.columns import OP_ALLOCATE, touch
+from kai.kernels.accounting import reopen_accounts
+from kai.kernels.columns import OP_ALLOCATE, take_back, touch
 from kai.model.status import Status
 from tests.kernels.naive import booking as naive
 from tests.kernels.naive import columns as naive_columns
@@ -14,6 +15,23 @@ from tests.properties.strategies import SMALLEST, snapshots
 @given(snapshots())
 def test_books_open_as_the_twin_opens_them(snapshot):
     Stage.of(snapshot).agree()
+
+
+@given(snapshots(), st.dictionaries(st.integers(0, 20), st.tuples(st.sampled_from(Status), st.integers(-1, 3))))
+def test_books_are_opened_again_as_by_the_twin(snapshot, elsewhere):
+    stage = Stage.of(snapshot)
+    ledger, world = stage.ledger, stage.world
+    assume(not any(pod.shape.shared for pod in world.pods))
+    moved = {
+        row: (int(status), min(node, len(world.nodes) - 1))
+        for row, (status, node) in elsewhere.items()
+        if row < len(world.pods) and status not in (Status.ALLOCATED, Status.PIPELINED)
+    }
+    rows, said = np.array(list(moved), np.int64), np.array([*moved.values()], np.int64).reshape(-1, 2)
+    status, node = said[:, 0].copy(), said[:, 1].copy()
+    reopen_accounts(ledger.facts, ledger.facts, ledger.columns, rows, status, node)
+    naive.reopen_accounts(world, moved)
+    stage.agree()
 
 
 @given(snapshots(), st.lists(operations, min_size=3, max_size=12), st.integers(0, 9))
@@ -54,6 +72,35 @@ def test_undoing_is_as_if_only_what_came_before_the_mark_had_happened(snapshot, 
     assert ledger.arena.tolist() == naive_columns.undo_to(opening, journal, mark)
     stage.world.recall(world)
     stage.agree()
+
+
+@given(snapshots(), st.lists(operations, min_size=1, max_size=12))
+def test_what_a_session_wrote_can_be_taken_back_when_it_is_over(snapshot, what_happens):
+    """What was made final included; counters begin anew with each session."""
+    stage = Stage.of(snapshot)
+    ledger = stage.ledger
+    opening, journal_before = ledger.arena.copy(), ledger.mark
+    for operation in what_happens:
+        stage.do(operation)
+    assert ledger.is_whole
+    assert journal_before == 0
+    arena, journal = ledger.arena.copy(), ledger.journal[: ledger.mark].tolist()
+    take_back(arena, ledger.journal, ledger.mark)
+    assert arena.tolist() == naive_columns.take_back(ledger.arena.tolist(), journal)
+    opening[ledger.offsets.counters] = arena[ledger.offsets.counters]
+    assert arena.tolist() == opening.tolist()
+
+
+@given(snapshots(), st.lists(operations, max_size=8))
+def test_groups_whose_pods_changed_status_are_noted(snapshot, what_happens):
+    stage = Stage.of(snapshot)
+    columns = stage.ledger.columns
+    for operation in what_happens:
+        before, seen = stage.ledger.columns.status.tolist(), int(columns.changes[0])
+        stage.do(operation)
+        noted = columns.changed[seen : int(columns.changes[0])].tolist()
+        pairs = zip(before, stage.ledger.columns.status.tolist(), stage.ledger.facts.pods.group.tolist(), strict=True)
+        assert {group for old, now, group in pairs if old != now and group >= 0} <= {*noted}
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3)), max_size=20))

@@ -76,3 +76,21 @@ def test_pods_are_sorted_by_leaf_as_by_the_twin(leaves, chance):
     start, out = np.zeros(6, np.int64), np.empty(len(leaves), np.int64)
     groups.sort_by_leaf(np.array(leaves, np.int64), np.array(pods, np.int64), start, out)
     assert (start.tolist(), out[: start[-1]].tolist()) == naive.sort_by_leaf(leaves, pods, 5)
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 30), max_size=6))
+def test_places_by_age_are_those_of_the_twin_or_are_not_worth_finding(created, which):
+    order = sorted(range(len(created)), key=lambda row: (created[row], -row))
+    rows = [at % len(created) for at in which] if created else []
+    places = np.full(len(rows), -1, np.int64)
+    found = groups.find_places(
+        np.array(created, np.float64), np.array(order, np.int64), np.array(rows, np.int64), places
+    )
+    wanted = naive.find_places(order, rows)
+    looks = sum(
+        place - min(at for at in range(len(order)) if created[order[at]] == created[row])
+        for row, place in zip(rows, wanted, strict=True)
+    )
+    assert found == (looks <= len(order))
+    if found:
+        assert places.tolist() == wanted

@@ -38,7 +38,7 @@ class Served:
         evicted = decided[decided[:, reclaiming.KIND] == OP_EVICT, reclaiming.POD]
         groups = session.facts.pods.group[evicted]
         if len(groups):
-            session.last_eviction[groups[groups >= 0]] = session.clock.read()
+            session.note_time("last_eviction", groups[groups >= 0], session.clock.read())
         begins = [*served[:, 1].tolist(), count]
         aggressors = np.repeat(served[:, 0], np.diff(begins))
         decisions = tuple(self._decisions(decided, work.used[:count], aggressors))

@@ -1,5 +1,7 @@
 """Twins of ``kai.kernels.booking``: bookings as a list of who is where, shared devices by the peer's rules."""
 
+from collections.abc import Mapping
+
 from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import ACTIVE_USED, COUNTED, Status, within
@@ -143,6 +145,15 @@ def open_accounts(world: World) -> None:
     for pod in sorted(world.pods, key=lambda each: (not each.reservation, each.row)):
         if pod.node >= 0 and pod.is_in(ACTIVE_USED):
             book(world, pod, pod.node, pod.status, pod.placement)
+
+
+def reopen_accounts(world: World, moved: Mapping[int, tuple[int, int]]) -> None:
+    """Open the books of a world in which some pods, by row, have another status and are on another node."""
+    for row, (status, node) in moved.items():
+        world.pods[row].status, world.pods[row].node = status, node
+    for node in world.nodes:
+        node.bookings.clear()
+    open_accounts(world)
 
 
 def allocate(world: World, pod: Pod, node: int, placement: int) -> None:

@@ -18,6 +18,14 @@ def undo_to(opening: Sequence[int], journal: Sequence[tuple[int, int]], mark: in
     return arena
 
 
+def take_back(arena: Sequence[int], journal: Sequence[tuple[int, int]]) -> list[int]:
+    """Return what an arena was before the writes in a journal, in whatever order these are taken back."""
+    written: dict[int, int] = {}
+    for offset, delta in journal:
+        written[offset] = written.get(offset, 0) + delta
+    return [number - written.get(offset, 0) for offset, number in enumerate(arena)]
+
+
 def touch(changed: list[int], size: int, node: int) -> list[int]:
     """Return the last ``size`` nodes whose numbers changed, oldest first, once that of ``node`` did."""
     return [*changed, node][-size:]

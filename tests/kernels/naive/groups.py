@@ -81,3 +81,8 @@ def sort_by_leaf(leaf: Sequence[int], order: Sequence[int], subgroups: int) -> t
     by_leaf = [[pod for pod in order if leaf[pod] == row] for row in range(subgroups)]
     start = [sum(map(len, by_leaf[:row])) for row in range(subgroups + 1)]
     return start, [pod for pods in by_leaf for pod in pods]
+
+
+def find_places(order: Sequence[int], rows: Sequence[int]) -> list[int]:
+    """Return where in ``order`` each of ``rows`` is."""
+    return [order.index(row) for row in rows]

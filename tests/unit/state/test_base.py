@@ -74,7 +74,7 @@ def over(base, snapshot, opening, *, is_whole=True):
     """End a session that wrote past the journal, or did not write at all."""
     ledger = Ledger(base.layout, base.facts, opening.arena, opening.room)
     ledger.is_whole = is_whole
-    base.leave(snapshot, ledger)
+    base.leave(snapshot, ledger, opening.lacking)
 
 
 def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody_looks_at_it():
