@@ -82,19 +82,31 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
     """
     columns, said = table.columns, groups.columns
     of_nodes, of_groups = table.node_rows(node_rows), table.group_keys.rows(said.group_key)
+    has_held = bool(said.held.any())
 
     def read(rows: Sequence[int]) -> tuple[Int64s, Int64s, Int64s]:
-        some = slice(None) if len(rows) == len(table.records) else rows
+        is_whole = len(rows) == len(table.records)
+        some = slice(None) if is_whole else rows
         group: Int64s = of_groups[columns.group_key[some]]
-        subgroup = table.leaves.positions(_of_group(said.leaves, group, NONE), columns.subgroup[some])
-        status = columns.status[some]
-        waits = (status == Status.PENDING) | (status == Status.GATED)
-        subgroup[_of_group(said.held, group, none=False) & waits] = NONE  # a pod without a leaf is never tried
+        names = columns.subgroup[some]
+        if is_whole and _are_alike(said.leaves) and _are_alike(names):  # a cluster of single pods, most often
+            subgroup = np.full(len(names), table.leaves.positions(said.leaves[:1], names[:1])[0])
+            subgroup[group < 0] = NONE
+        else:
+            subgroup = table.leaves.positions(_of_group(said.leaves, group, NONE), names)
+        if has_held:  # a pod without a leaf is never tried
+            status = columns.status[some]
+            waits = (status == Status.PENDING) | (status == Status.GATED)
+            subgroup[_of_group(said.held, group, none=False) & waits] = NONE
         return of_nodes[columns.node[some]], group, subgroup
 
     inputs = (of_nodes, of_groups, said.leaves, said.held)
     node, group, subgroup = table.carried("places", read, inputs)
     return BaseColumns(table=table, groups=said, node=node, group=group, subgroup=subgroup, inputs=inputs)
+
+
+def _are_alike(column: Int64s) -> bool:
+    return len(column) > 0 and bool((column == column[0]).all())
 
 
 def _of_group(column: Column, group: Int64s, none: object) -> Column:
