@@ -34,7 +34,7 @@ class EvictStale:
         """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
         facts, columns = session.facts.groups, session.columns
         at_first = facts.first_subgroup.searchsorted(session.lacking, side="right") - 1
-        groups = np.union1d(at_first, session.changed_groups())
+        groups = session.changed_groups(at_first)
         groups = groups[lack_some(facts, columns, groups)]
         held = have_some(facts, columns.occupying, groups)
         return [

@@ -180,7 +180,7 @@ class GroupHeap:
         since, self._seen = self._seen, self._session.changes()
         if since == self._seen:
             return
-        changed = self._session.changed_groups(since)
+        changed = self._session.changed_groups(since=since)
         mine = changed[self._member[changed]]
         if len(mine):
             self._describe(mine)

@@ -140,7 +140,7 @@ class Session(World):
     def _with_pending_pods(self) -> GroupRows:
         """Return the groups that have pending pods: of those that had some at first, and of those that changed."""
         groups = self.snapshot.pod_group[self.base.pending]
-        rows = np.union1d(groups[groups >= 0], self.changed_groups())
+        rows = self.changed_groups(groups[groups >= 0])
         return rows[have_some(self.facts.groups, self.columns.pending, rows)]
 
     @cached_property

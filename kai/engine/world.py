@@ -160,12 +160,20 @@ class World:
             setattr(self, times, getattr(self, times).copy())
         getattr(self, times)[groups] = instant
 
-    def changed_groups(self, since: int = 0) -> GroupRows:
-        """Return the groups whose pods changed status since there had been so many ``changes``; maybe others."""
-        ring, now = self.columns.changed, self.changes()
+    def changed_groups(self, *others: GroupRows, since: int = 0) -> GroupRows:
+        """Return the groups whose pods changed status since there had been so many ``changes``, and ``others``.
+
+        Ascending. They are all groups where too many changed to be told apart.
+        """
+        ring, now, count = self.columns.changed, self.changes(), len(self.snapshot.groups)
         if now - since > len(ring):
-            return np.arange(len(self.snapshot.groups), dtype=np.int64)
-        return np.unique(ring[np.arange(since, now) % len(ring)])
+            return np.arange(count, dtype=np.int64)
+        found = np.concatenate([ring[np.arange(since, now) % len(ring)], *others])
+        if len(found) < count // FEW:
+            return np.unique(found)
+        chosen = np.zeros(count, np.bool_)  # what a sort of many takes longer than
+        chosen[found] = True
+        return np.flatnonzero(chosen)
 
     def changes(self) -> int:
         """Return a number that grows whenever a pod of a group changes its status."""

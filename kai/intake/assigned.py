@@ -233,7 +233,7 @@ def _version(pods: TableVersion, inputs: tuple[object, ...], elsewhere: frozense
 def _read_places(base: BaseColumns, places: _Places, rows: Sequence[int]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Return status, node, group and sub-group of pods."""
     is_whole = len(rows) == len(base.records)
-    at = range(len(rows)) if is_whole else {row: at for at, row in enumerate(rows)}
+    at = range(len(rows)) if is_whole or not places.rows else {row: at for at, row in enumerate(rows)}
 
     def read(column: Int64s, elsewhere: Mapping[int, int]) -> Int64s:
         if is_whole and not elsewhere:
