@@ -12,6 +12,10 @@ move. So the place is shown as taken by a stand-in: the pod that went, as if it 
 A successor is a pod that came since, of the same group or of the same controller: a Deployment's pod has a group of its
 own. A pod without a controller whose group belongs to the pod itself has none, so its place is not kept.
 
+A group is served first, and a group may have pods that waited before. So the place of a successor may go to one of
+those; the successor has its turn like all others then. Served first once more, it would take the place that another
+group was promised, which would take one back.
+
 A stand-in is an object of the cycle's input alone. Its group loses no pods meanwhile, and a statement about a stand-in
 is rejected. While the old pod leaves it holds the old place and the stand-in the new one, as in the cycle that moved
 it; only the stand-in counts for the queue. A process that starts knows of none. The service and runs in virtual time
@@ -35,6 +39,7 @@ from kai.api.pod import ENDED, Pod
 from kai.api.podgroup import least_members
 from kai.api.sharing import group_labels
 from kai.framework.decisions import Decision, Evict, Nominate
+from kai.intake.binding import has_failed
 from kai.state.snapshot import Snapshot
 
 _PATIENCE: Final = 30.0
@@ -90,6 +95,8 @@ class _Successor:
     """Of its group."""
     until: float
     waits: bool = True
+    is_replaced: bool = False
+    """Whether another pod of its group, which waited as well, was given the place."""
 
 
 @attrs.define
@@ -104,6 +111,8 @@ class Moved:
     _moves: tuple[_Move, ...] = ()
     _came: Mapping[str, _Successor] = attrs.field(factory=dict)
     """By UID."""
+    _beside: Mapping[str, str] = attrs.field(factory=dict)
+    """The keys of the groups of pods that waited beside successors when they were looked at last, by UID."""
 
     # --- What happens --------------------------------------------------------------------------------------------
 
@@ -149,7 +158,7 @@ class Moved:
 
     def clear(self) -> None:
         """Forget all."""
-        self._objects, self._moves, self._came = None, (), {}
+        self._objects, self._moves, self._came, self._beside = None, (), {}, {}
 
     def look(self, objects: ClusterObjects, now: float) -> None:
         """Look which successors have come: the cycle that follows decides on these objects.
@@ -179,12 +188,9 @@ class Moved:
                     left = attrs.evolve(left, places=_others(left.places, pod))
                     came[_identity(pod.metadata)] = _Successor("/".join(_group_of(pod)), now + _PATIENCE)
                 if left.places:
-                    kept.append(left)
+                    kept.append(attrs.evolve(left, known=frozenset({*(left.known or ()), *came})))
         self._moves = tuple(kept)
-        self._came = {
-            uid: attrs.evolve(each, waits=uid in staying and not staying[uid].spec.node_name)
-            for uid, each in came.items()
-        }
+        self._see(came, staying, _ordered(objects))
 
     # --- What a cycle is given -----------------------------------------------------------------------------------
 
@@ -207,6 +213,15 @@ class Moved:
         """Return when the next place is not kept any more, or a successor not served first; None if none is."""
         places = (move.until for move in self._moves)
         return min((*places, *(each.until for each in self._came.values() if each.waits)), default=None)
+
+    def _see(self, came: Mapping[str, _Successor], staying: Mapping[str, Pod], ordered: frozenset[str]) -> None:
+        """See which successors wait, and which pods beside them; those that were given places since took theirs."""
+        waiting = {uid for uid, pod in staying.items() if not pod.spec.node_name and uid not in ordered}
+        got = Counter(key for uid, key in self._beside.items() if uid in staying and uid not in waiting)
+        self._came = {uid: _served(each, got, waits=uid in waiting) for uid, each in came.items()}
+        keys = {each.key for each in self._came.values() if each.waits}
+        beside = {uid: "/".join(_group_of(staying[uid])) for uid in waiting - came.keys()}
+        self._beside = {uid: key for uid, key in beside.items() if key in keys}
 
     def _goes_with(self, pod: Pod) -> bool:
         """Return whether the group of a pod is there for this pod alone, and no other can come into it."""
@@ -277,21 +292,38 @@ def _stays(pod: Pod) -> bool:
 
 
 def _relatives(pods: Iterable[Pod], moves: Iterable[_Move], came: Mapping[str, _Successor]) -> Mapping[str, Pod]:
-    """Return the pods of the groups and controllers of moves, and those that came, by UID."""
+    """Return the pods of the groups and controllers of moves, and those that came and of their groups, by UID."""
     moves = tuple(moves)
     groups = {move.group for move in moves}
     controllers = {place.controller for move in moves for place in move.places} - {""}
-    spaces = {namespace for namespace, _ in groups} | {each.key.partition("/")[0] for each in came.values()}
+    served = {each.key for each in came.values()}
+    spaces = {namespace for namespace, _ in groups} | {key.partition("/")[0] for key in served}
     return {
         uid: pod
         for pod in pods
         if pod.metadata.namespace in spaces
         and (
             (uid := _identity(pod.metadata)) in came
-            or _group_of(pod) in groups
+            or (group := _group_of(pod)) in groups
+            or "/".join(group) in served
             or controller_of(pod.metadata) in controllers
         )
     }
+
+
+def _ordered(objects: ClusterObjects) -> frozenset[str]:
+    """Return the UIDs of the pods whose bind is ordered."""
+    live = (each for each in objects.bind_requests if not has_failed(each))
+    return frozenset(owner.uid for each in live for owner in each.metadata.owner_references)
+
+
+def _served(successor: _Successor, got: Counter[str], *, waits: bool) -> _Successor:
+    """Return what became of a successor; of the pods beside it that ``got`` places each took that of one successor."""
+    is_replaced = successor.is_replaced
+    if waits and not is_replaced and got[successor.key]:
+        got[successor.key] -= 1
+        is_replaced = True
+    return attrs.evolve(successor, waits=waits and not is_replaced, is_replaced=is_replaced)
 
 
 def _knowing(move: _Move, had: Mapping[str, Pod]) -> _Move:

@@ -140,6 +140,68 @@ def test_the_places_of_a_gang_are_kept_until_as_many_have_come_as_it_starts_with
     assert first(world) == ("default/a",)
 
 
+def test_a_pod_that_waited_before_may_be_given_the_place_of_a_successor_which_is_not_served_first_then():
+    """Served first once more, the group would take the place that another one was promised."""
+    world = cluster(making.pod("a9", group="a", requests=ONE, metadata=OWNED))
+    move(world)
+    succeed(world)
+    look(world)
+    assert first(world) == ("default/a",)
+    world.server.change("Pod", "a9", "default", {"spec": {"nodeName": "n2"}})
+    look(world)
+    assert first(world) == ()
+    world.server.change("Pod", "a9", "default", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    look(world)
+    assert first(world) == ()
+
+
+def test_each_pod_that_waited_before_takes_the_place_of_one_successor():
+    world = cluster(running("a9"), *(making.pod(f"w{n}", group="a", requests=ONE, metadata=OWNED) for n in range(2)))
+    move(world, names=("a0", "a9"))
+    for name in ("a1", "a2"):
+        succeed(world, name)
+    look(world)
+    for name, served in (("w0", ("default/a",)), ("w1", ())):
+        world.server.change("Pod", name, "default", {"spec": {"nodeName": "n2"}})
+        for _ in range(2):
+            look(world)
+            assert first(world) == served
+
+
+@pytest.mark.parametrize("name", ["a1", "a9"])
+def test_a_place_is_given_once_the_bind_is_ordered(name):
+    """The next cycle begins before the order is carried out; a pod of the group waits still."""
+    world = cluster(making.pod("a9", group="a", requests=ONE, metadata=OWNED))
+    move(world)
+    succeed(world)
+    look(world)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
+    world.server._put(making.bind_request(name, "n2", metadata={"ownerReferences": [owner]}))
+    look(world)
+    assert first(world) == ()
+
+
+def test_a_successor_whose_bind_failed_is_served_first_once_more():
+    world = cluster()
+    move(world)
+    succeed(world)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a1", "uid": "uid-a1"}
+    world.server._put(making.bind_request("a1", "n2", metadata={"ownerReferences": [owner]}))
+    look(world)
+    assert first(world) == ()
+    world.server.change("BindRequest", "a1", "default", {"status": {"phase": "Failed", "failedAttempts": 1}})
+    look(world)
+    assert first(world) == ("default/a",)
+
+
+def test_a_pod_is_the_successor_of_one_only_however_long_another_takes_to_leave():
+    world = cluster(running("a9"))
+    move(world, names=("a0", "a9"))
+    world.server._put(making.pod("a1", group="a", requests=ONE, metadata=OWNED))
+    assert stand_ins(world) == [("a9~moved", "n2")]
+    assert stand_ins(world, 40.0) == [("a9~moved", "n2")]
+
+
 def test_a_successor_that_starts_without_others_does_not_wait_for_them():
     world = cluster(running("a9"), least=1)
     move(world, names=("a0", "a9"))
