@@ -23,6 +23,7 @@ from tests.simulation.world import (
     HOMES,
     LEASE,
     NODE,
+    ORDER,
     POD,
     QUEUE,
     RESERVED,
@@ -51,6 +52,8 @@ class Checks:
     partial_since: dict[str, float] = attrs.field(factory=dict)
     granted: dict[str, float] = attrs.field(factory=dict)
     """What part of a GPU each pod was bound with, by UID: what its owner writes later changes nothing."""
+    foreign: dict[str, float] = attrs.field(factory=dict)
+    """When an earlier version ordered each pod, by UID; none that kai ordered after all."""
     binds: int = 0
     evictions: int = 0
 
@@ -96,6 +99,9 @@ class Checks:
 
     def see(self, change: Change) -> None:
         """Look at a change."""
+        if change.served is ORDER and change.before is None and not change.by.startswith("kai"):
+            owners = change.present["metadata"].get("ownerReferences") or ()
+            self.foreign.update((each["uid"], self.world.time) for each in owners)
         if change.served is not POD or change.after is None:
             return
         pod, before, by = change.after, change.before, change.by
@@ -189,6 +195,10 @@ class Checks:
             self.world.violate(11, f"{key_of(pod)} is bound, and its queue {queue_of(pod)} does not exist")
         if chain and chain[-1] != "top" and not any(map(self._is_excused, chain)):
             self.world.violate(11, f"{key_of(pod)} is bound, and nothing is above queue {chain[-1]}")
+        if not self._is_foreign(pod):
+            self.foreign.pop(pod["metadata"]["uid"], None)
+        else:
+            return
         if any(self._is_excused(name) for name in chain) or not _gpus(pod):
             return
         beside = [name for name in queues if self._is_excused(name)]
@@ -203,6 +213,7 @@ class Checks:
                 and not is_over(each)
                 and not is_leaving(each)
                 and key_of(each) not in self.world.evicting
+                and not self._may_be_unknown(each)
                 and name in _chain(queues, queue_of(each))
             ]
             used = sum(gpus_of(each) + self._granted_to(each) for each in below)
@@ -212,6 +223,22 @@ class Checks:
             if is_firm(pod) and 0 <= resources["quota"] < firm - _ROUNDING:
                 text = f"{firm:g} GPUs that cannot be taken back, of {resources['quota']}"
                 self.world.violate(10, f"{key_of(pod)} brings queue {name} to {text}")
+
+    def _is_foreign(self, pod: Manifest) -> bool:
+        """Return whether a pod is bound by the order of an earlier version, which names no term.
+
+        What its queue may hold was that version's to judge, as it is the leader's in each term. The binder judges room;
+        an order that stands may be carried out at any moment, so the leader of today counts on it and takes none back.
+        """
+        metadata = pod["metadata"]
+        order = self.world.server.storage.get(ORDER, (metadata["namespace"], metadata["name"]))
+        if metadata["uid"] not in self.foreign or order is None:
+            return False
+        return EPOCH not in (order["metadata"].get("annotations") or {})
+
+    def _may_be_unknown(self, pod: Manifest) -> bool:
+        """Return whether an earlier version ordered a pod so lately that kai may have decided without it."""
+        return self.world.time - self.foreign.get(pod["metadata"]["uid"], float("-inf")) < self.world.blind
 
     def _is_grouped(self, pod: Manifest) -> bool:
         """Return whether the group of a pod is there; without it all that a pod holds can be taken back."""

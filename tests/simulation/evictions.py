@@ -15,6 +15,8 @@ from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_lea
 
 _EVICTED = "Evict"
 _EVICTOR = "evictor-pod-group-name"
+_ACTION = "evictor-action-type"
+_MOVE = "consolidation"
 PARTIAL: Final = "its gang had too few members"
 UNHELD: Final = "no pod held the GPU that it shared"
 PLACED: Final = "a pod that waited was placed"
@@ -52,8 +54,10 @@ class Evictions:
     """UIDs of pods of which a webhook of others refused a binding at some time."""
     changed: float = float("-inf")
     """When an administrator changed a node or a queue last, or another scheduler put a pod on a node."""
-    pairs: dict[tuple[str, str], float] = attrs.field(factory=dict)
-    """Victim and aggressor, since all is calm: when last."""
+    taken: set[tuple[str, str]] = attrs.field(factory=set)
+    """Victim and aggressor, since all is calm."""
+    moved: set[tuple[str, str]] = attrs.field(factory=set)
+    """Victim and aggressor where the victim was promised another place."""
 
     def __attrs_post_init__(self) -> None:
         self.world.server.storage.listeners.append(self.see)
@@ -106,14 +110,20 @@ class Evictions:
         return frozenset(each["metadata"]["uid"] for each in waiting) | went
 
     def _take_reason(self, event: Manifest) -> None:
-        """Note who evicted whom; where users and administrators rest, the two must not change places."""
+        """Note who evicted whom; where users and administrators rest, the two must not change places.
+
+        A group that took a place may be moved for the group that it took it from, since both have places then. If it
+        has to take one again, they take turns.
+        """
         victim = str((event.get("involvedObject") or event.get("regarding") or {}).get("name", ""))
-        aggressor = str((event["metadata"].get("annotations") or {}).get(_EVICTOR, ""))
+        annotations = event["metadata"].get("annotations") or {}
+        aggressor = str(annotations.get(_EVICTOR, ""))
         if self.world.time < self.world.calm_since + _ECHO or not victim or not aggressor:
             return
-        self.pairs[victim, aggressor] = self.world.time
-        if (aggressor, victim) in self.pairs:
+        is_move, turn = annotations.get(_ACTION) == _MOVE, (aggressor, victim)
+        if turn in self.moved or (turn in self.taken and not is_move):
             self.world.violate(15, f"{aggressor} evicts {victim}, which evicted it before")
+        (self.moved if is_move else self.taken).add((victim, aggressor))
 
     def futile(self) -> Iterator[tuple[int, str]]:
         """Return evictions after which none of the pods that waited was ever placed, and none of them went.

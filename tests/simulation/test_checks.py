@@ -85,6 +85,49 @@ def firm_over_the_quota(trial: Trial) -> None:
         trial.bind(trial.pod(f"one-{number}", labels={"priorityClassName": "build"}), node)
 
 
+def _order_of_an_earlier_version(trial: Trial) -> list[Manifest]:
+    """Return three pods that cannot be taken back, of which two are within the quota, and the last is ordered."""
+    pods = [trial.pod(f"one-{number}", labels={"priorityClassName": "build"}) for number in range(3)]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "one-2", "uid": pods[2]["metadata"]["uid"]}
+    metadata = {"name": "one-2", "namespace": HOME, "ownerReferences": [owner]}
+    order = {"metadata": metadata, "spec": {"podName": "one-2", "selectedNode": "node-1"}}
+    assert trial.world.create("elder", ORDER, order) is not None
+    return pods
+
+
+def ordered_by_an_earlier_version(trial: Trial) -> None:
+    pods = _order_of_an_earlier_version(trial)
+    trial.pass_time(60.0)
+    for number in range(3):
+        trial.bind(pods[number], f"node-{number // 2}")
+
+
+def decided_before_the_order_of_an_earlier_version_was_known(trial: Trial) -> None:
+    pods = _order_of_an_earlier_version(trial)
+    trial.bind(pods[2], "node-1")
+    trial.pass_time(5.0)
+    for pod in pods[:2]:
+        trial.bind(pod)
+
+
+def decided_once_the_order_of_an_earlier_version_was_known(trial: Trial) -> None:
+    pods = _order_of_an_earlier_version(trial)
+    trial.bind(pods[2], "node-1")
+    trial.pass_time(20.0)
+    assert not trial.broken
+    for pod in pods[:2]:
+        trial.bind(pod)
+
+
+def ordered_anew_after_an_earlier_version(trial: Trial) -> None:
+    """The order of the earlier version failed, and the leader ordered the same."""
+    pods = _order_of_an_earlier_version(trial)
+    (order,) = trial.world.all(ORDER)
+    assert trial.world.delete("kai-0", ORDER, order)
+    for number in range(3):
+        trial.bind(pods[number], f"node-{number // 2}")
+
+
 def unknown_queue(trial: Trial) -> None:
     trial.bind(trial.pod("a", queue="nobodys"))
 
@@ -123,13 +166,37 @@ def firm_victim(trial: Trial) -> None:
     trial.evict(pods[0])
 
 
-def taking_turns(trial: Trial) -> None:
+def _evictions(trial: Trial, *those: tuple[str, str, str]) -> None:
+    """Tell of evictions: victim, evictor, action."""
     trial.world.is_calm, trial.world.calm_since = True, trial.world.time - 60.0
-    for name, victim, evictor in (("1", "a", "b"), ("2", "b", "a")):
+    for victim, evictor, action in those:
         regarding = {"kind": "PodGroup", "name": victim, "namespace": HOME}
-        metadata = {"name": name, "namespace": HOME, "annotations": {"evictor-pod-group-name": evictor}}
+        annotations = {"evictor-pod-group-name": evictor, "evictor-action-type": action}
+        metadata = {"name": str(len(trial.world.all(EVENT))), "namespace": HOME, "annotations": annotations}
         event = {"metadata": metadata, "reason": "Evict", "involvedObject": regarding, "message": "evicted"}
         assert trial.world.create("kai-0", EVENT, event) is not None
+
+
+def taking_turns(trial: Trial) -> None:
+    _evictions(trial, ("a", "b", "reclaim"), ("b", "a", "preempt"))
+
+
+def moving_in_turns(trial: Trial) -> None:
+    _evictions(trial, ("a", "b", "consolidation"), ("b", "a", "consolidation"))
+
+
+def taking_from_the_group_that_it_was_moved_for(trial: Trial) -> None:
+    _evictions(trial, ("a", "b", "consolidation"), ("b", "a", "reclaim"))
+
+
+def taking_again_after_a_move(trial: Trial) -> None:
+    moved_for_the_group_that_it_took_from(trial)
+    assert not trial.broken
+    _evictions(trial, ("a", "b", "reclaim"))
+
+
+def moved_for_the_group_that_it_took_from(trial: Trial) -> None:
+    _evictions(trial, ("a", "b", "reclaim"), ("b", "a", "consolidation"))
 
 
 def evicting_on_old_knowledge(trial: Trial) -> None:
@@ -379,12 +446,17 @@ HISTORIES: list[tuple[int, Callable[[Trial], None]]] = [
     (8, reservation_left_over),
     (9, over_the_limit),
     (10, firm_over_the_quota),
+    (10, decided_once_the_order_of_an_earlier_version_was_known),
+    (10, ordered_anew_after_an_earlier_version),
     (11, unknown_queue),
     (11, orphaned_queue),
     (12, grant_edited),
     (13, futile_eviction),
     (14, firm_victim),
     (15, taking_turns),
+    (15, moving_in_turns),
+    (15, taking_from_the_group_that_it_was_moved_for),
+    (15, taking_again_after_a_move),
     (16, evicting_on_old_knowledge),
     (18, waiting_although_there_is_room),
     (19, store_that_is_behind_in_the_end),
@@ -441,7 +513,17 @@ def failure_told_late(trial: Trial) -> None:
     _tell(trial, pod, "FailedBinding", "Failed to bind pod")
 
 
-@pytest.mark.parametrize("history", [firm_without_a_group, queue_beside_that_was_gone, failure_told_late])
+@pytest.mark.parametrize(
+    "history",
+    [
+        firm_without_a_group,
+        queue_beside_that_was_gone,
+        failure_told_late,
+        ordered_by_an_earlier_version,
+        decided_before_the_order_of_an_earlier_version_was_known,
+        moved_for_the_group_that_it_took_from,
+    ],
+)
 def test_a_history_that_only_looks_wrong_is_good(trial: Trial, history: Callable[[Trial], None]) -> None:
     trial.pass_time(20.0)
     history(trial)
