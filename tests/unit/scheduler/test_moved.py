@@ -14,6 +14,7 @@ from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
 OWNED = {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}]}
+OWNED_BY_X = {"ownerReferences": [{**OWNED["ownerReferences"][0], "name": "x", "uid": "x"}]}
 ONE = {"nvidia.com/gpu": "1"}
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "1"}
 HALF = {"gpu-fraction": "0.5", "kai.scheduler/granted": '{"queue":"q","group":"a","gpus":["d1"],"portion":0.5}'}
@@ -153,6 +154,29 @@ def test_a_pod_that_waited_before_may_be_given_the_place_of_a_successor_which_is
     world.server.change("Pod", "a9", "default", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
     look(world)
     assert first(world) == ()
+
+
+def test_the_place_of_another_group_is_left_to_it_by_a_group_whose_place_is_taken():
+    """a0 and x0 were moved for b0 and c0: a9, which waited, took the place of a0, and a1 waits for one as x1 does."""
+    x = (making.group("x"), making.pod("x0", group="x", phase="Running", node="n3", requests=ONE, metadata=OWNED_BY_X))
+    c = (making.group("c"), making.pod("c0", group="c", requests=ONE))
+    nodes = (making.node(name, allocatable=ROOM) for name in ("n3", "n4"))
+    queue = making.queue("q", resources={"gpu": {"quota": 4, "limit": 4}})
+    world = cluster(making.pod("a9", group="a", requests=ONE, metadata=OWNED), *x, *c, *nodes, queue=queue)
+    move(world)
+    row, node = world.row("x0"), world.snapshot.node_rows["n4"]
+    evict = Evict(pod=row, cause=Cause.CONSOLIDATE, moved_to=node, gpus=1000)
+    world.decide(evict, Nominate(pod=row, node=node), world.promise("c0", "n3"))
+    succeed(world)
+    look(world)
+    for pod, at in (("a9", "n2"), ("b0", "n1"), ("c0", "n3")):
+        world.server.change("Pod", pod, "default", {"spec": {"nodeName": at}})
+    assert stand_ins(world) == [("x0~moved", "n4")]
+    succeed(world, "x1", "x", metadata=OWNED_BY_X)
+    snapshot = making.take_snapshot(shown(world), making.NOW)
+    decided = Recorder()
+    run_cycle(snapshot.at(making.NOW, 1, first(world)), make_profile(default_configuration()), decided)
+    assert [snapshot.pods[each.pod].name for each in decided.decisions] == ["x1"]
 
 
 def test_each_pod_that_waited_before_takes_the_place_of_one_successor():
