@@ -92,12 +92,16 @@ def test_reviews_that_hang_take_no_more_threads_than_there_may_be(monkeypatch):
 
 
 def test_as_much_time_as_an_answer_took_passes_before_the_next_begins(monkeypatch):
-    used = iter((100.0, 100.0 + 2 * QUICK))
-    clocks = SimpleNamespace(thread_time=lambda: next(used), monotonic=time.monotonic)
-    monkeypatch.setattr(reviewing, "time", clocks)
+    used = threading.local()  # a thread whose review has failed in another test may end meanwhile
+
+    def thread_time():
+        used.seconds = getattr(used, "seconds", 0.0) + 60.0
+        return used.seconds
+
+    monkeypatch.setattr(reviewing, "time", SimpleNamespace(thread_time=thread_time, monotonic=time.monotonic))
 
     async def play():
-        reviewer = Reviewer({PATH: lambda _: ALLOWED}, longest=QUICK)
+        reviewer = Reviewer({PATH: lambda _: ALLOWED}, longest=60.0)
         first = await reviewer.respond(asked("first"))
         reviewer.longest = 0.05
         return first, await reviewer.respond(asked("second"))
