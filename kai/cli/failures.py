@@ -118,10 +118,10 @@ def report_error(error: KaiError) -> int:
             say(finding_text(finding))
         return INPUT
     if isinstance(error, ConfigError | InputError):
-        *first, last = error.messages
-        for message in first:
-            say_error(message)
-        say_error(last, str(getattr(error, "help", "")))
+        *first, _ = error.messages
+        helps = getattr(error, "helps", None) or (*("" for _ in first), str(getattr(error, "help", "")))
+        for message, line in zip(error.messages, helps, strict=True):
+            say_error(message, line)
         return INPUT
     if isinstance(error, UnreachableError):
         say_error(str(error), error.help, error.detail)

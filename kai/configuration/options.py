@@ -51,15 +51,15 @@ def build(
                 values[_argument(field)] = _nested_or_checked(field, options[name], where, owner)
             except UnknownNameError as error:
                 messages += error.messages
-                helps += filter(None, [error.help])
+                helps += error.helps
             except ValueError as error:
                 messages.append(f"{where}: found {options[name]!r}, expected {wanted(field)}")
-                if str(error):
-                    helps.append(str(error))
+                helps.append(str(error))
         elif field.default is NOTHING:
             messages.append(f"{place}.{name}: found nothing, expected {wanted(field)}")
+            helps.append("")
     if messages:
-        raise UnknownNameError(*messages, help=next(iter(helps), ""))
+        raise UnknownNameError(*messages, helps=helps)
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:

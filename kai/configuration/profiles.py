@@ -6,7 +6,7 @@ from kai.configuration import aliases
 from kai.configuration.aliases import PluginEntry
 from kai.configuration.options import build, described
 from kai.configuration.reading import ON_FAILURE, Configuration, default_configuration
-from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
+from kai.configuration.registry import Registry, UnknownNameError, helps_of, origin_of, suggestion
 from kai.engine.profile import Action, Profile
 from kai.errors import ConfigError, shown, told
 from kai.framework.hooks import OnFailure, Plugin, PluginUse
@@ -32,9 +32,9 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
         except ConfigError as error:
             errors.append(error)
     if errors:
-        helps = [error.help for error in errors if isinstance(error, UnknownNameError)]
         raise UnknownNameError(
-            *(message for error in errors for message in error.messages), help=next(filter(None, helps), "")
+            *(message for error in errors for message in error.messages),
+            helps=[line for error in errors for line in helps_of(error)],
         )
     return Profile(actions=tuple(actions), plugins=tuple(plugins), parameters=configuration.parameters)
 

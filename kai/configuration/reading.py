@@ -99,7 +99,7 @@ def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str
     strangers = [str(key) for key in found if key not in known]
     if strangers:
         messages = [f"{place}: found key {key!r}, expected one of {', '.join(known)}" for key in strangers]
-        raise UnknownNameError(*messages, help=suggestion(strangers[0], known))
+        raise UnknownNameError(*messages, helps=[suggestion(key, known) for key in strangers])
 
 
 # ---------------------------------------------------------------------------------------------------------- our form

@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from kai.configuration.options import build, described, from_text, wanted
+from kai.configuration.registry import UnknownNameError
 from kai.errors import ConfigError
 
 
@@ -79,6 +80,17 @@ def test_everything_that_is_wrong_is_told_at_once():
     with pytest.raises(ConfigError) as caught:
         built(number="x", count="y", other=1)
     assert len(caught.value.messages) == 3
+
+
+def test_each_of_several_mistakes_has_its_own_help():
+    with pytest.raises(UnknownNameError) as caught:
+        built(nubmer=3, number="x", cuont=1)
+    helps = dict(zip((each.split()[1] for each in caught.value.messages), caught.value.helps, strict=True))
+    assert helps == {
+        "plugins.sample.nubmer": "did you mean number (number, 0 or more, default 1)?",
+        "plugins.sample.cuont": "did you mean count (whole number, more than 0, less than 10, default 2)?",
+        "plugins.sample.number:": "",
+    }
 
 
 def test_a_class_without_options_takes_none():

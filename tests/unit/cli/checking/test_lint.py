@@ -164,6 +164,16 @@ def test_configurations_and_scenarios_are_checked_too(write, capsys, text, said)
     assert capsys.readouterr().out.startswith(said)
 
 
+def test_each_mistake_of_a_configuration_has_its_own_help(write, capsys):
+    assert run(["lint", write("plugins: {binpak: {}, gpu_pack: {weigt: 3}}\n")]) == 1
+    found = [line.strip("^ |") for line in capsys.readouterr().out.splitlines() if "^" in line]
+    assert found == ["did you mean binpack?", "it has no options"]
+    write("cluster: {nodes: {n1: {gpu: 8}}}\n", "here.yaml")
+    assert run(["replay", "here.yaml", "--policy", write("acions: []\nplugns: {}\n")]) == 4
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  help:")]
+    assert told == ["  help: did you mean actions?", "  help: did you mean plugins?"]
+
+
 def test_files_are_looked_at_together(write, capsys):
     names = [write(GOOD, "a.yaml"), write("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", "b.yaml")]
     assert run(["lint", *names]) == 0
