@@ -11,12 +11,16 @@ work for them, and objects that refer to each other wait for the collector, whic
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import tempfile
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import attrs
@@ -113,7 +117,7 @@ def series_of(text: str) -> Counter[str]:
 
 def soak(plan: Plan) -> int:
     """Carry out a plan and say what grew; 1 if something grew by more than it may."""
-    with tempfile.TemporaryDirectory(prefix="kai-soak-") as folder:
+    with unwinding(), tempfile.TemporaryDirectory(prefix="kai-soak-") as folder:
         plane = ControlPlane.start(programs.find_or_build(), Path(folder) / "plane")
         try:
             install(plane, DEPLOY / "base")
@@ -121,6 +125,24 @@ def soak(plan: Plan) -> int:
                 return _soak(stage, plan)
         finally:
             plane.stop()
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Let SIGTERM end this process as Ctrl-C does: what was started is ended, and temporary files go.
+
+    By default the signal ends a process where it stands, and what it started goes on. A second one changes nothing.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _soak(stage: Stage, plan: Plan) -> int:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +85,34 @@ def test_a_cycle_of_two_minutes_keeps_the_lease() -> None:
     assert len(seen.leaders) == len(seen.epochs) == 1
     assert seen.longest_without_renewal < 4.0
     assert len([each for each in seen.bound_at if each.startswith("job-")]) == seen.events > 5
+
+
+_STARTS_ONE = """
+import os, sys
+from pathlib import Path
+os.environ["PATH"] = ""  # without the tool that ties a program to the life of this process
+from tests.integration.controlplane import Daemon
+from tests.soak.live import unwinding
+daemon = Daemon((sys.executable, "-c", "import time; time.sleep(600)"), Path(sys.argv[1]))
+with unwinding():
+    daemon.start()
+    try:
+        print(daemon.pid, flush=True)
+        sys.stdin.read()
+    finally:
+        daemon.stop()
+"""
+
+
+def test_a_soak_that_is_told_to_end_ends_what_it_started(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", _STARTS_ONE, str(tmp_path / "log"))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as soaking:
+        assert soaking.stdout is not None
+        started = int(soaking.stdout.readline())
+        soaking.terminate()
+        assert soaking.wait(timeout=60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(started, 0)
 
 
 def test_a_metric_with_more_series_is_named() -> None:
