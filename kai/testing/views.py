@@ -13,7 +13,7 @@ from kai.framework.hooks import Extension, GroupOrder, Plugin, PluginUse, PodOrd
 from kai.framework.view import SessionView
 from kai.model.rows import NodeRow, PodRow
 from kai.state.snapshot import Snapshot
-from kai.testing.building import snapshot
+from kai.testing.building import ObjectsByName, snapshot
 
 Values = Mapping[str, Any]
 E = TypeVar("E")
@@ -25,6 +25,7 @@ def session_view(
     queues: Values | None = None,
     topologies: Values | None = None,
     plugins: tuple[Plugin, ...] = (),
+    objects: ObjectsByName | None = None,
 ) -> SessionView:
     """Return what a plugin sees of a session on a small cluster, in which only ``plugins`` answer.
 
@@ -32,9 +33,10 @@ def session_view(
         score = only(NodeScore, MyPlugin().open(view)).score
         score(pod_row(view, "g-1"), view.nodes)
 
-    A plugin that tracks columns has to be given in ``plugins``: they are laid out while the session opens.
+    A plugin that tracks columns has to be given in ``plugins``: they are laid out while the session opens. ``objects``
+    are those of kinds that plugins read, as in ``kai.testing.cluster``.
     """
-    return open_session(snapshot(nodes, groups, queues, topologies), *plugins).view
+    return open_session(snapshot(nodes, groups, queues, topologies, objects), *plugins).view
 
 
 def open_session(taken: Snapshot, *plugins: Plugin) -> Session:

@@ -5,7 +5,30 @@ import attrs
 import pytest
 
 from kai.errors import InputError
-from kai.testing import cluster, default_profile_with, snapshot
+from kai.framework import Objects
+from kai.testing import cluster, default_profile_with, session_view, snapshot
+from tests.doubles.own_kinds import declared_for_a_while
+
+NODES = {"n1": {"gpu": 8}}
+CAPS = Objects(
+    api_version="power.example.com/v1",
+    kind="RackPowerCap",
+    plural="rackpowercaps",
+    read=lambda raw: (raw.spec.get("watts"), dict(raw.labels), raw.status.get("phase", "")),
+)
+LIMITS = attrs.evolve(CAPS, kind="TeamLimit", plural="teamlimits", namespaced=True, read=lambda raw: raw.key)
+CLASSES = Objects(
+    api_version="storage.k8s.io/v1",
+    kind="StorageClass",
+    plural="storageclasses",
+    read=lambda raw: raw.content["provisioner"],
+)
+
+
+@pytest.fixture
+def own_kinds():
+    with declared_for_a_while():
+        yield
 
 
 def test_a_cluster_is_written_in_the_words_of_scenarios():
@@ -24,6 +47,24 @@ def test_without_queues_there_is_one_that_may_use_everything():
 def test_a_wrong_key_is_named():
     with pytest.raises(InputError, match="did you mean members"):
         cluster({}, {"g": {"member": 2}})
+
+
+@pytest.mark.usefixtures("own_kinds")
+def test_a_cluster_has_objects_of_the_kinds_that_plugins_read():
+    caps = {"b": {"spec": {"watts": 2000}, "labels": {"row": "1"}}, "a": {"status": {"phase": "New"}}}
+    objects = {CAPS: caps, LIMITS: {"team/x": {}, "y": {}}, CLASSES: {"fast": {"provisioner": "csi"}}}
+    view = session_view(NODES, objects=objects)
+    assert dict(view.values(CAPS)) == {"a": (None, {}, "New"), "b": (2000, {"row": "1"}, "")}
+    assert sorted(view.values(LIMITS).values()) == ["default/y", "team/x"]
+    assert dict(view.values(CLASSES)) == {"fast": "csi"}
+
+
+@pytest.mark.usefixtures("own_kinds")
+def test_a_key_that_no_object_of_a_plugin_has_is_named():
+    with pytest.raises(
+        InputError, match=r"cluster: objects\.RackPowerCap\.a: found key 'watts'; known are annotations, labels, spec"
+    ):
+        cluster(NODES, objects={CAPS: {"a": {"watts": 2000}}})
 
 
 def test_a_plugin_can_stand_behind_the_built_in_ones():
