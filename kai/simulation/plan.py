@@ -12,6 +12,7 @@ import attrs
 
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.model.axis import GPU, GPU_UNIT
+from kai.model.rows import Int64s
 from kai.simulation.run import Cycle, Outcome
 
 KINDS = ("place", "evict", "move", "hold")
@@ -27,6 +28,9 @@ class Place:
     queue: str
     node: str
     gpus: float
+    """Whole and shared ones, and MIG slices as quotas count them."""
+    sliced: float = 0.0
+    """The part of them that it has as MIG slices."""
     slots: tuple[str, ...] = ()
     """The devices that it shares; one that begins with + is opened for it."""
     share: float | None = None
@@ -43,6 +47,7 @@ class Hold:
     queue: str
     node: str
     gpus: float
+    sliced: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -55,6 +60,7 @@ class Departure:
     queue: str
     node: str
     gpus: float
+    sliced: float = 0.0
     cause: str
     rule: str
     aggressor: str | None = None
@@ -92,7 +98,13 @@ class Plan:
         return {**items, "counts": dict(self.counts), "decisionHash": digest_of(items)}
 
     def _items(self) -> dict[str, list[dict[str, Any]]]:
-        return {kind: [attrs.asdict(each) for each in getattr(self, kind)] for kind in KINDS}
+        return {kind: [_values(each) for each in getattr(self, kind)] for kind in KINDS}
+
+
+def _values(item: Place | Hold | Departure) -> dict[str, Any]:
+    """Return a decision as plain values; one without MIG slices has no key for them, as recordings have none."""
+    values = attrs.asdict(item)
+    return values if item.sliced else {key: value for key, value in values.items() if key != "sliced"}
 
 
 def digest_of(plan: Mapping[str, Any]) -> str:
@@ -112,8 +124,9 @@ def plan_of(outcome: Outcome) -> Plan:
     hold: list[Hold] = []
     gone: list[Departure] = []
     for cycle in outcome.cycles:
+        weights = cycle.snapshot.axis.gpu_weights()
         for decision in cycle.decisions:
-            common = _common(cycle, decision)
+            common = _common(cycle, decision, weights)
             if isinstance(decision, Bind):
                 shared = bool(decision.devices)
                 share = round(decision.gpu_portion, 3) if shared else None
@@ -130,8 +143,10 @@ def plan_of(outcome: Outcome) -> Plan:
     )
 
 
-def _common(cycle: Cycle, decision: Decision) -> dict[str, Any]:
+def _common(cycle: Cycle, decision: Decision, weights: Int64s) -> dict[str, Any]:
     snapshot, pod = cycle.snapshot, decision.pod
+    request = snapshot.requests[int(snapshot.pod_shape[pod])]
+    asked = int(request @ weights)
     group = int(snapshot.pod_group[pod])
     node = int(snapshot.pod_node[pod]) if isinstance(decision, Evict) else decision.node
     return {
@@ -140,7 +155,8 @@ def _common(cycle: Cycle, decision: Decision) -> dict[str, Any]:
         "job": snapshot.groups[group].key if group >= 0 else "",
         "queue": snapshot.groups[group].queue if group >= 0 else "",
         "node": snapshot.nodes[node].name if node >= 0 else "",
-        "gpus": round(int(snapshot.requests[int(snapshot.pod_shape[pod]), GPU]) / GPU_UNIT, 3),
+        "gpus": round(asked / GPU_UNIT, 3),
+        "sliced": round((asked - int(request[GPU])) / GPU_UNIT, 3),
     }
 
 
@@ -188,5 +204,14 @@ def _by_pod(items: object) -> dict[tuple[int, str], Mapping[str, Any]]:
 
 
 def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what makes a decision the same as another.
+
+    GPUs of MIG slices are left out: a plan that was recorded before they were shown does not count them. What a pod
+    asks for is no decision, so nothing is lost.
+    """
     slots = item.get("slots") or ()
-    return {**item, "slots": sorted("+" if str(name).startswith("+") else str(name) for name in slots)}
+    values = {**item, "slots": sorted("+" if str(name).startswith("+") else str(name) for name in slots)}
+    gpus, sliced = item.get("gpus"), values.pop("sliced", 0.0)
+    if isinstance(gpus, int | float) and isinstance(sliced, int | float) and sliced:
+        values["gpus"] = round(gpus - sliced, 3)
+    return values

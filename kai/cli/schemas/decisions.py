@@ -23,6 +23,8 @@ class PlaceItem:
     gpus: float
     slots: tuple[str, ...]
     share: float | None
+    sliced: float = 0.0
+    """The part of ``gpus`` that are MIG slices; absent where none is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +37,8 @@ class HoldItem:
     queue: str
     node: str
     gpus: float
+    sliced: float = 0.0
+    """The part of ``gpus`` that are MIG slices; absent where none is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +55,8 @@ class DepartureItem:
     rule: str
     aggressor: str | None
     to: str | None
+    sliced: float = 0.0
+    """The part of ``gpus`` that are MIG slices; absent where none is."""
 
 
 @attrs.frozen(kw_only=True)

@@ -2,7 +2,9 @@
 
 import attrs
 
-from kai.simulation.plan import Departure, Hold, Place, Plan, differences, digest_of
+from kai.simulation.plan import Departure, Hold, Place, Plan, differences, digest_of, plan_of
+from kai.simulation.run import simulate
+from kai.simulation.scenario import read_short
 
 START = Place(cycle=1, pod="x/a-0", job="x/a", queue="q", node="n1", gpus=1.0)
 SHARED = Place(cycle=1, pod="x/s-0", job="x/s", queue="q", node="n1", gpus=0.5, slots=("+1/0",), share=0.5)
@@ -42,6 +44,35 @@ def test_each_difference_names_the_pod_and_both_sides():
     moved, lost = differences(PLAN.document(), now.document())
     assert (moved.kind, moved.pod, moved.recorded["node"], moved.now["node"]) == ("place", "x/a-0", "n1", "n9")
     assert (lost.kind, lost.pod, lost.job, lost.now) == ("hold", "x/b-0", "x/b", None)
+
+
+SLICED = attrs.evolve(START, gpus=3.5, sliced=3.0)
+
+
+def test_slices_are_shown_as_gpus_and_leave_the_digests_of_old_recordings_as_they_are():
+    before = Plan(place=(attrs.evolve(START, gpus=0.5),), hold=(), evict=(), move=()).document()
+    now = Plan(place=(SLICED,), hold=(), evict=(), move=())
+    assert (before["place"][0]["gpus"], "sliced" in before["place"][0]) == (0.5, False)
+    assert (now.document()["place"][0]["gpus"], now.document()["place"][0]["sliced"]) == (3.5, 3.0)
+    assert now.digest == before["decisionHash"] == digest_of(now.document())
+    assert differences(before, now.document()) == ()
+
+
+def test_a_recorded_plan_whose_amounts_are_none_differs_only():
+    bad = {"place": [{"cycle": 1, "pod": "x/a-0", "gpus": None, "sliced": 3.0}]}
+    assert len(differences(bad, Plan(place=(SLICED,), hold=(), evict=(), move=()).document())) == 1
+
+
+def test_a_plan_counts_slices_as_quotas_do():
+    document = {
+        "about": "slices",
+        "run": ["allocate"],
+        "cluster": {"nodes": {"n1": {"resources": {"nvidia.com/mig-3g.20gb": 2}}, "n2": {"gpu": 1}}},
+        "queues": {"root": {}, "q": {"parent": "root", "quota": -1}},
+        "groups": {"half": {"each": {"nvidia.com/mig-3g.20gb": 1}}, "whole": {"each": {"gpu": 1}}},
+    }
+    found = {each.job: (each.gpus, each.sliced) for each in plan_of(simulate(read_short(document, "s.yaml"))).place}
+    assert found == {"default/half": (3.0, 3.0), "default/whole": (1.0, 0.0)}
 
 
 def test_a_recorded_plan_that_is_none_differs_everywhere():
