@@ -31,7 +31,6 @@ from kai.intake.binding import has_failed
 from kai.model.noroom import NoRoom
 from kai.scheduler import orders
 from kai.scheduler.announced import Announced
-from kai.scheduler.bind_backoff import BindBackoff
 from kai.scheduler.bind_templates import BindTemplates
 from kai.scheduler.budgets import covering, spared
 from kai.scheduler.effects import (
@@ -49,8 +48,8 @@ from kai.scheduler.effects import (
     TermEnded,
     WakeAt,
 )
-from kai.scheduler.evicted import EvictedLately
-from kai.scheduler.moved import Moved
+from kai.scheduler.feedback import Feedback
+from kai.scheduler.feedback.protected_pods import EXHAUSTED, REFUSED
 from kai.scheduler.operations import (
     Ask,
     BindOperation,
@@ -63,10 +62,7 @@ from kai.scheduler.operations import (
     Step,
     key_of,
 )
-from kai.scheduler.ordered import Ordered
 from kai.scheduler.orders import Stamp
-from kai.scheduler.protected import EXHAUSTED, REFUSED, Protected
-from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
 from kai.scheduler.unanswered import Unanswered
@@ -94,13 +90,9 @@ class Committer:
     """Returns a name that no device ever had."""
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
-    backoff: BindBackoff = attrs.field(factory=BindBackoff)
-    refused: Refused = attrs.field(init=False)
-    evicted: EvictedLately = attrs.field(factory=EvictedLately)
-    protected: Protected = attrs.field(factory=Protected)
+    feedback: Feedback = attrs.field(init=False)
+    """What the cycles that follow must know."""
     announced: Announced = attrs.field(factory=Announced)
-    moved: Moved = attrs.field(factory=Moved)
-    ordered: Ordered = attrs.field(factory=Ordered)
     _untold: Untold = attrs.field(init=False)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
@@ -119,8 +111,8 @@ class Committer:
     """Bind requests, by UID, whose nodes are there: until when not to ask again."""
 
     def __attrs_post_init__(self) -> None:
-        """Begin with blank templates, and nothing refused."""
-        self.refused = Refused(self.settings.intake)
+        """Begin with blank templates, and nothing to tell."""
+        self.feedback = Feedback(self.settings)
         self._untold = Untold(self.reader)
         self._templates = BindTemplates(self.settings)
 
@@ -143,7 +135,7 @@ class Committer:
             case Expired(requests) if self._term is not None:
                 effects += self._expired(requests, now)
             case Looked() if self._term is not None:
-                self.ordered.begin_cycle()
+                self.feedback.recent_binds.begin_cycle()
                 effects += map(Send, self.announced.take(self.reader))
             case Answered(ticket, reply) if not self._untold.answered(ticket, reply, now):
                 operation = self._operations.pop(ticket, None)
@@ -196,8 +188,7 @@ class Committer:
         self._unanswered.clear()
         self._devices.clear()
         self.announced.forget()
-        self.moved.clear()
-        self.ordered.clear()
+        self.feedback.end_term()
         return effects
 
     # --- Decisions -----------------------------------------------------------------------------------------------
@@ -223,7 +214,7 @@ class Committer:
             int(event.snapshot.pod_group[each.pod]) for each in event.decisions if isinstance(each, Evict)
         )
         if victims:
-            self.moved.note(event.snapshot, event.decisions, pods, self._device, now)
+            self.feedback.moved_pods.note(event.snapshot, event.decisions, pods, self._device, now)
         effects: list[Effect] = []
         for decision, pod in zip(event.decisions, pods, strict=True):
             match decision:
@@ -234,7 +225,7 @@ class Committer:
                 case Nominate():
                     effects += self._promise(pod, event.snapshot.nodes[decision.node].name, now)
         if effects:
-            self.ordered.decided()
+            self.feedback.recent_binds.decided()
         return effects
 
     def abandon(self, event: Decided) -> None:
@@ -243,7 +234,7 @@ class Committer:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
             self._unanswered.end((facts.namespace, facts.name))
-            self.moved.forget(facts.uid)
+            self.feedback.moved_pods.forget(facts.uid)
         self._operations = {
             ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy
         }
@@ -254,7 +245,7 @@ class Committer:
             key = (facts.namespace, facts.name)
             if (BindRequest, key) in self._busy or (Pod, key) in self._busy:
                 return f"pod {facts.key}: is being written"
-            if isinstance(decision, Evict) and self.protected.holds(facts.uid, now):
+            if isinstance(decision, Evict) and self.feedback.protected_pods.holds(facts.uid, now):
                 return f"pod {facts.key}: a disruption budget protected it a moment ago"
         return ""
 
@@ -262,10 +253,10 @@ class Committer:
         """Return why a statement must wait: the bind of a victim was ordered, and is neither done nor failed."""
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
-            if isinstance(decision, Evict) and self.ordered.holds(facts.uid, now):
+            if isinstance(decision, Evict) and self.feedback.recent_binds.holds(facts.uid, now):
                 pod = pod_of(self.reader, event.snapshot, decision.pod)
                 if pod is not None and is_being_bound(self.reader, pod):
-                    self.ordered.wait_for(facts.uid)
+                    self.feedback.recent_binds.wait_for(facts.uid)
                     return f"pod {facts.key}: may not be evicted while it is being bound"
         return ""
 
@@ -276,7 +267,7 @@ class Committer:
         rows = [each.pod for each in event.decisions if isinstance(each, Evict)]
         victims = [pod for pod in (pod_of(self.reader, event.snapshot, row) for row in rows) if pod is not None]
         for pod in spared(victims, self.reader.all(PodDisruptionBudget)):
-            self.protected.note(pod.metadata.uid, now, EXHAUSTED)
+            self.feedback.protected_pods.note(pod.metadata.uid, now, EXHAUSTED)
 
     def _bind(self, decision: Bind, pod: Pod, snapshot: Snapshot, stamp: Stamp, now: float) -> list[Effect]:
         node = snapshot.nodes[decision.node].name
@@ -305,8 +296,8 @@ class Committer:
         if pod.metadata.deletion_timestamp is not None:
             return []
         queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""
-        if self.settings.configuration.parameters.caps_evictions_by_the_hour:
-            self.evicted.note(pod.metadata.uid, queue, decision.gpus, now)
+        if self.feedback.counts_the_hour:
+            self.feedback.recent_evictions.note(pod.metadata.uid, queue, decision.gpus, now)
         self._unanswered.begin(key_of(pod), queue, self._cycle)
         budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
         told = self.settings.names_others
@@ -343,8 +334,8 @@ class Committer:
 
     def _failed(self, uid: str, refusal: NoRoom | None, now: float) -> None:
         """Let a pod whose bind failed rest; one that a node had no room for may go elsewhere first."""
-        if refusal is None or self.refused.note(refusal, now) > _ELSEWHERE_AT_ONCE:
-            self.backoff.failed((uid,), now)
+        if refusal is None or self.feedback.node_refusals.note(refusal, now) > _ELSEWHERE_AT_ONCE:
+            self.feedback.bind_backoff.failed((uid,), now)
 
     # --- Works -----------------------------------------------------------------------------------------------------
 
@@ -392,16 +383,16 @@ class Committer:
         if isinstance(operation, EvictionOperation):
             self._unanswered.end(operation.target[1])
             if not end.stands:
-                self.evicted.forget(operation.pod.metadata.uid)
-                self.moved.forget(operation.pod.metadata.uid)
+                self.feedback.recent_evictions.forget(operation.pod.metadata.uid)
+                self.feedback.moved_pods.forget(operation.pod.metadata.uid)
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
         if isinstance(operation, BindOperation) and isinstance(end.signal, BindOrdered):
-            self.ordered.note(operation.pod.metadata.uid, now)
+            self.feedback.recent_binds.note(operation.pod.metadata.uid, now)
         if isinstance(operation, BindOperation) and end.ordered is not None:
             self.announced.await_bind(operation.request.spec.selected_node, end.ordered)
         if end.shielded:
-            self.protected.note(end.shielded, now, REFUSED)
+            self.feedback.protected_pods.note(end.shielded, now, REFUSED)
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
         if end.kept and self._keep(end.kept, now):
             return effects

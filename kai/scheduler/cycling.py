@@ -27,12 +27,12 @@ from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
 from kai.intake import Intake
 from kai.intake.aside import Suspect, without
-from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.aside import with_aside
 from kai.scheduler.budget import Spent, Timed
-from kai.scheduler.dump import Input, write_archive
+from kai.scheduler.cycle_input import CycleInput
+from kai.scheduler.dump import write_archive
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.faults import Faults
@@ -101,10 +101,13 @@ class Cycles:
     tracer: Tracer
     clock: Callable[[], float]
     """The monotonic clock."""
-    last: Input | None = None
+    last: CycleInput | None = None
     """What the last cycle was given, and what its budget answered."""
     awaited: tuple[str, ...] = ()
-    """Keys of groups for which the last cycle evicted pods; what another process evicted for is not known."""
+    """Keys of groups that the next cycle serves first, because the last one evicted pods for them.
+
+    What another process evicted for is not known.
+    """
     _intake: Intake | None = None
     inquiry: Inquiry = attrs.field(factory=Inquiry)
     faults: Faults = attrs.field(factory=Faults)
@@ -118,19 +121,12 @@ class Cycles:
 
     def run(
         self,
-        objects: ClusterObjects,
-        now: float,
+        given: CycleInput,
         stream: Stream,
-        usage: Mapping[str, Shares] = EMPTY,
-        refused: tuple[NoRoom, ...] = (),
-        evicted: tuple[tuple[str, int], ...] = (),
-        protected: tuple[str, ...] = (),
         part_seconds: float | None = None,
     ) -> Done | Failure:
-        """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
+        """Decide once.
 
-        ``evicted``: thousandths of GPUs that pods of each queue lost in the hour before.
-        ``protected``: UIDs of pods that disruption budgets protected a moment ago, and of stand-ins.
         ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
 
         Call it in a thread, not on the event loop.
@@ -138,18 +134,8 @@ class Cycles:
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds)
-        aside = self.inquiry.begin(objects, self.clock())
-        given = self.last = Input(
-            objects=objects,
-            now=now,
-            cycle=stream.number,
-            awaited=self.awaited,
-            usage=usage,
-            refused=refused,
-            evicted=evicted,
-            protected=protected,
-            aside=aside,
-        )
+        given = self.last = attrs.evolve(given, aside=self.inquiry.begin(given.objects, self.clock()))
+        self.awaited = given.awaited
         error = ""
         try:
             # Long lists that are new are all that the collector would look through, in vain.
@@ -157,7 +143,7 @@ class Cycles:
                 done = self._decide(given, stream, budget)
             again, inquiry = self.inquiry.ended(), self.inquiry
             self.faults.ended(done.report.failures, self.clock())
-            overall = with_aside(done.overall, objects, inquiry.records, inquiry.left_out)
+            overall = with_aside(done.overall, given.objects, inquiry.records, inquiry.left_out)
             return attrs.evolve(done, overall=overall, again=again)
         except AbandonedError as stop:
             error = str(stop)
@@ -170,7 +156,7 @@ class Cycles:
             stream.observer.finish(error)
             self._freeze()
 
-    def _failed(self, failure: Exception, given: Input, stream: Stream) -> Failure:
+    def _failed(self, failure: Exception, given: CycleInput, stream: Stream) -> Failure:
         """Return what a cycle failed at, written down for the first of those that look for its cause."""
         kind, named = type(failure).__name__, self._named(stream)
         if named is None or stream.snapshot is None:
@@ -234,7 +220,7 @@ class Cycles:
         parts = [*(use.plugin for use in self.profile.plugins), *self.profile.actions]
         return frozenset(type(each).__module__.partition(".")[0] for each in parts) | {"kai"}
 
-    def _rest(self, given: Input) -> ClusterObjects:
+    def _rest(self, given: CycleInput) -> ClusterObjects:
         """Return the objects less what is set aside; the same as before if both are."""
         if not given.aside:
             return given.objects
@@ -254,7 +240,7 @@ class Cycles:
         found = [groups[row] for row in sorted(rows) if row >= 0]
         self.inquiry.accuse(blame, [Suspect("PodGroup", each.namespace, each.name) for each in found])
 
-    def _decide(self, given: Input, stream: Stream, budget: Timed) -> Done:
+    def _decide(self, given: CycleInput, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer
         if self._intake is None:
             self._intake = Intake(self.settings.intake)
@@ -307,7 +293,7 @@ class Cycles:
             self._is_frozen = True
             settle()
 
-    def _dump(self, given: Input) -> str:
+    def _dump(self, given: CycleInput) -> str:
         """Write what a failed cycle was given, unless this process left files enough already."""
         if self._dumps >= _MOST_DUMPS:
             return ""

@@ -25,9 +25,7 @@ from kai.configuration.reading import PEER_KEYS
 from kai.intake.aside import Aside
 from kai.intake.nodes import is_wanted
 from kai.intake.settings import QueueAccess
-from kai.model.noroom import NoRoom
-from kai.model.queue import Shares
-from kai.scheduler.budget import Grants
+from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.settings import SchedulerSettings
 
 MEMBER: Final = "snapshot.json"
@@ -59,35 +57,12 @@ _DEFAULT: Final[Mapping[str, Any]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class Input:
-    """What a cycle was given."""
-
-    objects: ClusterObjects
-    now: float
-    cycle: int
-    awaited: tuple[str, ...] = ()
-    """Keys of groups for which the cycle before evicted pods."""
-    refused: tuple[NoRoom, ...] = ()
-    """Binds that found no room."""
-    evicted: tuple[tuple[str, int], ...] = ()
-    """Thousandths of GPUs that pods of each queue lost in the hour before."""
-    protected: tuple[str, ...] = ()
-    """UIDs of pods that disruption budgets protected a moment before, and of stand-ins."""
-    usage: Mapping[str, Shares] = EMPTY
-    """The past usage of queues."""
-    aside: Aside = attrs.field(factory=dict)
-    """The objects that were left out, since a cycle had failed at them."""
-    grants: Grants = ()
-    """What the search budget answered."""
-
-
-def archive(given: Input, settings: SchedulerSettings) -> bytes:
+def archive(given: CycleInput, settings: SchedulerSettings) -> bytes:
     """Return the archive of a cycle's input. Cost: seconds for tens of thousands of pods; not for the event loop."""
     return packed(archive_document(given, settings))
 
 
-def archive_document(given: Input, settings: SchedulerSettings) -> dict[str, Any]:
+def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str, Any]:
     """Return what an archive says. Below ``kai`` is what the peer passes over: what its archive has no place for."""
     return {
         "config": peer_configuration(settings),
@@ -128,7 +103,7 @@ def _aside(aside: Aside) -> list[list[object]]:
     return [[each.kind, each.namespace, each.name, gone] for each, gone in sorted(aside.items())]
 
 
-def write_archive(given: Input, settings: SchedulerSettings, reason: str) -> str:
+def write_archive(given: CycleInput, settings: SchedulerSettings, reason: str) -> str:
     """Write the archive to a new file and return its path; "" if there is no room for it."""
     folder, content = settings.dump_folder or None, archive(given, settings)
     path: Path | None = None

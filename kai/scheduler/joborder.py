@@ -12,14 +12,14 @@ from kai.engine.profile import Profile
 from kai.engine.waiting_order import waiting_order
 from kai.intake import take_snapshot
 from kai.intake.aside import without
-from kai.scheduler.dump import Input
+from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.settings import SchedulerSettings
 
 JOB_ORDER_PATH: Final = "/get-job-order"
 NOT_READY: Final = b"Job order data not ready\n"
 
 
-def job_order(given: Input, settings: SchedulerSettings, profile: Profile) -> bytes:
+def job_order(given: CycleInput, settings: SchedulerSettings, profile: Profile) -> bytes:
     """Return the groups that wait in the order of allocation, over all queues and in each: names and priorities.
 
     Cost: that of a snapshot from scratch and of opening a session; not for the event loop.

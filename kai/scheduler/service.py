@@ -24,12 +24,12 @@ from kai.cluster.pieces import pieces
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.cluster.takeover import catch_up, take_over
 from kai.intake import expired_bind_requests
-from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
+from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycle_recorder import CycleRecorder
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.decision_log import DecisionLog
-from kai.scheduler.dump import Input, archive
+from kai.scheduler.dump import archive
 from kai.scheduler.effects import Expired, Looked
 from kai.scheduler.hourly import Hourly
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
@@ -199,7 +199,7 @@ class Scheduler:
                 await self._wait(seen, max(0.0, pause - _SHORTEST_PAUSE))
                 continue
             self._failures = 0
-            idle = 0 if outcome.decisions and not self.outbox.committer.ordered.is_awaited else idle + 1
+            idle = 0 if outcome.decisions and not self.outbox.committer.feedback.recent_binds.is_awaited else idle + 1
             # Half of a core at most: what follows a long cycle waits as long again, up to a second.
             rest = min(took, _LONGEST_REST)
             if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
@@ -231,15 +231,11 @@ class Scheduler:
     def _pause(self, outcome: Done, idle: int) -> float | None:
         """Return after how long to decide again if nothing changes; None if only a change can matter."""
         now = self.cluster.clock.monotonic()
-        committer = self.outbox.committer
-        cycles = self.cycles
-        resting = (committer.backoff.next_due(now), committer.refused.next_due(now), committer.protected.next_due(now))
-        hour = committer.evicted.next_due() if self._counts_the_hour else None
-        pods = (committer.moved.next_due(), committer.ordered.next_due())
+        feedback, cycles = self.outbox.committer.feedback, self.cycles
         undone = None if self.shadowing is None else self.shadowing.due
-        dues = (*resting, hour, *pods, undone, cycles.inquiry.due(), cycles.faults.due())
+        dues = (feedback.next_due(now), undone, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
-        restless = outcome.restless and not committer.ordered.is_awaited  # the same would be decided again
+        restless = outcome.restless and not feedback.recent_binds.is_awaited  # the same would be decided again
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=restless, dues=due_in)
 
     async def _wait(self, seen: Seen, pause: float | None) -> bool:
@@ -257,7 +253,7 @@ class Scheduler:
     async def _decide_once(self, term: Term) -> Done | Failure:
         self.number += 1
         clock = self.cluster.clock
-        objects = self._take_objects()
+        given = self._take_input()
         observer = CycleObserver.begin(self.tracing.tracer, clock.monotonic, self.number)
         stream = Stream(
             term=term,
@@ -269,18 +265,7 @@ class Scheduler:
         )
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
-        refused = self._refused(self.cluster.store.cluster_objects())  # of pods that rest, too
-        arguments = (
-            objects,
-            clock.now(),
-            stream,
-            self._past_usage(),
-            refused,
-            self._evicted(),
-            self._protected(),
-            self.kernels.part_seconds,
-        )
-        outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
+        outcome = await self.cluster.cpu.run(self.cycles.run, given, stream, self.kernels.part_seconds)
         self._take_decisions(stream)
         seconds = clock.monotonic() - since
         self._recorder.record(self.number, outcome, seconds)
@@ -291,46 +276,26 @@ class Scheduler:
             await self.shadowing.look(outcome)
         return outcome
 
-    def _take_objects(self) -> ClusterObjects:
-        """Return the cluster as the cycle sees it, and have bind requests deleted that are over."""
+    def _take_input(self) -> CycleInput:
+        """Return what the cycle that begins is given, and have bind requests deleted that are over."""
         objects = self.cluster.store.cluster_objects()
         self.outbox.commit(Looked())
         expired = expired_bind_requests(objects, self.settings.intake)
         if expired and self.shadowing is None:
             self.outbox.commit(Expired(expired))
-        objects = self._shown(objects)
-        self.cycles.awaited = self._served_first()
-        return objects
+        return self._input(objects)
 
-    def _shown(self, objects: ClusterObjects) -> ClusterObjects:
-        """Return the cluster less the pods that rest, with the places taken that moved pods were promised."""
-        committer, now = self.outbox.committer, self.cluster.clock.monotonic()
-        committer.moved.look(objects, now)
-        resting = committer.backoff.resting(now)
-        if resting:
-            kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
-            objects = attrs.evolve(objects, pods=tuple(kept))
-        return committer.moved.shown(objects)
-
-    def _served_first(self) -> tuple[str, ...]:
-        """Return the groups for which pods were evicted, and those that were moved and have their pods again."""
-        return self.outbox.committer.moved.served_first(self.cycles.awaited)
-
-    def _refused(self, objects: ClusterObjects) -> tuple[NoRoom, ...]:
-        return self.outbox.committer.refused.current(objects.nodes, objects.pods, self.cluster.clock.monotonic())
-
-    def _evicted(self) -> tuple[tuple[str, int], ...]:
-        """Return what was evicted within the hour, where a cap asks for it."""
-        return self.outbox.committer.evicted.current(self.cluster.clock.monotonic()) if self._counts_the_hour else ()
-
-    def _protected(self) -> tuple[str, ...]:
-        """Return the pods that disruption budgets protected a moment ago, and those of groups that are being moved."""
-        committer = self.outbox.committer
-        return committer.moved.spared(committer.protected.current(self.cluster.clock.monotonic()))
-
-    @property
-    def _counts_the_hour(self) -> bool:
-        return self.settings.configuration.parameters.caps_evictions_by_the_hour
+    def _input(self, objects: ClusterObjects) -> CycleInput:
+        """Return what a cycle on these objects would be given now."""
+        clock = self.cluster.clock
+        given = CycleInput(
+            objects=objects,
+            now=clock.now(),
+            cycle=self.number,
+            awaited=self.cycles.awaited,
+            usage=self._past_usage(),
+        )
+        return self.outbox.committer.feedback.applied(given, clock.monotonic())
 
     def _past_usage(self) -> Mapping[str, Shares]:
         return NONE if self.usage is None else self.usage.known
@@ -389,20 +354,10 @@ class Scheduler:
             routes[SHADOW_PATH] = Route(answer=self.shadowing.answer, local=True)
         return routes
 
-    def _given(self) -> Input:
-        """Return what a cycle would be given now."""
-        objects = self.cluster.store.cluster_objects()
-        return Input(
-            objects=self._shown(objects),
-            now=self.cluster.clock.now(),
-            cycle=self.number,
-            awaited=self._served_first(),
-            usage=self._past_usage(),
-            refused=self._refused(objects),
-            evicted=self._evicted(),
-            protected=self._protected(),
-            aside={each: record.gone for each, record in self.cycles.inquiry.records.copy().items()},
-        )
+    def _given(self) -> CycleInput:
+        """Return what a cycle would be given now, less what is set aside."""
+        aside = {each: record.gone for each, record in self.cycles.inquiry.records.copy().items()}
+        return attrs.evolve(self._input(self.cluster.store.cluster_objects()), aside=aside)
 
     async def _job_order(self) -> Response:
         if not self.cluster.store.is_synced:

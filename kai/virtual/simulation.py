@@ -31,8 +31,8 @@ from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
-from kai.scheduler.evicted import EvictedLately
-from kai.scheduler.moved import Moved, is_stand_in
+from kai.scheduler.feedback.moved_pods import MovedPods, is_stand_in
+from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
 from kai.simulation.pace import settle_on
 from kai.simulation.run import Cycle
@@ -115,8 +115,8 @@ class Simulation:
         self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
-        self._evicted = EvictedLately()
-        self._moved = Moved()
+        self._evicted = RecentEvictions()
+        self._moved = MovedPods()
         self._stale: set[tuple[str, str]] = set()
         """Namespace and name of groups that are stamped as stale."""
         self._next_cycle = 0.0

@@ -68,11 +68,12 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
 
 def written(case: "Case", result: "Result") -> dict[str, Any]:
     """Return what a snapshot of a case says, with the plan that was made of it."""
-    from kai.scheduler.dump import Input, archive_document
+    from kai.scheduler.cycle_input import CycleInput
+    from kai.scheduler.dump import archive_document
     from kai.scheduler.settings import SchedulerSettings
     from kai.simulation.plan import plan_of
 
-    given = Input(
+    given = CycleInput(
         objects=case.objects,
         now=case.now,
         cycle=1,

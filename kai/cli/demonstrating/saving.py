@@ -11,7 +11,8 @@ from kai.cli.deciding.runsfiles import document
 from kai.cli.deciding.saved import END, FILES, RESULT, TIMELINE
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.scheduler.dump import Input, archive_document, packed
+from kai.scheduler.cycle_input import CycleInput
+from kai.scheduler.dump import archive_document, packed
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.measuring import result_of
 from kai.wording import counted
@@ -32,7 +33,7 @@ def save(folder: str, scene: DemoScene, run: Simulation, ended: Run, console: Co
     """
     place = Path(folder)
     result = result_of(ended)
-    given = Input(objects=run.cluster.objects(), now=run.cluster.instant(ended.horizon), cycle=ended.cycles)
+    given = CycleInput(objects=run.cluster.objects(), now=run.cluster.instant(ended.horizon), cycle=ended.cycles)
     settings = SchedulerSettings(configuration=default_configuration(), intake=ended.scene.settings)
     try:
         (place / FILES).mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from kai.framework.decisions import Bind
 from kai.framework.hooks import Dependence, GroupOrder, NodeFilter, NodeScore, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import cycling
+from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
@@ -74,7 +75,8 @@ class Rig:
         self.number += 1
         observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, self.number)
         stream = Stream(TERM, self.number, observer, lambda _: None, lambda: False)
-        outcome = self.cycles.run(self.objects, 1e9 if now is None else now, stream)
+        given = CycleInput(objects=self.objects, now=1e9 if now is None else now, cycle=self.number)
+        outcome = self.cycles.run(given, stream)
         self.taken = [each for event in stream.taken() for each in event.decisions]
         return outcome
 

@@ -1,6 +1,6 @@
 """A pod that nobody can bind leaves its capacity to others, a little longer each time."""
 
-from kai.scheduler.bind_backoff import BindBackoff
+from kai.scheduler.feedback.bind_backoff import BindBackoff
 
 
 def test_the_rest_doubles_and_has_an_end():

@@ -133,11 +133,14 @@ def test_an_order_that_no_binder_carries_out_keeps_its_pod_from_being_evicted_fo
     ordered = world.time
     world.look()
     world.decide(world.evict("p0"), cycle=2)
-    assert world.committer.ordered.is_awaited
-    assert world.committer.ordered.next_due() == pytest.approx(ordered + 10.0, abs=0.1)
+    assert world.committer.feedback.recent_binds.is_awaited
+    assert world.committer.feedback.recent_binds.next_due() == pytest.approx(ordered + 10.0, abs=0.1)
     world.pass_time(10.0)
     world.look()
-    assert (world.committer.ordered.is_awaited, world.committer.ordered.next_due()) == (False, None)
+    assert (world.committer.feedback.recent_binds.is_awaited, world.committer.feedback.recent_binds.next_due()) == (
+        False,
+        None,
+    )
     world.decide(world.evict("p0"), cycle=3)
     world.settle()
     assert world.server.get("Pod", "p0", "default") is None
@@ -150,7 +153,7 @@ def test_a_cycle_of_which_something_was_written_is_followed_by_another_although_
     world.look()
     world.decide(world.evict("p0"), cycle=2)
     world.decide(world.bind("p1", "n1"), cycle=2)
-    assert not world.committer.ordered.is_awaited
+    assert not world.committer.feedback.recent_binds.is_awaited
 
 
 def test_an_order_of_another_process_keeps_no_pod_from_being_evicted():
@@ -190,7 +193,7 @@ def test_a_budget_that_allows_nothing_saves_the_whole_statement():
 def test_the_next_cycles_are_told_for_ten_seconds_which_victims_an_exhausted_budget_covers():
     world = cluster(budget(0))
     world.decide(world.evict("old"), world.promise("p0", "n2"))
-    found = [world.committer.protected.current(world.time + seconds) for seconds in (9.0, 10.0)]
+    found = [world.committer.feedback.protected_pods.current(world.time + seconds) for seconds in (9.0, 10.0)]
     assert found == [("uid-old",), ()]
 
 
@@ -200,7 +203,7 @@ def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
     world.decide(world.evict("old"))
     world.settle()
     assert world.assumed == {}
-    assert world.committer.protected.current(world.time + 59.0) == ("uid-old",)
+    assert world.committer.feedback.protected_pods.current(world.time + 59.0) == ("uid-old",)
     world.decide(world.evict("old"), cycle=2)
     assert world.wires == []
     world.pass_time(61.0)

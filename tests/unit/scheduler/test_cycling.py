@@ -12,6 +12,7 @@ from kai.cluster.port import Term
 from kai.configuration.profiles import default_profile
 from kai.framework.decisions import Bind
 from kai.model.queue import Shares
+from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
@@ -36,7 +37,7 @@ def run(settings, *, profile=None, stopped=False, tracing=None):
     woken = []
     observer = CycleObserver.begin(spans.tracer, lambda: 0.0, 1)
     stream = Stream(TERM, 1, observer, lambda _: woken.append(1), lambda: stopped)
-    return cycles.run(small_cluster(), 0.0, stream), stream, woken, cycles
+    return cycles.run(CycleInput(objects=small_cluster(), now=0.0, cycle=1), stream), stream, woken, cycles
 
 
 def test_decisions_are_streamed_and_the_loop_is_told_once():
@@ -121,7 +122,7 @@ def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
         observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
         stream = Stream(TERM, number, observer, lambda _: None, lambda: False)
         with calls_counted() as count:
-            done.append(cycles.run(objects, float(number), stream))
+            done.append(cycles.run(CycleInput(objects=objects, now=float(number), cycle=number), stream))
         calls.append(count[0])
     assert len(runs) == 1
     assert all(isinstance(each, Done) for each in done)
@@ -134,7 +135,8 @@ def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
 def cycle(cycles, objects, number):
     spans = no_tracing()
     observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
-    return cycles.run(objects, float(number), Stream(TERM, number, observer, lambda _: None, lambda: False))
+    stream = Stream(TERM, number, observer, lambda _: None, lambda: False)
+    return cycles.run(CycleInput(objects=objects, now=float(number), cycle=number), stream)
 
 
 def test_what_was_read_ahead_is_decided_on_like_anything_else():
@@ -217,7 +219,7 @@ def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
     def shares(number, usage):
         observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, number)
         stream = Stream(TERM, number, observer, lambda _: None, lambda: False)
-        done = cycles.run(objects, 0.0, stream, usage)
+        done = cycles.run(CycleInput(objects=objects, now=0.0, cycle=number, usage=usage), stream)
         gpus = {queue.name: done.report.fair_share[row, 2] for row, queue in enumerate(done.snapshot.queues)}
         return gpus["a"], gpus["b"]
 
@@ -234,7 +236,8 @@ def test_each_plugin_is_timed_when_it_opens():
     profile = default_profile()
     cycles = Cycles(SchedulerSettings(), profile, no_tracing().tracer, lambda: 0.0)
     observer = CycleObserver.begin(no_tracing().tracer, lambda: float(next(ticks)), 1)
-    done = cycles.run(small_cluster(), 0.0, Stream(TERM, 1, observer, lambda _: None, lambda: False))
+    stream = Stream(TERM, 1, observer, lambda _: None, lambda: False)
+    done = cycles.run(CycleInput(objects=small_cluster(), now=0.0, cycle=1), stream)
     opened = {name for name, phase in done.plugins if phase == "open"}
     assert opened == {use.name for use in profile.plugins}
     # The clock goes on by one at each look, and the stopwatch looks twice in between.

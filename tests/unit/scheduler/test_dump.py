@@ -13,7 +13,8 @@ from kai.configuration.reading import read_configuration
 from kai.errors import InputError
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
-from kai.scheduler.dump import Input, address_without_password, archive, raw_objects, write_archive
+from kai.scheduler.cycle_input import CycleInput
+from kai.scheduler.dump import address_without_password, archive, raw_objects, write_archive
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.archive import read_archive
 from tests.unit.intake import making
@@ -27,7 +28,9 @@ OBJECTS = making.objects(
     making.bind_request("p", "n1"),
     making.other("Namespace", "v1", "default"),
 )
-GIVEN = Input(objects=OBJECTS, now=1_700_000_000.0, cycle=7, awaited=("default/g",), grants=(("go", 3), ("stop", 1)))
+GIVEN = CycleInput(
+    objects=OBJECTS, now=1_700_000_000.0, cycle=7, awaited=("default/g",), grants=(("go", 3), ("stop", 1))
+)
 
 
 def document(settings):

@@ -12,7 +12,7 @@ from kai.engine.waiting_order import waiting_order
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.parameters import Parameters
 from kai.intake import take_snapshot
-from kai.scheduler.dump import Input
+from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.joborder import job_order
 from kai.scheduler.service import Scheduler
 from kai.scheduler.settings import SchedulerSettings
@@ -41,7 +41,7 @@ OBJECTS = making.objects(*manifests())
 
 
 def shown(profile=None, objects=OBJECTS):
-    given = Input(objects=objects, now=0.0, cycle=1)
+    given = CycleInput(objects=objects, now=0.0, cycle=1)
     return job_order(given, SchedulerSettings(), profile or default_profile())
 
 

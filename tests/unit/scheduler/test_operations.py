@@ -56,7 +56,7 @@ def test_a_failed_request_that_must_not_be_deleted_is_tried_now_and_then_and_cou
     world.lead()
     world.expire("p0")
     world.deliver(fault="refused")
-    rests = world.committer.backoff.next_due(world.time)
+    rests = world.committer.feedback.bind_backoff.next_due(world.time)
     for _ in range(120):  # a cycle each second
         world.pass_time(1.0)
         world.expire("p0")
@@ -65,8 +65,8 @@ def test_a_failed_request_that_must_not_be_deleted_is_tried_now_and_then_and_cou
     assert [each for each in world.signals if isinstance(each, RequestKept)] == [
         RequestKept(name="p0", why="a webhook said no")
     ]
-    assert world.committer.backoff.resting(rests - 0.1) == {"uid-p0"}
-    assert world.committer.backoff.resting(rests + 0.1) == frozenset(), "its bind failed once"
+    assert world.committer.feedback.bind_backoff.resting(rests - 0.1) == {"uid-p0"}
+    assert world.committer.feedback.bind_backoff.resting(rests + 0.1) == frozenset(), "its bind failed once"
     world.pass_time(60.0)
     world.expire("p0")
     world.settle()

@@ -518,7 +518,7 @@ def test_pods_that_rest_are_not_in_the_snapshot_that_is_served_as_they_are_in_no
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["a-0"])
         committer, clock = rig.scheduler.outbox.committer, rig.scheduler.cluster.clock
-        committer.backoff.failed(("uid-b-0",), clock.monotonic())
+        committer.feedback.bind_backoff.failed(("uid-b-0",), clock.monotonic())
         for each in job("b"):
             rig.memory.server.add(each)
         await rig.touch()

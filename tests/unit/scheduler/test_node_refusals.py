@@ -3,7 +3,7 @@
 import pytest
 
 from kai.model.noroom import NoRoom
-from kai.scheduler.refused import MOST, Refused
+from kai.scheduler.feedback.node_refusals import MOST, NodeRefusals
 from tests.unit.intake import making
 
 NODE = making.node("n1", allocatable={"nvidia.com/gpu": "4"})
@@ -21,19 +21,19 @@ def current(refused, *manifests, now=0.0):
 
 
 def noted(*refusals):
-    refused = Refused()
+    refused = NodeRefusals()
     for each in refusals:
         refused.note(each, 0.0)
     return refused
 
 
 def test_nothing_was_refused_at_first():
-    assert current(Refused(), NODE, WAITING) == ()
-    assert Refused().next_due(0.0) is None
+    assert current(NodeRefusals(), NODE, WAITING) == ()
+    assert NodeRefusals().next_due(0.0) is None
 
 
 def test_the_pause_doubles_with_each_refusal_of_a_pod_and_has_an_end():
-    refused, pauses = Refused(), []
+    refused, pauses = NodeRefusals(), []
     for count in range(1, 9):
         assert refused.note(refusal(), 0.0) == count
         pauses.append(refused.next_due(0.0))

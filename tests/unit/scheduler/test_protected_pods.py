@@ -1,8 +1,8 @@
-from kai.scheduler.protected import Protected
+from kai.scheduler.feedback.protected_pods import ProtectedPods
 
 
 def test_pods_are_protected_for_as_long_as_was_said_and_told_in_order():
-    protected = Protected()
+    protected = ProtectedPods()
     protected.note("b", now=10.0, seconds=60.0)
     protected.note("a", now=20.0, seconds=10.0)
     assert protected.current(29.0) == ("a", "b")
@@ -13,7 +13,7 @@ def test_pods_are_protected_for_as_long_as_was_said_and_told_in_order():
 
 
 def test_what_is_known_for_longer_is_not_shortened():
-    protected = Protected()
+    protected = ProtectedPods()
     protected.note("a", now=0.0, seconds=60.0)
     protected.note("a", now=10.0, seconds=10.0)
     assert protected.next_due(10.0) == 60.0

@@ -100,7 +100,7 @@ class _Successor:
 
 
 @attrs.define
-class Moved:
+class MovedPods:
     """The places of moved pods whose successors have not come, and the successors that wait for theirs.
 
     Units: seconds of a clock that does not go back.
@@ -358,4 +358,4 @@ def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
     return tuple(each for each in places if each is not mine)
 
 
-__all__ = ["Moved", "controller_of", "is_stand_in", "stand_in"]
+__all__ = ["MovedPods", "controller_of", "is_stand_in", "stand_in"]

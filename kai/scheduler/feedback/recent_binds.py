@@ -19,7 +19,7 @@ _KEPT: Final = 10.0
 
 
 @attrs.define
-class Ordered:
+class RecentBinds:
     """Orders by the UID of their pods, oldest first, and those that statements of this cycle wait for.
 
     Units: seconds of a clock that does not go back.
@@ -68,4 +68,4 @@ class Ordered:
         return min((self._until.get(uid, 0.0) for uid in self._awaited), default=None)
 
 
-__all__ = ["Ordered"]
+__all__ = ["RecentBinds"]

@@ -2,14 +2,14 @@ import attrs
 
 from kai.configuration.reading import default_configuration
 from kai.framework.parameters import Parameters
-from kai.scheduler.evicted import HOUR, EvictedLately
+from kai.scheduler.feedback.recent_evictions import HOUR, RecentEvictions
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.test_committer import cluster
 from tests.unit.scheduler.test_committer_evictions import budget
 
 
 def test_what_was_evicted_counts_for_an_hour_by_queue():
-    lately = EvictedLately()
+    lately = RecentEvictions()
     lately.note("a", "one", 2000, 0.0)
     lately.note("b", "two", 500, 10.0)
     lately.note("c", "one", 1000, 20.0)
@@ -21,7 +21,7 @@ def test_what_was_evicted_counts_for_an_hour_by_queue():
 
 
 def test_an_eviction_that_did_not_happen_is_taken_out():
-    lately = EvictedLately()
+    lately = RecentEvictions()
     lately.note("a", "one", 2000, 0.0)
     lately.forget("a")
     lately.forget("unknown")
@@ -29,7 +29,7 @@ def test_an_eviction_that_did_not_happen_is_taken_out():
 
 
 def test_an_eviction_that_is_ordered_again_counts_once_and_from_then():
-    lately = EvictedLately()
+    lately = RecentEvictions()
     lately.note("a", "one", 2000, 0.0)
     lately.note("b", "one", 1000, 5.0)
     lately.note("a", "one", 2000, 10.0)
@@ -38,14 +38,14 @@ def test_an_eviction_that_is_ordered_again_counts_once_and_from_then():
 
 
 def test_what_is_old_is_forgotten_though_no_cycle_asks_since_nothing_caps_evictions():
-    lately = EvictedLately()
+    lately = RecentEvictions()
     lately.note("a", "one", 2000, 0.0)
     lately.note("b", "one", 1000, HOUR + 5.0)
     assert lately.next_due() == 2 * HOUR + 5.0
 
 
 def test_pods_without_gpus_are_not_counted():
-    lately = EvictedLately()
+    lately = RecentEvictions()
     lately.note("a", "one", 0, 0.0)
     assert lately.next_due() is None
 
@@ -59,16 +59,16 @@ def capped():
 def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
     world = cluster(settings=capped())
     world.decide(world.evict("old"))
-    (counted,) = world.committer.evicted.current(world.time)
+    (counted,) = world.committer.feedback.recent_evictions.current(world.time)
     assert counted == ("q", 1000)
     world.settle()
-    assert world.committer.evicted.current(world.time) == (counted,)
+    assert world.committer.feedback.recent_evictions.current(world.time) == (counted,)
 
 
 def test_evictions_are_not_counted_where_no_cap_asks():
     world = cluster()
     world.decide(world.evict("old"))
-    assert world.committer.evicted.next_due() is None
+    assert world.committer.feedback.recent_evictions.next_due() is None
 
 
 def test_an_eviction_that_a_budget_refuses_counts_no_more():
@@ -76,4 +76,4 @@ def test_an_eviction_that_a_budget_refuses_counts_no_more():
     world.protected.add("old")
     world.decide(world.evict("old"))
     world.settle()
-    assert world.committer.evicted.current(world.time) == ()
+    assert world.committer.feedback.recent_evictions.current(world.time) == ()

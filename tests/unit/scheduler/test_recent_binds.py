@@ -1,10 +1,10 @@
 """Pods whose bind was ordered a moment ago, and what waits for them."""
 
-from kai.scheduler.ordered import Ordered
+from kai.scheduler.feedback.recent_binds import RecentBinds
 
 
 def test_an_order_holds_for_ten_seconds_from_when_it_was_given_last():
-    ordered = Ordered()
+    ordered = RecentBinds()
     ordered.note("a", 0.0)
     ordered.note("b", 5.0)
     assert [ordered.holds("a", now) for now in (0.0, 9.9, 10.0)] == [True, True, False]
@@ -15,7 +15,7 @@ def test_an_order_holds_for_ten_seconds_from_when_it_was_given_last():
 
 
 def test_a_cycle_waits_only_if_a_statement_was_rejected_and_nothing_else_came_of_it():
-    ordered = Ordered()
+    ordered = RecentBinds()
     for uid, at in (("a", 0.0), ("b", 5.0)):
         ordered.note(uid, at)
     assert (ordered.is_awaited, ordered.next_due()) == (False, None)

@@ -44,7 +44,7 @@ class _Entry:
 
 
 @attrs.define
-class Refused:
+class NodeRefusals:
     """Refusals by the pod's UID and the node's name.
 
     Units: seconds of a clock that does not go back.

@@ -19,7 +19,7 @@ EXHAUSTED: Final = 10.0
 
 
 @attrs.define
-class Protected:
+class ProtectedPods:
     """Pods by UID, and until when none of them is asked to go.
 
     Units: seconds of a clock that does not go back.
@@ -46,4 +46,4 @@ class Protected:
         return min((until for until in self._until.values() if until > now), default=None)
 
 
-__all__ = ["EXHAUSTED", "REFUSED", "Protected"]
+__all__ = ["EXHAUSTED", "REFUSED", "ProtectedPods"]

@@ -15,7 +15,7 @@ HOUR: Final = 3600.0
 
 
 @attrs.define
-class EvictedLately:
+class RecentEvictions:
     """Evictions by the UID of their pods, oldest first.
 
     Units: seconds of a clock that does not go back; thousandths of GPUs.
@@ -54,4 +54,4 @@ class EvictedLately:
             del self._known[oldest]
 
 
-__all__ = ["HOUR", "EvictedLately"]
+__all__ = ["HOUR", "RecentEvictions"]

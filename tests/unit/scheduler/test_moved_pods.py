@@ -9,7 +9,7 @@ from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
 from kai.model.status import Status
 from kai.scheduler.effects import Decided
-from kai.scheduler.moved import Moved
+from kai.scheduler.feedback.moved_pods import MovedPods
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -41,12 +41,12 @@ def move(world, *devices, names=("a0",)):
 
 
 def look(world, at=0.0):
-    world.committer.moved.look(making.objects(*world.server.objects.values()), world.time + at)
+    world.committer.feedback.moved_pods.look(making.objects(*world.server.objects.values()), world.time + at)
 
 
 def shown(world, at=0.0):
     look(world, at)
-    return world.committer.moved.shown(making.objects(*world.server.objects.values()))
+    return world.committer.feedback.moved_pods.shown(making.objects(*world.server.objects.values()))
 
 
 def stand_ins(world, at=0.0):
@@ -60,7 +60,7 @@ def succeed(world, name="a1", group="a", metadata=OWNED):
 
 
 def first(world, awaited=()):
-    return world.committer.moved.served_first(awaited)
+    return world.committer.feedback.moved_pods.served_first(awaited)
 
 
 def running(name, metadata=OWNED):
@@ -113,13 +113,13 @@ def test_a_successor_comes_for_one_pod_only():
 def test_a_place_is_kept_while_the_old_pod_leaves_and_half_a_minute_longer_and_a_cycle_follows_then():
     world = cluster()
     move(world)
-    assert world.committer.moved.next_due() == world.time + 120.0
+    assert world.committer.feedback.moved_pods.next_due() == world.time + 120.0
     world.settle()
     look(world, 50.0)
-    assert world.committer.moved.next_due() == world.time + 80.0
+    assert world.committer.feedback.moved_pods.next_due() == world.time + 80.0
     assert stand_ins(world, 79.9) == [("a0~moved", "n2")]
     assert stand_ins(world, 80.0) == []
-    assert (world.committer.moved.next_due(), first(world)) == (None, ())
+    assert (world.committer.feedback.moved_pods.next_due(), first(world)) == (None, ())
 
 
 def test_a_place_is_kept_for_two_minutes_however_long_the_old_pod_takes_to_leave():
@@ -305,14 +305,14 @@ def test_where_nothing_was_moved_cycles_are_given_what_there_is():
     world.decide(world.evict("a0"), world.promise("b0", "n1"))
     objects = making.objects(*world.server.objects.values())
     assert shown(world).pods == objects.pods
-    assert Moved().shown(objects) is objects
+    assert MovedPods().shown(objects) is objects
 
 
 def test_groups_whose_places_are_kept_lose_no_pods_meanwhile():
     world = cluster()
-    assert world.committer.moved.spared(("uid-x",)) == ("uid-x",)
+    assert world.committer.feedback.moved_pods.spared(("uid-x",)) == ("uid-x",)
     move(world)
-    assert world.committer.moved.spared(("uid-x",)) == ("uid-a0~moved", "uid-x")
+    assert world.committer.feedback.moved_pods.spared(("uid-x",)) == ("uid-a0~moved", "uid-x")
     succeed(world)
     look(world)
-    assert world.committer.moved.spared(("uid-x",)) == ("uid-x",)
+    assert world.committer.feedback.moved_pods.spared(("uid-x",)) == ("uid-x",)

@@ -1,0 +1,40 @@
+"""What a cycle is given: one value, from which the same decisions follow again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kai.api.objects import ClusterObjects
+from kai.api.wire import EMPTY
+from kai.intake.aside import Aside
+from kai.model.noroom import NoRoom
+from kai.model.queue import Shares
+from kai.scheduler.budget import Grants
+
+
+@attrs.frozen(kw_only=True)
+class CycleInput:
+    """What a cycle was given."""
+
+    objects: ClusterObjects
+    now: float
+    cycle: int
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which the cycle before evicted pods."""
+    refused: tuple[NoRoom, ...] = ()
+    """Binds that found no room."""
+    evicted: tuple[tuple[str, int], ...] = ()
+    """Thousandths of GPUs that pods of each queue lost in the hour before."""
+    protected: tuple[str, ...] = ()
+    """UIDs of pods that disruption budgets protected a moment before, and of stand-ins."""
+    usage: Mapping[str, Shares] = EMPTY
+    """The past usage of queues."""
+    aside: Aside = attrs.field(factory=dict)
+    """The objects that were left out, since a cycle had failed at them."""
+    grants: Grants = ()
+    """What the search budget answered."""
+
+
+__all__ = ["CycleInput"]

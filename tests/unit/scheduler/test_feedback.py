@@ -1,0 +1,49 @@
+"""What became of decisions is one value for the next cycle, and one time at which it is no longer so."""
+
+import pytest
+
+from kai.model.noroom import NoRoom
+from kai.scheduler.cycle_input import CycleInput
+from kai.scheduler.feedback import Feedback
+from kai.scheduler.settings import SchedulerSettings
+from tests.unit.intake import making
+
+NODE, WAITS, RUNS = making.node("n1"), making.pod("a"), making.pod("b", node="n1")
+GIVEN = CycleInput(objects=making.objects(NODE, WAITS, RUNS), now=1e9, cycle=3, awaited=("default/g",))
+
+
+@pytest.fixture
+def feedback():
+    return Feedback(SchedulerSettings())
+
+
+def names(given):
+    return [pod.metadata.name for pod in given.objects.pods]
+
+
+def test_with_nothing_to_know_a_cycle_is_given_what_there_is(feedback):
+    assert feedback.applied(GIVEN, 0.0) == GIVEN
+    assert feedback.next_due(0.0) is None
+
+
+def test_a_pod_whose_bind_failed_rests_and_what_refused_it_is_known_all_the_same(feedback):
+    uid = GIVEN.objects.pods[0].metadata.uid
+    feedback.bind_backoff.failed((uid,), 0.0)
+    feedback.node_refusals.note(NoRoom(namespace="default", pod="a", uid=uid, node="n1", reason="no room"), 0.0)
+    given = feedback.applied(GIVEN, 0.5)
+    assert names(given) == ["b"]
+    assert [each.node for each in given.refused] == ["n1"]
+    assert names(feedback.applied(GIVEN, 1.5)) == ["a", "b"]
+
+
+def test_the_first_that_is_no_longer_so_is_due(feedback):
+    feedback.protected_pods.note("uid-a", 0.0, 10.0)
+    assert feedback.next_due(0.0) == 10.0
+    feedback.bind_backoff.failed(("uid-b",), 0.0)
+    assert feedback.next_due(0.0) == 1.0
+    assert feedback.applied(GIVEN, 0.0).protected == ("uid-a",)
+
+
+def test_evictions_of_the_hour_are_told_where_a_cap_asks(feedback):
+    feedback.recent_evictions.note("uid-a", "q", 2000, 0.0)
+    assert (feedback.applied(GIVEN, 1.0).evicted, feedback.next_due(1.0)) == ((), None)
