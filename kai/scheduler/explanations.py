@@ -1,6 +1,6 @@
 """From the report of a cycle to what users should read: events, conditions and timestamps, group by group.
 
-Pure: snapshot and report in, accounts out. An account says how things are; `kai.scheduler.publisher` compares it with
+Pure: snapshot and report in, accounts out. An account says how things are; `kai.scheduler.publishing` compares it with
 what is written already and writes what differs.
 
 Source: what the peer does when it closes a session: its status updater and job_errors.

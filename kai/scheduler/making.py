@@ -19,7 +19,7 @@ from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.other_pools import OtherPools
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
-from kai.scheduler.publisher import Publisher
+from kai.scheduler.publishing.publisher import Publisher
 from kai.scheduler.rests import Rests
 from kai.scheduler.rhythm import Rhythm
 from kai.scheduler.service import Scheduler

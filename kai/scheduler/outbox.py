@@ -19,7 +19,6 @@ from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.cluster.port import Api, Cluster, Store, Term
 from kai.cluster.requests import NotLeading, Request
 from kai.scheduler import effects
-from kai.scheduler import publisher as publications
 from kai.scheduler.committer import Committer
 from kai.scheduler.effects import (
     Answered,
@@ -36,7 +35,8 @@ from kai.scheduler.effects import (
 from kai.scheduler.hourly import Hourly
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.orders import create_bind_request
-from kai.scheduler.publisher import Publisher
+from kai.scheduler.publishing import publisher as publications
+from kai.scheduler.publishing.publisher import Publisher
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signal_log import log_signal
 

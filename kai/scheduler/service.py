@@ -38,7 +38,7 @@ from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import Outbox
 from kai.scheduler.pausing import Seen, pause_after
 from kai.scheduler.prefetch import prefetch
-from kai.scheduler.publisher import CycleOver
+from kai.scheduler.publishing.publisher import CycleOver
 from kai.scheduler.rests import Rests
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.shadowing import SHADOW_PATH, Shadowing

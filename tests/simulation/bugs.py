@@ -33,7 +33,8 @@ from kai.cluster import (
 )
 from kai.cluster.requests import Evict
 from kai.podgrouper import links
-from kai.scheduler import committer, outbox, publisher, service, verifying
+from kai.scheduler import committer, outbox, service, verifying
+from kai.scheduler.publishing import publisher
 
 Patch: TypeAlias = tuple[object, str, object]
 Bug: TypeAlias = Callable[[], list[Patch]]
@@ -313,7 +314,7 @@ def explanations_repeated() -> list[Patch]:
     plain = publisher.Publisher.step
 
     def forgetful(self: Any, event: Any, now: float) -> Any:
-        self._letters.clear()
+        self.outgoing.writes.clear()
         return plain(self, event, now)
 
     return [(publisher.Publisher, "step", forgetful)]

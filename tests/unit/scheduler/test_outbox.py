@@ -15,7 +15,7 @@ from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.orders import EVICTED
 from kai.scheduler.outbox import Outbox
-from kai.scheduler.publisher import CycleOver, Publisher
+from kai.scheduler.publishing.publisher import CycleOver, Publisher
 from kai.scheduler.settings import SchedulerSettings
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.intake import making
@@ -117,18 +117,18 @@ def test_what_the_store_knows_would_be_refused_is_not_sent():
 def test_what_was_unsaid_while_it_was_being_written_and_said_again_is_sent_once(said, sent):
     place = world()
     outbox, server = outbox_of(place)
-    letters = outbox.publisher._letters
+    writes = outbox.publisher.outgoing.writes
 
     async def work():
         async with anyio.create_task_group() as tasks:
             outbox.begin(TERM)
             tasks.start_soon(outbox.run)
             for text in said:
-                outbox._carry_out(letters.send("g/condition", patch(place, text), text, "1"))
+                outbox._carry_out(writes.send("g/condition", patch(place, text), text, "1"))
                 await anyio.sleep(0.1)
             await anyio.sleep(30)
             tasks.cancel_scope.cancel()
-        assert not letters._open, "nothing is without an answer"
+        assert not writes._open, "nothing is without an answer"
 
     run(work)
     assert "".join(request.patch["status"]["phase"] for request in server.asked) == sent
@@ -141,12 +141,12 @@ def test_the_publisher_is_told_how_a_write_ended():
 
     async def work():
         outbox.begin(TERM)
-        send = outbox.publisher._letters.send("g/condition", request, "x", "1")
-        assert outbox.publisher._letters.is_sent("g/condition", "x", "1", 0.0)
+        send = outbox.publisher.outgoing.writes.send("g/condition", request, "x", "1")
+        assert outbox.publisher.outgoing.writes.is_sent("g/condition", "x", "1", 0.0)
         await outbox._write_about(send)
         now = outbox.cluster.clock.monotonic()
-        assert outbox.publisher._letters.is_sent("g/condition", "x", "1", now), "this version is not tried again"
-        assert not outbox.publisher._letters.is_sent("g/condition", "x", "2", now)
+        assert outbox.publisher.outgoing.writes.is_sent("g/condition", "x", "1", now), "this version is not tried again"
+        assert not outbox.publisher.outgoing.writes.is_sent("g/condition", "x", "2", now)
 
     run(work)
 

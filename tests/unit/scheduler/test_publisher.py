@@ -7,7 +7,8 @@ from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.podgroup import PodGroup, UnschedulableReason
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
-from kai.scheduler.publisher import CycleOver, Publisher, Silenced, TimePassed, Written
+from kai.scheduler.publishing.groups import GroupWrites
+from kai.scheduler.publishing.publisher import CycleOver, Publisher, Silenced, TimePassed, Written
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import NotExplained
 from tests.unit.intake import making
@@ -103,7 +104,7 @@ def test_what_was_said_of_objects_that_are_gone_is_forgotten_and_of_others_is_no
     stage.world.sync()
     stage.time = 700.0
     assert stage.tell(stage.account()) == []
-    assert {uid for uid, _ in stage.publisher._said._messages} == {"uid-p", "uid-g"}
+    assert {uid for uid, _ in stage.publisher.outgoing.history._messages} == {"uid-p", "uid-g"}
 
 
 def test_a_change_in_kind_does_not_wait():
@@ -295,14 +296,14 @@ def test_the_answer_to_a_write_that_another_replaced_tells_nothing():
 def test_an_account_that_cannot_be_told_costs_no_other_its_words(monkeypatch):
     stage = Stage(making.group("h"))
     broken = attrs.evolve(stage.account(), name="h", uid="uid-h")
-    condition = Publisher._condition
+    condition = GroupWrites._condition
 
     def failing(self, group, account, now):
         if account.name == "h":
             raise ValueError("broken")
         return condition(self, group, account, now)
 
-    monkeypatch.setattr(Publisher, "_condition", failing)
+    monkeypatch.setattr(GroupWrites, "_condition", failing)
     effects = stage.publisher.step(CycleOver(Overall(groups=(broken, stage.account()))), 0.0)
     assert NotExplained(group="default/h", kind="ValueError", why="broken") in effects
     assert any(isinstance(each, Send) for each in effects)
@@ -563,10 +564,10 @@ def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
     stage.world.sync()
     stage.time = 700.0
     stage.publisher.step(CycleOver(Overall()), stage.time)
-    assert len(stage.publisher._said._refs) == 600 - 256
+    assert len(stage.publisher.outgoing.history._refs) == 600 - 256
     steps_until_silent(stage, TimePassed())
-    assert not stage.publisher._said._refs
-    assert not stage.publisher._said
+    assert not stage.publisher.outgoing.history._refs
+    assert not stage.publisher.outgoing.history
 
 
 def test_shares_of_several_queues_that_have_to_wait_are_asked_for_once_they_may_be_written():

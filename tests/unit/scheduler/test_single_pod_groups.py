@@ -6,7 +6,7 @@ from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
 from kai.scheduler.effects import Overlay
 from kai.scheduler.explanations import GroupAccount, Overall
-from kai.scheduler.publisher import CycleOver, Publisher
+from kai.scheduler.publishing.publisher import CycleOver, Publisher
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.single_pod_groups import recalled_starts
 from tests.unit.intake import making

@@ -20,7 +20,7 @@ _AT_ONCE: Final = 256
 
 
 @attrs.define
-class Said:
+class EventHistory:
     """The last message of each event, by UID and reason; "" after one that was dropped or refused.
 
     Units: seconds of a clock that does not go back.
@@ -92,4 +92,4 @@ class Said:
         return found is not None and found.metadata.uid == uid
 
 
-__all__ = ["Said"]
+__all__ = ["EventHistory"]

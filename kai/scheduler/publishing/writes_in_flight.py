@@ -37,7 +37,7 @@ class _Return:
 
 
 @attrs.define
-class Letters:
+class WritesInFlight:
     """The writes without an answer and those that were refused, by topic."""
 
     pause: float

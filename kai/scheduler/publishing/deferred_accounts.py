@@ -21,7 +21,7 @@ _MOST: Final = 50_000
 
 
 @attrs.define
-class Owed:
+class DeferredAccounts:
     """The accounts that are told later, by group; of more than may wait the one that waits longest goes.
 
     Units: seconds of a clock that does not go back.
@@ -126,4 +126,4 @@ def key_of(account: GroupAccount) -> Key:
     return account.namespace, account.name
 
 
-__all__ = ["Owed", "key_of"]
+__all__ = ["DeferredAccounts", "key_of"]
