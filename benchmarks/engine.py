@@ -38,9 +38,9 @@ from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.kernels.warm import warm as warm_kernels
 from kai.scheduler import orders
-from kai.scheduler.bind_templates import BindTemplates
+from kai.scheduler.committing.bind_templates import BindTemplates
+from kai.scheduler.committing.verifying import pod_of
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.verifying import pod_of
 from kai.state.snapshot import Snapshot
 
 

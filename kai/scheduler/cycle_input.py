@@ -11,7 +11,7 @@ from kai.api.wire import EMPTY
 from kai.intake.aside import Aside
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
-from kai.scheduler.budget import Grants
+from kai.scheduler.search_budget import Grants
 
 
 @attrs.frozen(kw_only=True)

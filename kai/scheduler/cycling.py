@@ -30,12 +30,12 @@ from kai.intake.aside import Suspect, without
 from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.aside import with_aside
-from kai.scheduler.budget import Spent, Timed
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import write_archive
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.faults import Faults
+from kai.scheduler.search_budget import Spent, Timed
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import AbandonedError, Stoppable, Stream
 from kai.scheduler.suspects import Blame, Inquiry
@@ -113,8 +113,9 @@ class Cycles:
     faults: Faults = attrs.field(factory=Faults)
     _left: tuple[ClusterObjects, Mapping[Suspect, bool], ClusterObjects] | None = None
     """The last objects, what was left out of them, and what remained."""
-    _told: tuple[CycleReport, Overall] | None = None
-    _accounted: frozenset[str] = frozenset()
+    _explained: tuple[CycleReport, Overall] | None = None
+    """The last report, and what it comes to for users."""
+    _told: frozenset[str] = frozenset()
     """UIDs of groups that were told something, while some wait for their turn."""
     _dumps: int = 0
     _is_frozen: bool = False
@@ -220,7 +221,7 @@ class Cycles:
         parts = [*(use.plugin for use in self.profile.plugins), *self.profile.actions]
         return frozenset(type(each).__module__.partition(".")[0] for each in parts) | {"kai"}
 
-    def _rest(self, given: CycleInput) -> ClusterObjects:
+    def _without_aside(self, given: CycleInput) -> ClusterObjects:
         """Return the objects less what is set aside; the same as before if both are."""
         if not given.aside:
             return given.objects
@@ -246,7 +247,7 @@ class Cycles:
             self._intake = Intake(self.settings.intake)
         with observer.phase(Phase.SNAPSHOT):
             snapshot = stream.snapshot = self._intake.take(
-                self._rest(given),
+                self._without_aside(given),
                 given.now,
                 usage=given.usage,
                 awaited=given.awaited,
@@ -257,11 +258,11 @@ class Cycles:
             )
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, Stoppable(budget, stream))
         self.awaited = report.awaited
-        told = self._told
-        if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
+        known = self._explained
+        if known is None or known[0] is not report:  # a cycle at rest leaves the report of the one before
             with observer.phase(Phase.EXPLAIN):
-                told = self._told = (report, self._explain(snapshot, report, observer.group))
-        overall = told[1]
+                known = self._explained = (report, self._explain(snapshot, report, observer.group))
+        overall = known[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(
             snapshot=snapshot,
@@ -280,11 +281,11 @@ class Cycles:
         )
 
     def _explain(self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None]) -> Overall:
-        detailed, told = self.profile.parameters.detailed_fit_errors, self._accounted
+        detailed, told = self.profile.parameters.detailed_fit_errors, self._told
         overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=told, attend=attend)
         later = [*snapshot.crowds.waiting.tolist(), *report.left.tolist()]
         accounted = [account.uid for account in overall.groups] if later else []
-        self._accounted = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
+        self._told = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
         return overall
 
     def _freeze(self) -> None:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kai.cluster.port import Cluster, Leadership
 from kai.cluster.readonly import ReadOnlyApi
 from kai.configuration.profiles import make_profile
-from kai.scheduler.committer import Committer
+from kai.scheduler.committing.committer import Committer
 from kai.scheduler.cycling import Cycles
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.hourly import Hourly

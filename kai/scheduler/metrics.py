@@ -24,8 +24,8 @@ from kai.framework.decisions import Cause
 from kai.framework.verdict import Code
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
-from kai.scheduler.budget import Spent
 from kai.scheduler.evicted_groups import EvictedGroups
+from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
 from kai.state.snapshot import Snapshot
 from kai.telemetry.plugin_times import Taken

@@ -19,7 +19,7 @@ from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.cluster.port import Api, Cluster, Store, Term
 from kai.cluster.requests import NotLeading, Request
 from kai.scheduler import effects
-from kai.scheduler.committer import Committer
+from kai.scheduler.committing.committer import Committer
 from kai.scheduler.effects import (
     Answered,
     Assume,

@@ -14,7 +14,7 @@ from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.port import Key
 from kai.scheduler.effects import Overlay
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 
 def is_of_one_pod(group: PodGroup) -> bool:

@@ -11,10 +11,10 @@ from kai.cluster.port import Term
 from kai.engine.budget import BudgetAnswer
 from kai.errors import KaiError
 from kai.framework.decisions import Bind, Decision, Evict
-from kai.scheduler.budget import Timed
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.effects import Decided
 from kai.scheduler.observe import CycleObserver
+from kai.scheduler.search_budget import Timed
 from kai.state.snapshot import Snapshot
 
 

@@ -1,7 +1,7 @@
 """How far a command searches for victims: so many scenarios, whatever the time, so that the same input answers alike.
 
-The service has seconds (`kai.scheduler.budget`). A person who asks why a job waits need not be told the whole plan of
-all jobs, and one group that no eviction helps may try every victim of a large cluster.
+The service has seconds (`kai.scheduler.search_budget`). A person who asks why a job waits need not be told the whole
+plan of all jobs, and one group that no eviction helps may try every victim of a large cluster.
 """
 
 from typing import Final

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import tomllib
 from typing import Any
 
@@ -130,3 +131,11 @@ def test_plugins_are_forbidden_all_of_kai_but_the_contract() -> None:
 def test_every_folder_of_source_is_a_package() -> None:
     bare = {module.path.parent for module in modules()} - {package.path.parent for package in packages()}
     assert not bare, f"no __init__.py in {sorted(folder.relative_to(ROOT).as_posix() for folder in bare)}"
+
+
+def test_the_scheduler_says_where_everything_is() -> None:
+    folder = PACKAGE / "scheduler"
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    named = set(re.findall(r"[a-z_]+/?", text))
+    there = {path.stem if path.suffix else f"{path.name}/" for path in folder.iterdir() if path.name[0] not in "_."}
+    assert not there - named, "a newcomer finds no module that the list of the package lacks"

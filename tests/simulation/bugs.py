@@ -33,7 +33,8 @@ from kai.cluster import (
 )
 from kai.cluster.requests import Evict
 from kai.podgrouper import links
-from kai.scheduler import committer, outbox, service, verifying
+from kai.scheduler import outbox, service
+from kai.scheduler.committing import committer, verifying
 from kai.scheduler.publishing import publisher
 
 Patch: TypeAlias = tuple[object, str, object]

@@ -63,7 +63,7 @@ _BOUNDS: Final = {
     "kai.cluster.tombstones._MOST": 1,
     "kai.cluster.paths._MOST_PATHS": 4,
     "kai.scheduler.publishing.event_history._MOST": 4,
-    "kai.scheduler.bind_templates._MOST_PARTS": 1,
+    "kai.scheduler.committing.bind_templates._MOST_PARTS": 1,
     "kai.podgrouper.reading._KEPT": 4,
     "kai.podgrouper.write_behind._MOST_OPEN": 1,
 }

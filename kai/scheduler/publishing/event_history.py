@@ -11,7 +11,7 @@ import attrs
 
 from kai.api.plans import Emit, Reason, Ref, Refusal
 from kai.scheduler.explanations import NOT_READY, STALE, UNSCHEDULABLE
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 _MOST: Final = 200_000
 _SWEPT: Final = 600.0

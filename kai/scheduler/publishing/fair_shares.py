@@ -11,7 +11,7 @@ from kai.api.plans import Patch, Ref
 from kai.api.queue import Queue
 from kai.scheduler.effects import Send
 from kai.scheduler.publishing.outgoing import Outgoing
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 
 @attrs.define

@@ -16,9 +16,9 @@ from kai.scheduler.explanations import NOT_READY, STALE, UNSCHEDULABLE, GroupAcc
 from kai.scheduler.publishing.conditions import conditions, next_id, same_condition, same_in_kind
 from kai.scheduler.publishing.outgoing import Outgoing
 from kai.scheduler.publishing.pods import PodWrites
+from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.single_pod_groups import is_of_one_pod
-from kai.scheduler.verifying import Reader
 
 V = TypeVar("V")
 STAMPS: Final = "/stamps"

@@ -8,8 +8,9 @@ A part of the publisher that has something to write asks here whether it may, an
     event_history      the last message of each event       the object is gone, or the term ends
     quiet              when something was said of a topic   some seconds have passed
 
-The committer has a memory of its own, `kai.scheduler.untold`, because what it says happens once: there a message is
-kept, and sent again as it was. Here an account is kept, and compared again: what is said then is what is true by then.
+The committer has a memory of its own (`kai.scheduler.committing.message_retries`), because what it says happens once:
+there a message is kept, and sent again as it was. Here an account is kept, and compared again: what is said then is
+what is true by then.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kai.scheduler.publishing.deferred_accounts import DeferredAccounts
 from kai.scheduler.publishing.event_history import EventHistory
 from kai.scheduler.publishing.quiet import Quiet
 from kai.scheduler.publishing.writes_in_flight import WritesInFlight
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 
 @attrs.define

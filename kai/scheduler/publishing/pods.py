@@ -15,7 +15,7 @@ from kai.scheduler.effects import Send
 from kai.scheduler.explanations import UNSCHEDULABLE, GroupAccount, PodAccount
 from kai.scheduler.publishing.conditions import explanation
 from kai.scheduler.publishing.outgoing import Outgoing
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 
 @attrs.define

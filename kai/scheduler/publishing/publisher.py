@@ -28,9 +28,9 @@ from kai.scheduler.publishing.deferred_accounts import key_of
 from kai.scheduler.publishing.fair_shares import FairShares
 from kai.scheduler.publishing.groups import STAMPS, GroupWrites, condition_topic
 from kai.scheduler.publishing.outgoing import Outgoing
+from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import NotExplained
-from kai.scheduler.verifying import Reader
 
 _AT_ONCE: Final = 64
 """So many accounts are told in one step, and four times as many objects looked at: the event loop waits for a step."""

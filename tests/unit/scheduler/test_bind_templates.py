@@ -14,7 +14,7 @@ from kai.cluster.paths import Served
 from kai.framework.decisions import Bind
 from kai.intake import IntakeSettings
 from kai.model.placement import Quantities
-from kai.scheduler.bind_templates import BindTemplates
+from kai.scheduler.committing.bind_templates import BindTemplates
 from kai.scheduler.orders import BLANK, Stamp, bind_request, create_bind_request
 from kai.scheduler.settings import SchedulerSettings
 

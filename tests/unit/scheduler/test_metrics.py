@@ -7,8 +7,8 @@ from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
-from kai.scheduler.budget import Spent
 from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
 from kai.simulation.shorthand import NOW
 from kai.telemetry.exposition import exposition

@@ -9,7 +9,7 @@ from kai.api.podgroup import PodGroup
 from kai.cluster.port import Cluster, Term
 from kai.scheduler import effects
 from kai.scheduler import outbox as outboxes
-from kai.scheduler.committer import Committer
+from kai.scheduler.committing.committer import Committer
 from kai.scheduler.effects import Send
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
 from kai.scheduler.metrics import SchedulerMetrics

@@ -20,7 +20,7 @@ from kai.framework.decisions import Bind
 from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import service, warming
-from kai.scheduler.committer import Committer
+from kai.scheduler.committing.committer import Committer
 from kai.scheduler.cycling import Done, Failure
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import archive
@@ -325,17 +325,17 @@ def test_a_cycle_waits_for_what_became_of_evictions_and_for_no_longer_than_a_sec
         committer = rig.scheduler.outbox.committer
         for answered, longest in ((None, 1.5), (0.5, 0.9)):
             await anyio.sleep(10.0)
-            committer._unanswered.begin(("team", "victim"), "team", 0)
+            committer._evictions.begin(("team", "victim"), "team", 0)
             before, since = len(rig.cycles), anyio.current_time()
             rig.memory.server.add(making.node("n", labels={"touched": str(longest)}))
             await anyio.sleep(answered or 0.9)
             assert len(rig.cycles) == before
             if answered:
-                committer._unanswered.clear()
+                committer._evictions.clear()
                 rig.scheduler.outbox.commit(Tick())
             await rig.until(lambda seen=before: len(rig.cycles) > seen)
             assert anyio.current_time() - since < longest
-            committer._unanswered.clear()
+            committer._evictions.clear()
 
     lead(cluster_of("good"), play)
 

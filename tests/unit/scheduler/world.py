@@ -22,7 +22,7 @@ from kai.cluster.requests import BudgetExhausted, NotLeading
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
-from kai.scheduler.committer import Committer
+from kai.scheduler.committing.committer import Committer
 from kai.scheduler.effects import (
     Answered,
     Assume,

@@ -13,11 +13,11 @@ import attrs
 
 from kai.api.plans import Emit
 from kai.api.pod import Pod
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 
 @attrs.define
-class Announced:
+class BindEvents:
     """Events that wait for a bind, by the UID of the pod."""
 
     _waiting: dict[str, tuple[str, Emit]] = attrs.field(factory=dict)
@@ -46,4 +46,4 @@ class Announced:
         self._waiting.clear()
 
 
-__all__ = ["Announced"]
+__all__ = ["BindEvents"]

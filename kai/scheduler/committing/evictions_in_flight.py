@@ -22,7 +22,7 @@ _NO_BOUND: Final = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
 
 
 @attrs.define
-class Unanswered:
+class EvictionsInFlight:
     """Evictions that have begun and not ended, by pod: in which cycle, and from which queue."""
 
     _known: dict[Key, tuple[int, str]] = attrs.field(factory=dict)
@@ -74,4 +74,4 @@ def _way_up(queues: tuple[Queue, ...], row: int) -> Iterator[int]:
         row = queues[row].parent
 
 
-__all__ = ["Unanswered"]
+__all__ = ["EvictionsInFlight"]

@@ -2,7 +2,7 @@
 
 from kai.engine.budget import BudgetAnswer
 from kai.framework.parameters import SearchBudgets
-from kai.scheduler.budget import Repeated, Timed
+from kai.scheduler.search_budget import Repeated, Timed
 
 
 class Clock:

@@ -2,9 +2,9 @@
 
 `Committer.step` takes one event and returns effects (`kai.scheduler.effects`); the shell (`kai.scheduler.outbox`)
 carries them out and nothing else, so a simulation runs this very code. A statement is looked at once more against the
-newest store (`kai.scheduler.verifying`), then *assumed*: the store shows its outcome at once, so that the next cycle
-does not decide it again. An assumption outlives its write until the watch, a reply or a read decides. What each write
-does next is its own business (`kai.scheduler.operations`).
+newest store (`verifying`), then *assumed*: the store shows its outcome at once, so that the next cycle does not decide
+it again. An assumption outlives its write until the watch, a reply or a read decides. What each write does next is its
+own business (`operations`). What the next cycles must know of the outcome is in `kai.scheduler.feedback`.
 
 Holds: what is written belongs to the present term; after `TermEnded` nothing is.
 """
@@ -30,9 +30,17 @@ from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
 from kai.model.noroom import NoRoom
 from kai.scheduler import orders
-from kai.scheduler.announced import Announced
-from kai.scheduler.bind_templates import BindTemplates
-from kai.scheduler.budgets import covering, spared
+from kai.scheduler.committing.bind_events import BindEvents
+from kai.scheduler.committing.bind_operation import BindOperation
+from kai.scheduler.committing.bind_templates import BindTemplates
+from kai.scheduler.committing.disruption_budgets import covering, spared
+from kai.scheduler.committing.eviction_operation import EvictionOperation
+from kai.scheduler.committing.evictions_in_flight import EvictionsInFlight
+from kai.scheduler.committing.message_retries import MessageRetries
+from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Operation, Step, key_of
+from kai.scheduler.committing.promises import Promises
+from kai.scheduler.committing.removal_operation import RemovalOperation
+from kai.scheduler.committing.verifying import is_being_bound, pod_of, verify
 from kai.scheduler.effects import (
     Answered,
     Assume,
@@ -50,30 +58,15 @@ from kai.scheduler.effects import (
 )
 from kai.scheduler.feedback import Feedback
 from kai.scheduler.feedback.protected_pods import EXHAUSTED, REFUSED
-from kai.scheduler.operations import (
-    Ask,
-    BindOperation,
-    End,
-    EvictionOperation,
-    HandOver,
-    Moment,
-    Operation,
-    RemovalOperation,
-    Step,
-    key_of,
-)
 from kai.scheduler.orders import Stamp
+from kai.scheduler.reader import Reader
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
-from kai.scheduler.unanswered import Unanswered
-from kai.scheduler.untold import Untold
-from kai.scheduler.verifying import Reader, is_being_bound, pod_of, verify
 from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
-_PROMISES_KEPT: Final = 600
 _KEPT_PAUSE: Final = 30.0
 """For so long a bind request whose node is there is not asked about again, although the store lacks the node."""
 _ELSEWHERE_AT_ONCE: Final = 2
@@ -92,8 +85,8 @@ class Committer:
     """Returns the wall clock, for what people read."""
     feedback: Feedback = attrs.field(init=False)
     """What the cycles that follow must know."""
-    announced: Announced = attrs.field(factory=Announced)
-    _untold: Untold = attrs.field(init=False)
+    _bind_events: BindEvents = attrs.field(factory=BindEvents)
+    _messages: MessageRetries = attrs.field(init=False)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -101,19 +94,18 @@ class Committer:
     _waiting: list[tuple[float, int, Operation]] = attrs.field(factory=list)
     _busy: set[tuple[type[ApiObject], Key]] = attrs.field(factory=set)
     """Objects that are being written."""
-    _unanswered: Unanswered = attrs.field(factory=Unanswered)
+    _evictions: EvictionsInFlight = attrs.field(factory=EvictionsInFlight)
     _devices: dict[str, str] = attrs.field(factory=dict)
     """Names of devices that were opened in this cycle."""
     _cycle: int = -1
-    _promised: dict[str, tuple[str, int]] = attrs.field(factory=dict)
-    """Which node each pod was told that it was promised, and in which cycle last."""
+    _promises: Promises = attrs.field(factory=Promises)
     _kept: dict[str, float] = attrs.field(factory=dict)
     """Bind requests, by UID, whose nodes are there: until when not to ask again."""
 
     def __attrs_post_init__(self) -> None:
         """Begin with blank templates, and nothing to tell."""
         self.feedback = Feedback(self.settings)
-        self._untold = Untold(self.reader)
+        self._messages = MessageRetries(self.reader)
         self._templates = BindTemplates(self.settings)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -126,7 +118,7 @@ class Committer:
             case TermBegan(term):
                 effects += self._drop()
                 self._term = term
-                self._untold.recall(now)
+                self._messages.recall(now)
             case TermEnded():
                 effects += self._drop()
                 self._term = None
@@ -136,8 +128,8 @@ class Committer:
                 effects += self._expired(requests, now)
             case Looked() if self._term is not None:
                 self.feedback.recent_binds.begin_cycle()
-                effects += map(Send, self.announced.take(self.reader))
-            case Answered(ticket, reply) if not self._untold.answered(ticket, reply, now):
+                effects += map(Send, self._bind_events.take(self.reader))
+            case Answered(ticket, reply) if not self._messages.answered(ticket, reply, now):
                 operation = self._operations.pop(ticket, None)
                 if operation is not None and self._term is not None:
                     effects += self._answered(operation, reply, now)
@@ -147,20 +139,20 @@ class Committer:
             _, _, operation = heapq.heappop(self._waiting)
             effects += self._follow(operation, operation.resumed(self.reader), now)
         if self._term is not None:
-            effects += self._untold.due(now)
+            effects += self._messages.due(now)
         if (due := self._next_due()) is not None:
             effects.append(WakeAt(due))
         return tuple(effects)
 
     def _next_due(self) -> float | None:
         due = [] if not self._waiting else [self._waiting[0][0]]
-        again = None if self._term is None else self._untold.next_due()
+        again = None if self._term is None else self._messages.next_due()
         return min(due if again is None else [*due, again], default=None)
 
     @property
     def is_evicting(self) -> bool:
         """Whether it is not known yet what became of an eviction."""
-        return bool(self._unanswered)
+        return bool(self._evictions)
 
     @property
     def under_way(self) -> int:
@@ -171,23 +163,23 @@ class Committer:
         """Let what pauses go on with the next event: the API server answers again."""
         self._waiting = [(min(due, now), ticket, operation) for due, ticket, operation in self._waiting]
         heapq.heapify(self._waiting)
-        self._untold.hurry(now)
+        self._messages.hurry(now)
 
     def _tell(self, request: Request, now: float) -> Send:
         """Send what users are to hear; what is not written is sent again."""
         if not isinstance(request, Emit | Patch):
             return Send(request)
         self._tickets += 1
-        return self._untold.send(request, self._tickets, now)
+        return self._messages.send(request, self._tickets, now)
 
     def _drop(self) -> list[Effect]:
         effects: list[Effect] = [Forget(cls, key) for cls, key in sorted(self._busy, key=lambda each: each[1])]
         self._operations.clear()
         self._waiting.clear()
         self._busy.clear()
-        self._unanswered.clear()
+        self._evictions.clear()
         self._devices.clear()
-        self.announced.forget()
+        self._bind_events.forget()
         self.feedback.end_term()
         return effects
 
@@ -197,11 +189,10 @@ class Committer:
         if event.cycle != self._cycle:
             self._cycle = event.cycle
             self._devices.clear()
-            kept = self._promised.items()
-            self._promised = {uid: told for uid, told in kept if told[1] > event.cycle - _PROMISES_KEPT}
+            self._promises.begin_cycle(event.cycle)
         pods = (
             self._busy_with(event, now)
-            or self._unanswered.objection(event.snapshot, event.decisions, event.cycle)
+            or self._evictions.objection(event.snapshot, event.decisions, event.cycle)
             or self._being_bound(event, now)
             or verify(self.reader, self.settings, event.snapshot, event.decisions)
         )
@@ -233,7 +224,7 @@ class Committer:
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
-            self._unanswered.end((facts.namespace, facts.name))
+            self._evictions.end((facts.namespace, facts.name))
             self.feedback.moved_pods.forget(facts.uid)
         self._operations = {
             ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy
@@ -274,7 +265,7 @@ class Committer:
         stamp = stamp.granting(orders.grant(decision, snapshot))
         devices = tuple([self._device(name) for name in decision.devices])
         request = orders.bind_request(decision, pod, node, devices, self.settings, stamp)
-        self._promised.pop(pod.metadata.uid, None)
+        self._promises.forget(pod.metadata.uid)
         is_direct = self.settings.direct_binds and orders.takes_one_write(request, pod)
         write = None if is_direct else self._templates.create(decision, pod, node, devices, stamp)
         effects: list[Effect] = [Assume(request, _is_there(request))]
@@ -298,7 +289,7 @@ class Committer:
         queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""
         if self.feedback.counts_the_hour:
             self.feedback.recent_evictions.note(pod.metadata.uid, queue, decision.gpus, now)
-        self._unanswered.begin(key_of(pod), queue, self._cycle)
+        self._evictions.begin(key_of(pod), queue, self._cycle)
         budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
         told = self.settings.names_others
         said = (
@@ -315,9 +306,8 @@ class Committer:
         ]
 
     def _promise(self, pod: Pod, node: str, now: float) -> list[Effect]:
-        told = self._promised.get(pod.metadata.uid)
-        self._promised[pod.metadata.uid] = (node, self._cycle)
-        return [] if told is not None and told[0] == node else [self._tell(orders.pipelined_event(pod, node), now)]
+        is_news = self._promises.note(pod.metadata.uid, node)
+        return [self._tell(orders.pipelined_event(pod, node), now)] if is_news else []
 
     def _expired(self, requests: Iterable[BindRequest], now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -337,7 +327,7 @@ class Committer:
         if refusal is None or self.feedback.node_refusals.note(refusal, now) > _ELSEWHERE_AT_ONCE:
             self.feedback.bind_backoff.failed((uid,), now)
 
-    # --- Works -----------------------------------------------------------------------------------------------------
+    # --- Operations ----------------------------------------------------------------------------------------------
 
     def _begin(self, operation: Operation, now: float) -> list[Effect]:
         self._busy.add(operation.target)
@@ -381,7 +371,7 @@ class Committer:
     def _end(self, operation: Operation, end: End, now: float) -> list[Effect]:
         self._busy.discard(operation.target)
         if isinstance(operation, EvictionOperation):
-            self._unanswered.end(operation.target[1])
+            self._evictions.end(operation.target[1])
             if not end.stands:
                 self.feedback.recent_evictions.forget(operation.pod.metadata.uid)
                 self.feedback.moved_pods.forget(operation.pod.metadata.uid)
@@ -390,7 +380,7 @@ class Committer:
         if isinstance(operation, BindOperation) and isinstance(end.signal, BindOrdered):
             self.feedback.recent_binds.note(operation.pod.metadata.uid, now)
         if isinstance(operation, BindOperation) and end.ordered is not None:
-            self.announced.await_bind(operation.request.spec.selected_node, end.ordered)
+            self._bind_events.await_bind(operation.request.spec.selected_node, end.ordered)
         if end.shielded:
             self.feedback.protected_pods.note(end.shielded, now, REFUSED)
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]

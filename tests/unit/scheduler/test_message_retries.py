@@ -6,9 +6,9 @@ from kai.api.plans import Emit, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.cluster.requests import Forbidden, NotLeading
-from kai.scheduler import untold as module
+from kai.scheduler.committing import message_retries as module
+from kai.scheduler.committing.message_retries import MessageRetries
 from kai.scheduler.effects import Send
-from kai.scheduler.untold import Untold
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -22,7 +22,7 @@ def failure(message="no"):
 
 
 def of(*manifests):
-    return Untold(World(making.queue("q"), making.group("g"), *manifests))
+    return MessageRetries(World(making.queue("q"), making.group("g"), *manifests))
 
 
 def again(untold, now):

@@ -6,50 +6,18 @@ A statement is carried out whole or not at all. What is rejected here is simply 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
 
 from kai.api.bindrequest import BindRequest, is_for
 from kai.api.core import PodDisruptionBudget
-from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.pod import ENDED, Pod
-from kai.cluster.port import Index, Key
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
-from kai.scheduler.budgets import exhausted
+from kai.scheduler.committing.disruption_budgets import exhausted
+from kai.scheduler.reader import Reader
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
-
-T = TypeVar("T", bound=ApiObject)
-
-
-class Reader(Protocol):
-    """What is known of the cluster now; the store of `kai.cluster.port` is one."""
-
-    def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
-        """Return an object."""
-        ...
-
-    def all(self, cls: type[T]) -> tuple[T, ...]:
-        """Return all objects of a kind."""
-        ...
-
-    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
-        """Return the objects to which this key of an index leads, by namespace and name."""
-        ...
-
-    def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether an object is shown as assumed."""
-        ...
-
-    def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether an object is shown with annotations that it does not have."""
-        ...
-
-    def age(self) -> float:
-        """Return for how many seconds the kind that was heard of least recently has been silent."""
-        ...
 
 
 def verify(

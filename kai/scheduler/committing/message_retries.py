@@ -22,7 +22,7 @@ from kai.api.pod import Pod
 from kai.backoff import doubling_pause
 from kai.cluster.requests import Forbidden
 from kai.scheduler.effects import Send
-from kai.scheduler.verifying import Reader
+from kai.scheduler.reader import Reader
 
 Message: TypeAlias = Emit | Patch
 
@@ -47,7 +47,7 @@ class _Letter:
 
 
 @attrs.define
-class Untold:
+class MessageRetries:
     """The messages without a good answer, by ticket, oldest first.
 
     Units: seconds of a clock that does not go back.
@@ -139,4 +139,4 @@ def _about(message: Message) -> tuple[str, str] | None:
     return (message.uid, message.reason) if is_of_pod and isinstance(message, Emit) else None
 
 
-__all__ = ["Untold"]
+__all__ = ["MessageRetries"]

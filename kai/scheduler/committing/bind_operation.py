@@ -1,0 +1,142 @@
+"""A bind under way: written as a bind request, or carried out by the binder of this process without one."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+import attrs
+
+from kai.api import plans
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject, title
+from kai.api.plans import Reason, Refusal
+from kai.api.pod import Pod
+from kai.cluster.port import Key
+from kai.cluster.requests import Request
+from kai.intake.binding import has_failed
+from kai.scheduler import orders
+from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, key_of, ref_of, title_of
+from kai.scheduler.effects import Carried
+from kai.scheduler.reader import Reader
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import BindDropped, BindOrdered, BindRefused
+
+_PATIENCE: Final = 3
+"""How often a bind pauses for an old request to go before its pod is told."""
+
+
+@attrs.define
+class BindOperation:
+    """A bind request that is being written, or carried out unwritten.
+
+    Stages: create, look (read what is there), clear (delete that).
+    """
+
+    name: ClassVar[str] = "bind"
+    pod: Pod
+    request: BindRequest
+    write: plans.Create | None
+    """How the request is written; None for one that is to be carried out without being written."""
+    settings: SchedulerSettings
+    since: float
+    attempts: int = 0
+    _stage: Literal["create", "look", "clear"] = "create"
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The bind request."""
+        return BindRequest, key_of(self.request)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is asked what became of the order."""
+        return self._stage == "look"
+
+    def begin(self) -> Step:
+        """Write the order, or have it carried out."""
+        return HandOver(self.request) if self.write is None else self._create()
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Go on after a reply."""
+        if isinstance(reply, Carried):
+            return self._refused(reply.failure) if reply.failure else self._done(at, is_bound=True)
+        if self._stage == "look":
+            return self._looked(reply, at)
+        refusal = reply if isinstance(reply, Refusal) else None
+        if self._stage == "clear":
+            if refusal is None or refusal.reason in {Reason.NOT_FOUND, Reason.CONFLICT}:
+                return self._create()
+            self._stage = "look"
+            return Pause()
+        if refusal is None:
+            return self._done(at)
+        if refusal.reason is Reason.ALREADY_EXISTS:
+            return self._look()
+        if refusal.reason is Reason.UNKNOWN:
+            self._stage = "look"
+            return Pause()
+        node, why = self.request.spec.selected_node, refusal.message or refusal.reason.value
+        return self._refused(refusal.message, orders.failed_binding(self.pod, node, why, at.wall))
+
+    def resumed(self, reader: Reader) -> Step:
+        """Look again, or write the order once more unless the pod has gone or found a node meanwhile."""
+        if self._stage == "look":
+            return self._look()
+        pod = reader.get(Pod, self.pod.metadata.name, self.pod.metadata.namespace)
+        if pod is None or pod.metadata.uid != self.pod.metadata.uid or pod.metadata.deletion_timestamp is not None:
+            return self._dropped("the pod is gone")
+        if pod.spec.node_name:
+            return self._dropped("the pod has a node")
+        return self._create()
+
+    def _create(self) -> Step:
+        self._stage = "create"
+        return Ask(self.write or orders.create_bind_request(self.request))
+
+    def _look(self) -> Step:
+        self._stage = "look"
+        return Ask(plans.Get(ref=ref_of(self.request), fresh=True))
+
+    def _looked(self, found: object, at: Moment) -> Step:
+        if isinstance(found, BindRequest):
+            if orders.is_same_order(found, self.request) and not has_failed(found):
+                return self._done(at)
+            owners = {owner.uid for owner in found.metadata.owner_references}
+            if has_failed(found) or self.pod.metadata.uid not in owners:
+                # Of a pod of the past, or of an attempt that is over: it only stands in the way.
+                if found.metadata.deletion_timestamp is not None:
+                    return self._blocked(found, at)
+                self._stage = "clear"
+                return Ask(plans.Delete(ref=ref_of(found), uid=found.metadata.uid))
+            return self._dropped("another bind request for the pod is there")
+        if isinstance(found, Refusal) and found.reason is Reason.NOT_FOUND:
+            self._stage = "create"
+        return Pause()
+
+    def _blocked(self, found: BindRequest, at: Moment) -> Step:
+        """Wait a little for a request that is being deleted, then say what keeps it and leave the pod for a while."""
+        if self.attempts < _PATIENCE:
+            return Pause()
+        held = ", ".join(found.metadata.finalizers) or "none"
+        why = f"{title(found)} of an earlier bind is being deleted, but is still there (finalizers: {held})"
+        return self._refused(why, orders.failed_binding(self.pod, self.request.spec.selected_node, why, at.wall))
+
+    def _done(self, at: Moment, *, is_bound: bool = False) -> Step:
+        created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node
+        waited = 0.0 if created is None else max(0.0, at.wall - created)
+        ordered = BindOrdered(pod=title_of(self.pod), node=node, seconds=at.now - self.since, waited=waited)
+        if not self.settings.announce_binds:
+            return End(signal=ordered)
+        said = orders.scheduled_event(self.pod, node, self.settings)
+        return End(signal=ordered, then=(said,)) if is_bound else End(signal=ordered, ordered=said)
+
+    def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
+        refused = BindRefused(pod=title_of(self.pod), why=why)
+        refusal = orders.lack_of_room(self.request, self.pod.metadata.uid, why)
+        return End(signal=refused, then=said, backs_off=self.pod.metadata.uid, refusal=refusal)
+
+    def _dropped(self, why: str) -> Step:
+        return End(signal=BindDropped(pod=title_of(self.pod), why=why))
+
+
+__all__ = ["BindOperation"]

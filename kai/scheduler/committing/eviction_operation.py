@@ -1,0 +1,104 @@
+"""An eviction under way: asked for, and looked after where the answer was lost."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+import attrs
+
+from kai.api import plans
+from kai.api.kinds import ApiObject
+from kai.api.plans import Reason, Refusal
+from kai.api.pod import Pod
+from kai.cluster.port import Key
+from kai.cluster.requests import BudgetExhausted, Request
+from kai.scheduler import orders
+from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, key_of, title_of
+from kai.scheduler.reader import Reader
+from kai.scheduler.signals import Evicted, EvictionRefused, VictimGone, WriteGivenUp
+
+_STALE: Final = 5.0
+"""An eviction that was not done for so many seconds is decided again: who was to gain by it may be gone."""
+
+
+@attrs.define
+class EvictionOperation:
+    """A pod that is being evicted.
+
+    Stages: send, look (read whether the pod is gone).
+    """
+
+    name: ClassVar[str] = "eviction"
+    pod: Pod
+    request: Request
+    event: plans.Emit | None
+    since: float
+    cause: str
+    gpus: int = 0
+    """Thousandths of GPUs that the pod holds."""
+    attempts: int = 0
+    _stage: Literal["send", "look"] = "send"
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The pod."""
+        return Pod, key_of(self.pod)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is asked what became of the eviction."""
+        return self._stage == "look"
+
+    def is_stale(self, now: float) -> bool:
+        """Return whether it is to be decided again by then."""
+        return now > self.since + _STALE
+
+    def begin(self) -> Step:
+        """Ask for the eviction."""
+        return Ask(self.request)
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Go on after a reply."""
+        refusal = reply if isinstance(reply, Refusal) else None
+        if self._stage == "look":
+            return self._looked(reply, at)
+        if refusal is None:
+            return self._evicted(at)
+        if refusal.reason is Reason.UNKNOWN:
+            self._stage = "look"
+            return Pause()
+        if refusal.reason is Reason.NOT_FOUND:
+            return End(signal=VictimGone(pod=title_of(self.pod)))
+        refused = EvictionRefused(pod=title_of(self.pod), why=refusal.message, cause=self.cause)
+        shielded = self.pod.metadata.uid if isinstance(refusal, BudgetExhausted) else ""
+        return End(signal=refused, shielded=shielded)
+
+    def resumed(self, reader: Reader) -> Step:
+        """Look again, or ask again; the API server knows whether the pod is there."""
+        del reader
+        return self._look() if self._stage == "look" else Ask(self.request)
+
+    def _look(self) -> Step:
+        return Ask(plans.Get(ref=orders.pod_ref(self.pod), fresh=True))
+
+    def _looked(self, found: object, at: Moment) -> Step:
+        if isinstance(found, Refusal) and found.reason is not Reason.NOT_FOUND:
+            return Pause()
+        stays = isinstance(found, Pod) and found.metadata.uid == self.pod.metadata.uid
+        if not stays or (isinstance(found, Pod) and found.metadata.deletion_timestamp is not None):
+            return self._evicted(at)
+        if self.is_stale(at.now):
+            return End(signal=WriteGivenUp(what=self.name))
+        self._stage = "send"
+        return Ask(self.request)
+
+    def _evicted(self, at: Moment) -> Step:
+        event = self.event
+        group = None if event is None else (event.ref.name, event.ref.namespace, event.uid)
+        evicted = Evicted(
+            pod=title_of(self.pod), cause=self.cause, seconds=at.now - self.since, group=group, gpus=self.gpus
+        )
+        return End(signal=evicted, then=() if event is None else (event,), stands=True)
+
+
+__all__ = ["EvictionOperation"]

@@ -1,0 +1,79 @@
+"""The removal of a bind request that is over: at once if it failed, once its node is known to be gone otherwise."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import attrs
+
+from kai.api import plans
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.plans import Reason, Ref, Refusal
+from kai.cluster.port import Key
+from kai.intake.binding import has_failed
+from kai.intake.nodes import is_wanted
+from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, key_of, ref_of
+from kai.scheduler.reader import Reader
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import RequestDeleted, RequestKept
+
+
+@attrs.define
+class RemovalOperation:
+    """A bind request that is being deleted: one that failed, or, once that is confirmed, one whose node is gone."""
+
+    name: ClassVar[str] = "removal"
+    request: BindRequest
+    settings: SchedulerSettings
+    attempts: int = 0
+    _stage: Literal["confirm", "delete"] = "confirm"
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The bind request."""
+        return BindRequest, key_of(self.request)
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing is asked: to delete it once more does no harm."""
+        return False
+
+    def begin(self) -> Step:
+        """Delete it if it failed, else look for its node."""
+        return self._delete() if self._stage == "delete" or has_failed(self.request) else self._confirm()
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Go on after a reply."""
+        del at
+        refusal = reply if isinstance(reply, Refusal) else None
+        if refusal is not None and refusal.reason is Reason.UNKNOWN:
+            return Pause()
+        is_gone = refusal is not None and refusal.reason is Reason.NOT_FOUND
+        if self._stage == "delete":
+            if refusal is None or is_gone or refusal.reason is Reason.CONFLICT:  # another has its name
+                return End(signal=RequestDeleted(name=self.request.metadata.name))
+            return self._keep(refusal.message or refusal.reason.value)
+        if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
+            return self._delete()
+        return self._keep("its node is there")
+
+    def _keep(self, why: str) -> Step:
+        return End(signal=RequestKept(name=self.request.metadata.name, why=why), kept=self.request.metadata.uid)
+
+    def resumed(self, reader: Reader) -> Step:
+        """Do what was interrupted."""
+        del reader
+        return self.begin()
+
+    def _confirm(self) -> Step:
+        # The store may only lag, and a bind may be under way: nothing is deleted because a cache lacks it.
+        return Ask(plans.Get(ref=Ref(Node, self.request.spec.selected_node), fresh=True))
+
+    def _delete(self) -> Step:
+        self._stage = "delete"
+        return Ask(plans.Delete(ref=ref_of(self.request), uid=self.request.metadata.uid))
+
+
+__all__ = ["RemovalOperation"]
