@@ -19,6 +19,7 @@ from kai.api.codec import structure_as
 from kai.api.keeping import keep
 from kai.api.kinds import ApiObject
 from kai.api.listing import Listing
+from kai.cluster.overlays import Overlays, annotated
 from kai.cluster.peek import UNKNOWN_VERSION, Peek, peek, version_of
 from kai.cluster.port import Change, Index, Key, Rejected
 from kai.cluster.shown import Shown
@@ -54,15 +55,6 @@ class Asked:
     """Assumptions whose writes were done by then."""
 
 
-@attrs.frozen
-class _Overlay:
-    """Annotations shown on an object that does not have them yet."""
-
-    uid: str
-    """Empty for an object that is only assumed: whatever comes in its place keeps them."""
-    annotations: Mapping[str, str]
-
-
 class AssumeCache(Generic[T]):
     """The objects of one kind.
 
@@ -79,7 +71,7 @@ class AssumeCache(Generic[T]):
         self._unread: dict[Key, tuple[str, int]] = {}
         """UID and version of what is really there and could not be read; other objects say theirs themselves."""
         self._assumed: dict[Key, _Assumption[T]] = {}
-        self._overlaid: dict[Key, _Overlay] = {}
+        self._overlays = Overlays()
         self._rejected: dict[Key, Rejected] = {}
         self._tombstones = Tombstones()
         self._listing: set[Key] | None = None
@@ -333,7 +325,7 @@ class AssumeCache(Generic[T]):
                 self._shown.put(key, before.shown)
                 return
             if there is None:
-                self._overlaid.pop(key, None)
+                self._overlays.take_away(key)
             self._shown.put(key, there)
 
     def forget_all(self) -> None:
@@ -341,11 +333,12 @@ class AssumeCache(Generic[T]):
         for key, assumption in list(self._assumed.items()):
             assumption.before = None
             self.forget(key)
-        for key, overlay in list(self._overlaid.items()):
-            del self._overlaid[key]
-            obj = self._shown.objects.get(key)
-            if obj is not None:
-                self._set(key, _without(obj, overlay))
+        for key in list(self._overlays.known):
+            shown = self._shown.objects.get(key)
+            beneath = None if shown is None else self._overlays.beneath(key, shown)
+            self._overlays.take_away(key)
+            if beneath is not None:
+                self._set(key, beneath)
 
     # --- Overlaying --------------------------------------------------------------------------------------------------
 
@@ -354,39 +347,27 @@ class AssumeCache(Generic[T]):
 
         They take the place of those that were shown so before; none at all take them away.
         """
-        obj = self.actual(key)
-        known = self._overlaid.get(key)
-        if known is not None and known.annotations == annotations:
+        obj, overlays = self.actual(key), self._overlays
+        if overlays.shows(key, annotations):
             return
         if obj is not None:
-            obj = obj if known is None else _without(obj, known)
-            self._overlaid[key] = _Overlay(obj.metadata.uid, dict(annotations))
+            obj = overlays.beneath(key, obj)
+            overlays.lay(key, obj.metadata.uid, annotations)
             self._set(key, obj)
         elif key in self._assumed:
-            self._overlaid[key] = _Overlay("", dict(annotations))
+            overlays.lay(key, "", annotations)
             shown = self._shown.objects[key]
-            self._shown.put(key, _annotated(shown, {**annotations, **shown.metadata.annotations}))
+            self._shown.put(key, annotated(shown, {**annotations, **shown.metadata.annotations}))
 
     def is_overlaid(self, key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
-        return key in self._overlaid
-
-    def _with_overlay(self, key: Key, obj: T | None) -> T | None:
-        overlay = self._overlaid[key]
-        if obj is None or overlay.uid not in {"", obj.metadata.uid}:
-            del self._overlaid[key]
-            return obj
-        there = obj.metadata.annotations
-        if overlay.annotations.keys() <= there.keys():
-            del self._overlaid[key]
-            return obj
-        return _annotated(obj, {**overlay.annotations, **there})
+        return key in self._overlays.known
 
     # --- Showing ---------------------------------------------------------------------------------------------------
 
     def _set(self, key: Key, obj: T | None) -> None:
-        if key in self._overlaid:
-            obj = self._with_overlay(key, obj)
+        if key in self._overlays.known:
+            obj = self._overlays.over(key, obj)
         assumption = self._assumed.get(key)
         if assumption is None:
             self._shown.put(key, obj)
@@ -395,13 +376,3 @@ class AssumeCache(Generic[T]):
             self._shown.put(key, obj)
         else:
             assumption.beneath = obj
-
-
-def _without(obj: T, overlay: _Overlay) -> T:
-    """Return an object as it is beneath an overlay."""
-    annotations = obj.metadata.annotations.items()
-    return _annotated(obj, {name: value for name, value in annotations if name not in overlay.annotations})
-
-
-def _annotated(obj: T, annotations: Mapping[str, str]) -> T:
-    return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, annotations=annotations))

@@ -5,7 +5,7 @@ Source: the peer's pkg/scheduler/api and its status updater.
 
 from collections.abc import Mapping
 
-from kai.explain.messages import amount
+from kai.explain.code_texts import amount
 from kai.framework.decisions import Cause, Evict
 from kai.framework.words import Facts
 from kai.model.podgroup import DEFAULT_SUBGROUP

@@ -1,37 +1,31 @@
 """The peer's words for verdicts: the texts of its conditions and events, made once, at the edge.
 
 Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
-``kai.explain.words``, what it says of evictions in ``kai.explain.evictions``.
+``kai.explain.words``, what it says of evictions in ``kai.explain.evictions``; texts that need nothing but the facts of
+one reason are in ``kai.explain.code_texts``.
 
 Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), and its status updater.
 """
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
-from kai import durations
 from kai.engine.records import GroupRecord
 from kai.errors import told
+from kai.explain.code_texts import DIVISORS, WRITERS, amount
 from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage
 from kai.framework.words import Detail, Facts, Words
 from kai.kernels import fit
-from kai.model.axis import PLUGGED_GPU, mig_slices
-from kai.model.podgroup import DEFAULT_SUBGROUP
+from kai.model.axis import mig_slices
 
 NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
-_LEAVES_SHOWN = 5
 _HELD_BACK = frozenset({Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED})
 """Refusals of a group whose pods could be placed but for them: what nodes object to is only half of why a pod waits."""
 
-_DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
-_PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
-_UNITS = {"cpu": "cores", "memory": "GB", "gpu": "GPUs"}
 _SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}
 _REFUSALS = {
     fit.REFUSED_OVER_LIMIT: f"node does not have enough capacity. Reason: {Code.OVER_LIMIT}",
@@ -132,7 +126,7 @@ def reason_text(reason: Reason) -> str:
     """Return the peer's message for one reason."""
     if isinstance(reason.code, Words):
         return _own_text(reason.code.text, reason)
-    write = _WRITERS.get(reason.code)
+    write = _no_node if reason.code == Code.NO_NODE else WRITERS.get(reason.code)
     if write is not None:
         return write(reason.facts)
     return str(reason.facts.get("text") or reason.facts.get("rule") or reason.code)
@@ -164,31 +158,6 @@ def _made(write: Callable[[Facts], object], reason: Reason) -> object:
         return error
 
 
-def _over_limit(facts: Facts) -> str:
-    resource = str(facts["resource"])
-    unit = _UNITS[resource]
-    limit, used, requested = (amount(facts[key], resource) for key in ("bound", "used", "requested"))
-    return (
-        f"{facts['queue']} quota has reached the allowable limit of {_PLURALS[resource]}. "
-        f"Limit is {limit} {unit}, currently {used} {unit} allocated and workload requested {requested} {unit}"
-    )
-
-
-def _over_quota(facts: Facts) -> str:
-    resource = str(facts["resource"])
-    unit = _UNITS[resource]
-    noun = "GB memory" if resource == "memory" else _PLURALS[resource]
-    requested = amount(facts["requested"], resource)
-    if resource == "gpu":
-        # The peer prints what was requested of GPUs, and of GPUs alone, with all its decimals.
-        requested = _shortest(_float(facts["requested"]) / _DIVISORS[resource])
-    return (
-        f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
-        f"{amount(facts['bound'], resource)} {unit}, while {amount(facts['used'], resource)} {unit} are already "
-        "allocated for non-preemptible pods. Use a preemptible workload to go over quota."
-    )
-
-
 def _no_node(facts: Facts) -> str:
     why = fit_message(facts)
     if not facts.get("gang") or facts.get("satisfied"):
@@ -204,90 +173,6 @@ def _no_node(facts: Facts) -> str:
         f"requires {minimum} pods for gang scheduling. "
         f"Additional pods cannot be scheduled in this sub-group due to: {why}"
     )
-
-
-def not_ready(facts: Facts) -> str:
-    """Return the event for a group that lacks pods; ``missing`` lists (sub-group, needed, existing, gated)."""
-    text = "Job is not ready for scheduling."
-    missing = facts.get("missing", ())
-    for subgroup, needed, existing, gated in missing if isinstance(missing, tuple) else ():
-        counts = f"currently {existing} exist, {gated} are gated"
-        if subgroup == DEFAULT_SUBGROUP:
-            text += f" Waiting for {needed} pods, {counts}"
-        else:
-            text += f" Waiting for {needed} pods for SubGroup {subgroup}, {counts}."
-    return text
-
-
-_CAPS: Mapping[str, str] = {
-    "evicted_gpus_per_gpu": "for each GPU that is gained by it",
-    "evicted_gpus_per_cycle": "in a cycle",
-    "evicted_gpus_per_hour": "in an hour",
-    "queue_evicted_gpus_per_cycle": "from one queue in a cycle",
-    "queue_evicted_gpus_per_hour": "from one queue in an hour",
-}
-
-
-def evictions_capped(facts: Facts) -> str:
-    """Return which cap holds evictions back; the peer has none."""
-    found, most, what = _float(facts.get("found")), _float(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
-    return f"Room could be made, but {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
-
-
-def victims_protected(facts: Facts) -> str:
-    """Return that groups were spared because of disruption budgets, or while they are moved; the peer spares none."""
-    count = int(_float(facts.get("groups")))
-    spared = "1 job" if count == 1 else f"{count} jobs"
-    why = "that disruption budgets protected a moment ago, or that are being moved"
-    return f"No room could be made without {spared} {why}"
-
-
-def _preemption_delay(facts: Facts) -> str:
-    until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    window = durations.text(_float(facts.get("seconds")))
-    return f"Workload is within its preemption delay window ({window}) and may not trigger evictions before {until}"
-
-
-def _queue_missing(facts: Facts) -> str:
-    queue, leaves = facts.get("queue", ""), facts.get("leaves", ())
-    if not isinstance(leaves, tuple) or not leaves:
-        return f"Queue '{queue}' does not exist"
-    shown = ", ".join(leaves[:_LEAVES_SHOWN]) + (", ..." if len(leaves) > _LEAVES_SHOWN else "")
-    return f"Queue '{queue}' has children; only a queue without children runs jobs: {shown}"
-
-
-def _unknown_subgroup(facts: Facts) -> str:
-    subgroup, group = facts.get("subgroup", ""), facts.get("group", "")
-    return f'Pod references subgroup "{subgroup}", which does not exist in PodGroup {group}'
-
-
-def waits_for_turn(facts: Facts) -> str:
-    """Return that a group was not considered in this cycle; the peer has no such bound."""
-    if "namespace" not in facts:
-        return (
-            f"{facts['considered']} jobs were considered in this cycle, which had no time for more while kernels are"
-            " compiled; this one waits for its turn"
-        )
-    shapes = f"pending pods of {facts.get('shapes')} distinct shapes"
-    found = f"{facts['pods']} pending pods" if "pods" in facts else shapes
-    return (
-        f"namespace {facts['namespace']} has {found}, and at most {facts['considered']} are considered in a cycle;"
-        " this one waits for its turn"
-    )
-
-
-_WRITERS: Mapping[Code, Callable[[Facts], str]] = {
-    Code.OVER_LIMIT: _over_limit,
-    Code.OVER_QUOTA: _over_quota,
-    Code.NO_NODE: _no_node,
-    Code.PREEMPTION_DELAY: _preemption_delay,
-    Code.EVICTIONS_CAPPED: evictions_capped,
-    Code.VICTIMS_PROTECTED: victims_protected,
-    Code.QUEUE_MISSING: _queue_missing,
-    Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
-    Code.NOT_READY: not_ready,
-    Code.WAITS_FOR_TURN: waits_for_turn,
-}
 
 
 # --------------------------------------------------------------------------------------------------------------- nodes
@@ -326,7 +211,7 @@ def _shortage(reason: NodeReason, numbers: Shortage, *, together: bool) -> str:
             f"Node didn't have enough resources: Each gpu on the node has a gpu memory capacity of "
             f"{int(numbers.capacity)} Mib. {int(numbers.requested)} Mib of gpu memory has been requested."
         )
-    if reason.subject in _DIVISORS:
+    if reason.subject in DIVISORS:
         texts = [amount(each, reason.subject) for each in (numbers.requested, numbers.used, numbers.capacity)]
         return "Node didn't have enough resources: {}, requested: {}, used: {}, capacity: {}".format(name, *texts)
     whole = [int(each) for each in (numbers.requested, numbers.used, numbers.capacity)]
@@ -377,26 +262,3 @@ def node_text(reason: NodeReason) -> str:
 
 def _joined(lines: Sequence[str]) -> str:
     return ". \n".join(lines) + "."
-
-
-# ------------------------------------------------------------------------------------------------------------- numbers
-
-
-def amount(value: object, resource: str) -> str:
-    """Return an amount in axis units as the peer prints it: cores, gigabytes or devices, cut off after three decimals.
-
-    Units: millicores, bytes, thousandths of a GPU; -1 is "Unlimited".
-    """
-    number = _float(value)
-    if number < 0:
-        return "Unlimited"
-    scaled = round(number / _DIVISORS[resource], 6)
-    return _shortest(math.floor(scaled * 1000 + 1e-9) / 1000)
-
-
-def _shortest(number: float) -> str:
-    return str(int(number)) if number == int(number) else repr(number)
-
-
-def _float(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

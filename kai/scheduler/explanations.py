@@ -21,6 +21,7 @@ from kai.api.times import instant_text
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
 from kai.explain import messages
+from kai.explain.code_texts import not_ready
 from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s
@@ -194,7 +195,7 @@ class _Teller:
             return attrs.evolve(base, pods=strangers) if strangers else base
         missing = () if group.held else self._missing(row, group)
         if missing:
-            text = messages.not_ready({"missing": missing})
+            text = not_ready({"missing": missing})
             return attrs.evolve(base, not_ready=text, pods=strangers)
         record = self._record(row, group)
         write = messages.detailed_group_message if self._detailed else messages.group_message

@@ -1,9 +1,9 @@
 import pytest
 
 from kai.engine.records import GroupRecord
+from kai.explain.code_texts import amount
 from kai.explain.messages import (
     Explanation,
-    amount,
     detailed_group_message,
     explanations,
     group_message,

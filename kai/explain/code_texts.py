@@ -1,0 +1,155 @@
+"""What the engine's codes say in the peer's words, each from the facts of its reason alone.
+
+Why a pod fits no node is not among them: that is made of what single nodes say (``kai.explain.messages``).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from kai import durations
+from kai.framework.verdict import Code
+from kai.framework.words import Facts
+from kai.model.axis import PLUGGED_GPU
+from kai.model.podgroup import DEFAULT_SUBGROUP
+
+DIVISORS: Final = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
+"""Axis units in what texts count."""
+_PLURALS: Final = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
+_UNITS: Final = {"cpu": "cores", "memory": "GB", "gpu": "GPUs"}
+_LEAVES_SHOWN: Final = 5
+
+
+def _over_limit(facts: Facts) -> str:
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    limit, used, requested = (amount(facts[key], resource) for key in ("bound", "used", "requested"))
+    return (
+        f"{facts['queue']} quota has reached the allowable limit of {_PLURALS[resource]}. "
+        f"Limit is {limit} {unit}, currently {used} {unit} allocated and workload requested {requested} {unit}"
+    )
+
+
+def _over_quota(facts: Facts) -> str:
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    noun = "GB memory" if resource == "memory" else _PLURALS[resource]
+    requested = amount(facts["requested"], resource)
+    if resource == "gpu":
+        # The peer prints what was requested of GPUs, and of GPUs alone, with all its decimals.
+        requested = _shortest(_float(facts["requested"]) / DIVISORS[resource])
+    return (
+        f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
+        f"{amount(facts['bound'], resource)} {unit}, while {amount(facts['used'], resource)} {unit} are already "
+        "allocated for non-preemptible pods. Use a preemptible workload to go over quota."
+    )
+
+
+def not_ready(facts: Facts) -> str:
+    """Return the event for a group that lacks pods; ``missing`` lists (sub-group, needed, existing, gated)."""
+    text = "Job is not ready for scheduling."
+    missing = facts.get("missing", ())
+    for subgroup, needed, existing, gated in missing if isinstance(missing, tuple) else ():
+        counts = f"currently {existing} exist, {gated} are gated"
+        if subgroup == DEFAULT_SUBGROUP:
+            text += f" Waiting for {needed} pods, {counts}"
+        else:
+            text += f" Waiting for {needed} pods for SubGroup {subgroup}, {counts}."
+    return text
+
+
+_CAPS: Mapping[str, str] = {
+    "evicted_gpus_per_gpu": "for each GPU that is gained by it",
+    "evicted_gpus_per_cycle": "in a cycle",
+    "evicted_gpus_per_hour": "in an hour",
+    "queue_evicted_gpus_per_cycle": "from one queue in a cycle",
+    "queue_evicted_gpus_per_hour": "from one queue in an hour",
+}
+
+
+def _evictions_capped(facts: Facts) -> str:
+    """Return which cap holds evictions back; the peer has none."""
+    found, most, what = _float(facts.get("found")), _float(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
+    return f"Room could be made, but {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
+
+
+def _victims_protected(facts: Facts) -> str:
+    """Return that groups were spared because of disruption budgets, or while they are moved; the peer spares none."""
+    count = int(_float(facts.get("groups")))
+    spared = "1 job" if count == 1 else f"{count} jobs"
+    why = "that disruption budgets protected a moment ago, or that are being moved"
+    return f"No room could be made without {spared} {why}"
+
+
+def _preemption_delay(facts: Facts) -> str:
+    until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    window = durations.text(_float(facts.get("seconds")))
+    return f"Workload is within its preemption delay window ({window}) and may not trigger evictions before {until}"
+
+
+def _queue_missing(facts: Facts) -> str:
+    queue, leaves = facts.get("queue", ""), facts.get("leaves", ())
+    if not isinstance(leaves, tuple) or not leaves:
+        return f"Queue '{queue}' does not exist"
+    shown = ", ".join(leaves[:_LEAVES_SHOWN]) + (", ..." if len(leaves) > _LEAVES_SHOWN else "")
+    return f"Queue '{queue}' has children; only a queue without children runs jobs: {shown}"
+
+
+def _unknown_subgroup(facts: Facts) -> str:
+    subgroup, group = facts.get("subgroup", ""), facts.get("group", "")
+    return f'Pod references subgroup "{subgroup}", which does not exist in PodGroup {group}'
+
+
+def _waits_for_turn(facts: Facts) -> str:
+    """Return that a group was not considered in this cycle; the peer has no such bound."""
+    if "namespace" not in facts:
+        return (
+            f"{facts['considered']} jobs were considered in this cycle, which had no time for more while kernels are"
+            " compiled; this one waits for its turn"
+        )
+    shapes = f"pending pods of {facts.get('shapes')} distinct shapes"
+    found = f"{facts['pods']} pending pods" if "pods" in facts else shapes
+    return (
+        f"namespace {facts['namespace']} has {found}, and at most {facts['considered']} are considered in a cycle;"
+        " this one waits for its turn"
+    )
+
+
+WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
+    Code.OVER_LIMIT: _over_limit,
+    Code.OVER_QUOTA: _over_quota,
+    Code.PREEMPTION_DELAY: _preemption_delay,
+    Code.EVICTIONS_CAPPED: _evictions_capped,
+    Code.VICTIMS_PROTECTED: _victims_protected,
+    Code.QUEUE_MISSING: _queue_missing,
+    Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
+    Code.NOT_READY: not_ready,
+    Code.WAITS_FOR_TURN: _waits_for_turn,
+}
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def amount(value: object, resource: str) -> str:
+    """Return an amount in axis units as the peer prints it: cores, gigabytes or devices, cut off after three decimals.
+
+    Units: millicores, bytes, thousandths of a GPU; -1 is "Unlimited".
+    """
+    number = _float(value)
+    if number < 0:
+        return "Unlimited"
+    scaled = round(number / DIVISORS[resource], 6)
+    return _shortest(math.floor(scaled * 1000 + 1e-9) / 1000)
+
+
+def _shortest(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+__all__ = ["DIVISORS", "WRITERS", "amount", "not_ready"]
