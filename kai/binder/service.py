@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
@@ -27,7 +27,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
-from kai.api.plans import Emit, Plan, Ref, Refusal, RefusedError
+from kai.api.plans import Emit, Refusal
 from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.wire import EMPTY
@@ -35,6 +35,8 @@ from kai.backoff import doubling_pause
 from kai.binder.attempt import attempt, attempt_unwritten, give_back
 from kai.binder.bind import Binder
 from kai.binder.outcome import Outcome, Verdict
+from kai.binder.outcome_log import log_outcome
+from kai.binder.plan_runner import PlanRunner
 from kai.binder.queue import (
     AttemptEnded,
     BindQueue,
@@ -53,26 +55,20 @@ from kai.binder.queue import (
 )
 from kai.binder.reading import IndexedApi, swept_pods
 from kai.binder.reporting import request_ref
-from kai.binder.restoring import restore_grants
 from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
-from kai.binder.sweep import sweep_everything, sweep_group, sweep_requests
+from kai.binder.sweeping import Sweeping
 from kai.binder.terms import Terms
-from kai.cluster.carrying import KeyRing, carry_out
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import BindEnded, Observe, unobserved
 from kai.cluster.takeover import catch_up
-from kai.cluster.warning import warn
-from kai.cluster.work import Alarm, place_of
+from kai.cluster.work import Alarm
 
-R = TypeVar("R")
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MOST_UNTOLD: Final = 1 << 12
 """So many events wait at most for room to be written; those of further binds are left out."""
-
-_MOST_NAMED: Final = 1 << 10
 
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
 """Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
@@ -107,13 +103,9 @@ class BinderService:
     """How often everything is swept."""
     _terms: Terms = attrs.field(factory=Terms)
     _queue: BindQueue = attrs.field(init=False)
-    _api: IndexedApi = attrs.field(init=False)
-    _lost: frozenset[str] = frozenset()
-    """UIDs of the pods that had lost their grants at the last look."""
+    _plans: PlanRunner = attrs.field(init=False)
+    _sweeping: Sweeping = attrs.field(init=False)
     _untold: int = 0
-    _named: dict[tuple[str, str], None] = attrs.field(factory=dict)
-    """What errors of kai's own kept from being done, and where they came from: the log has named them."""
-    _keys: KeyRing = attrs.field(factory=KeyRing)
     _tasks: anyio.abc.TaskGroup | None = None
     _due: float | None = None
     _alarm: Alarm | None = None
@@ -122,7 +114,8 @@ class BinderService:
         """Make the parts that need the others."""
         self.binder = attrs.evolve(self.binder, refuse_order=self._terms.refuse)
         self._queue = BindQueue(self.binder.settings)
-        self._api = IndexedApi(self.cluster.api, self.cluster.store, swept_pods(self.binder.settings))
+        self._plans = PlanRunner(IndexedApi(self.cluster.api, self.cluster.store, swept_pods(self.binder.settings)))
+        self._sweeping = Sweeping(self.binder.settings, self._plans, self.cluster.connectivity)
 
     @property
     def waiting(self) -> int:
@@ -230,7 +223,7 @@ class BinderService:
         with self.traced("bind", _trace_of(known)) as ended:
             outcome, result = await self._tried(effect)
             ended(result.value)
-        self._log(effect.ref, outcome)
+        log_outcome(self.cluster.connectivity, effect.ref, outcome)
         self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
         if outcome.event is not None and self._tasks is not None and self._untold < _MOST_UNTOLD:
@@ -240,12 +233,12 @@ class BinderService:
     async def _tried(self, effect: StartAttempt) -> tuple[Outcome, Verdict]:
         """Return how an attempt ended, and how it counts: one that an error of kai's own ended is counted as that."""
         subject = str(effect.ref)
-        found = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient), subject)
+        found = await self._plans.run(attempt(self.binder, effect.ref, patient=effect.patient), subject)
         if isinstance(found, Outcome):
             return found, found.verdict
         for plainly in (False, True) if effect.is_last else ():
             plan = give_back(self.binder, effect.ref, f"an error of kai: {found}", plainly=plainly)
-            given = await self._carried_out(plan, subject)
+            given = await self._plans.run(plan, subject)
             if isinstance(given, Outcome):
                 return given, Verdict.BUG
         return Outcome(verdict=Verdict.BUG, message=found), Verdict.BUG
@@ -273,11 +266,11 @@ class BinderService:
             patient = count < self.binder.settings.patience
             with self.traced("bind", _trace_of(request)) as ended:
                 plan = attempt_unwritten(self.binder, request, patient=patient)
-                found = await self._carried_out(plan, str(request_ref(request)))
+                found = await self._plans.run(plan, str(request_ref(request)))
                 outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
                 result = outcome.verdict if isinstance(found, Outcome) else Verdict.BUG
                 ended(result.value)
-            self._log(request_ref(request), outcome)
+            log_outcome(self.cluster.connectivity, request_ref(request), outcome)
             self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not Verdict.INTERRUPTED:
                 break
@@ -302,84 +295,9 @@ class BinderService:
                 connectivity.unlisten(wake)
             tasks.cancel_scope.cancel()
 
-    async def _restore(self) -> None:
-        """Write lost grants again, and say so once for each pod."""
-        found = await self._carried_out(restore_grants(self.binder.settings))
-        if isinstance(found, str):
-            structlog.get_logger().debug("grants not restored", why=found)
-            return
-        for each in found:
-            if each.uid not in self._lost:
-                structlog.get_logger().warning("grant lost", why=each.message, restored=each.is_restored)
-        self._lost = frozenset(each.uid for each in found)
-
-    async def _sweep_requests(self) -> None:
-        """Delete bind requests that claim a binding that was never made, so that their pods are decided on again."""
-        deleted = await self._carried_out(sweep_requests(self.binder.settings))
-        if isinstance(deleted, str):
-            structlog.get_logger().debug("bind requests not swept", why=deleted)
-        elif deleted:
-            structlog.get_logger().warning("bind requests of pods without a node deleted", deleted=list(deleted))
-
     async def _sweep(self, effect: StartSweep) -> None:
         await self._ready()
-        if not effect.group:
-            await self._restore()
-            await self._sweep_requests()
-        settings = self.binder.settings
-        plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
-        deleted = await self._carried_out(plan)
-        log = structlog.get_logger()
-        if isinstance(deleted, str):
-            warn(self.cluster.connectivity, "sweep failed", group=effect.group, why=deleted)
-        elif deleted:
-            log.info("swept", group=effect.group, deleted=list(deleted))
-        succeeded = not isinstance(deleted, str)
-        self._step(SweepEnded(effect.group, succeeded))
-
-    async def _carried_out(self, plan: Plan[R], subject: str = "") -> R | str:
-        """Return the result of a plan, or in words why it has none."""
-        try:
-            return await carry_out(plan, self._api, self._keys)
-        except RefusedError as error:
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - the boundary of one work item: a bug costs one bind, not all
-            self._name_bug(error, subject)
-            return f"{type(error).__name__}: {error}"
-
-    def _name_bug(self, error: Exception, subject: str) -> None:
-        """Write an error of kai's own to the log, once for what it keeps from being done."""
-        log, at = structlog.get_logger(), place_of(error)
-        key = (subject, at[-1])
-        tell = log.debug if key in self._named else log.error
-        self._named.pop(key, None)
-        self._named[key] = None
-        if len(self._named) > _MOST_NAMED:
-            del self._named[next(iter(self._named))]
-        tell("plan failed", subject=subject, why=str(error), kind=type(error).__name__, at=at)
-
-    def _log(self, ref: Ref[BindRequest], outcome: Outcome) -> None:
-        known = {"bind_request": f"{ref.namespace}/{ref.name}"}
-        log = structlog.get_logger().bind(**known)
-        if outcome.leftovers:
-            warn(self.cluster.connectivity, "could not be undone yet", **known, leftovers=list(outcome.leftovers))
-        match outcome.verdict:
-            case Verdict.BOUND:
-                log.info("bound")
-            case Verdict.BUG:
-                log.debug(outcome.verdict.value, why=outcome.message)  # it was named where it happened
-            case Verdict.NOTHING_TO_DO:
-                log.debug("nothing to do", why=outcome.message)
-            case Verdict.INTERRUPTED:
-                warn(
-                    self.cluster.connectivity,
-                    outcome.verdict.value,
-                    **known,
-                    why=outcome.message,
-                    again_after=outcome.delay,
-                )
-            case _:
-                log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
+        self._step(SweepEnded(effect.group, await self._sweeping.sweep(effect.group)))
 
 
 def _trace_of(request: BindRequest | None) -> str:

@@ -17,7 +17,7 @@ from kai.api.pod import Pod
 from kai.binder import bind as binding
 from kai.binder import checks as binder_checks
 from kai.binder import service as binder_service
-from kai.binder import terms
+from kai.binder import sweeping, terms
 from kai.cluster import (
     answers,
     assume_cache,
@@ -232,7 +232,7 @@ def reservations_never_swept() -> list[Patch]:
     def none(*_: object) -> Any:
         yield from ()  # a plan is a generator
 
-    return [(binder_service, "sweep_group", none), (binder_service, "sweep_everything", none)]
+    return [(sweeping, "sweep_group", none), (sweeping, "sweep_everything", none)]
 
 
 # --- The store and its watches ---------------------------------------------------------------------------------------
