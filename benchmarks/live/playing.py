@@ -17,12 +17,12 @@ from typing import Final
 
 import attrs
 
+from kai.api.kinds import Key
 from kai.model.axis import GPU_UNIT
 from kai.virtual.cluster import EmbeddedCluster
 from kai.virtual.events import Calendar
 from kai.virtual.lives import Life, State
 from kai.virtual.meters import Meters
-from kai.virtual.objects import Key
 from kai.virtual.plans import JobPlan
 from kai.virtual.records import Eviction, JobRecord, Records
 from kai.virtual.scene import Scene

@@ -116,6 +116,15 @@ BY_NAME: Final[dict[tuple[str, str], Kind]] = {
 BY_CLASS: Final[dict[type[ApiObject], Kind]] = {kind.cls: kind for kind in KINDS}
 
 
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name of an object; the namespace is "" for an object that lies in none."""
+
+
+def key_of(obj: ApiObject) -> Key:
+    """Return namespace and name of an object."""
+    return obj.metadata.namespace, obj.metadata.name
+
+
 def title(obj: ApiObject) -> str:
     """Return how messages call an object: ``pod default/train-0``, ``queue team-a``."""
     kind = BY_CLASS[type(obj)]

@@ -18,6 +18,7 @@ import attrs
 
 from kai.api import names
 from kai.api.bindrequest import BindRequest
+from kai.api.kinds import Key, key_of
 from kai.api.plans import Ref
 from kai.api.pod import Pod
 from kai.backoff import doubling_pause
@@ -31,8 +32,6 @@ _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MOST_BUGS: Final = 3
 """So often an attempt may end in an error of kai's own; some such errors go by themselves, with what they met."""
-
-Key: TypeAlias = tuple[str, str]
 
 
 # --- Events --------------------------------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ class BindQueue:
     # --- Requests ------------------------------------------------------------------------------------------------
 
     def _see(self, request: BindRequest, now: float) -> None:
-        key = _key(request)
+        key = key_of(request)
         entry = self._entries.get(key)
         if entry is not None and entry.running:
             # What the attempt itself writes comes by here as well; how it ended says what is next.
@@ -221,9 +220,9 @@ class BindQueue:
         self._schedule(key, _Entry(request, due=now + delay))
 
     def _forget(self, request: BindRequest, now: float) -> None:
-        entry = self._entries.get(_key(request))
+        entry = self._entries.get(key_of(request))
         if entry is not None and not entry.running:
-            del self._entries[_key(request)]
+            del self._entries[key_of(request)]
         if request.spec.received_resource_type == names.FRACTION:
             for group in request.spec.selected_gpu_groups:
                 self._want_sweep(group, now)
@@ -319,7 +318,3 @@ class BindQueue:
         due = [self._heap[0][0]] if self._heap and self._running < self.settings.concurrency else []
         due += [self._sweep_heap[0][0]] if self._sweep_heap else []
         return min(due, default=None)
-
-
-def _key(request: BindRequest) -> Key:
-    return request.metadata.namespace, request.metadata.name

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import attrs
 
-from kai.api.kinds import ApiObject
-from kai.cluster.port import Change, Key
+from kai.api.kinds import ApiObject, Key
+from kai.cluster.port import Change
 
 
 @attrs.define(eq=False)

@@ -17,11 +17,11 @@ import attrs
 
 from kai.api.codec import structure_as
 from kai.api.keeping import keep
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key
 from kai.api.listing import Listing
 from kai.cluster.overlays import Overlays, annotated
 from kai.cluster.peek import UNKNOWN_VERSION, Peek, peek, version_of
-from kai.cluster.port import Change, Index, Key, Rejected
+from kai.cluster.port import Change, Index, Rejected
 from kai.cluster.shown import Shown
 from kai.cluster.tombstones import Tombstones
 from kai.errors import InputError

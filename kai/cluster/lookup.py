@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from kai.api.kinds import ApiObject
-from kai.cluster.port import Index, Key
+from kai.api.kinds import ApiObject, Key
+from kai.cluster.port import Index
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from kai.api.kinds import ApiObject
-from kai.cluster.port import Key
+from kai.api.kinds import ApiObject, Key
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from kai.cluster.port import Key
+from kai.api.kinds import Key
 
 UNKNOWN_VERSION: Final = -1
 """Of what has no version that can be compared; it is taken for newer than anything."""

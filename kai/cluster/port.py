@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import attrs
 
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key
 from kai.api.objects import ClusterObjects
 from kai.cluster.requests import Request
 from kai.cluster.threads import Threads
@@ -24,9 +24,6 @@ from kai.cluster.threads import Threads
 T = TypeVar("T", bound=ApiObject)
 A = TypeVarTuple("A")
 R = TypeVar("R")
-
-Key: TypeAlias = tuple[str, str]
-"""Namespace (empty for kinds without) and name."""
 
 
 # --- Time ----------------------------------------------------------------------------------------------------------

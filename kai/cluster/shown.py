@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key
 from kai.api.listing import Listing
 from kai.cluster.lookup import Lookup
-from kai.cluster.port import Change, Index, Key
+from kai.cluster.port import Change, Index
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -14,13 +14,13 @@ import anyio
 import attrs
 
 from kai.api.foreign import Foreign
-from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.kinds import BY_CLASS, ApiObject, Key
 from kai.api.objects import FIELD_OF, ClusterObjects
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.arrivals import Arrivals
 from kai.cluster.assume_cache import AssumeCache
-from kai.cluster.port import Change, Clock, Index, Key, Rejected
+from kai.cluster.port import Change, Clock, Index, Rejected
 from kai.cluster.subscription import Present, Subscription
 
 T = TypeVar("T", bound=ApiObject)

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key
 from kai.cluster.pieces import AT_ONCE
-from kai.cluster.port import Change, Key
+from kai.cluster.port import Change
 
 Place: TypeAlias = tuple[type[ApiObject], Key, str]
 

@@ -19,13 +19,14 @@ from kai.api import names
 from kai.api.amounts import add_up, effective_requests, texts
 from kai.api.dra import ResourceClaim
 from kai.api.grants import account_of, grant_of, group_of, held_under
+from kai.api.kinds import Key
 from kai.api.meta import ObjectMeta
 from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, PodGroupResources, PodGroupSpec
 from kai.cluster.port import Change, Index, Store
 from kai.controllers.podgroup import Surroundings, pod_group_resources
-from kai.controllers.sums import Key, Sum, Sums
+from kai.controllers.sums import Sum, Sums
 from kai.errors import InputError
 
 

@@ -32,12 +32,11 @@ from kai.api.amounts import Amount, exact
 from kai.api.bad_value import BadValue
 from kai.api.bindrequest import BindRequest, is_for
 from kai.api.codec import unstructure
+from kai.api.kinds import Key, key_of
 from kai.api.numerals import floating, signed
 from kai.api.pod import ENDED, Pod
 from kai.api.selection import NodeAffinity, Toleration
 
-Key: TypeAlias = tuple[str, str]
-"""Namespace and name."""
 _Place: TypeAlias = tuple[frozenset[tuple[str, str]], NodeAffinity | None, frozenset[Toleration]]
 """To which nodes a pod may go."""
 
@@ -117,9 +116,9 @@ def adjust(
 
     Holds: after a deletion nothing is created for the cool-down, so that a node that was just added can fill.
     """
-    by_name = {_key(pod): pod for pod in pods}
+    by_name = {key_of(pod): pod for pod in pods}
     placed = _placed(by_name, orders)
-    in_order = sorted(scaling_pods, key=_key)
+    in_order = sorted(scaling_pods, key=key_of)
     kept = [scaling for scaling in in_order if _is_needed(scaling, by_name, placed)]
     deletions = tuple(scaling for scaling in in_order if not _is_needed(scaling, by_name, placed))
     if deletions:
@@ -161,7 +160,7 @@ def _creations(
     shares: Counter[_Place] = Counter()
     for demand in demands:
         shares[demand.place] += demand.hundredths
-    served = {_key(pod) for _, pod in existing}
+    served = {key_of(pod) for _, pod in existing}
     taken = {scaling.metadata.name for scaling, _ in existing}
     asked: defaultdict[_Place, list[int]] = defaultdict(list)
     for scaling, pod in existing:
@@ -169,7 +168,7 @@ def _creations(
     creations = []
     for demand in demands:
         needed, sizes = math.ceil(shares[demand.place] / _HUNDREDTHS), asked[demand.place]
-        if _key(demand.pod) in served or not needed:
+        if key_of(demand.pod) in served or not needed:
             continue
         if needed <= sum(sizes) and demand.devices <= max(sizes, default=0):
             continue
@@ -249,10 +248,6 @@ def _is_unschedulable(pod: Pod) -> bool:
         if condition.type == names.POD_SCHEDULED_CONDITION:
             return condition.status == "False" and condition.reason == names.UNSCHEDULABLE_REASON
     return False
-
-
-def _key(pod: Pod) -> Key:
-    return pod.metadata.namespace, pod.metadata.name
 
 
 def stands_for(scaling: Pod) -> Key:

@@ -16,7 +16,7 @@ from kai.api import names
 from kai.api.core import PriorityClass
 from kai.api.dra import ResourceClaim
 from kai.api.grants import group_of, told_share
-from kai.api.kinds import ApiObject, title
+from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.node import Node
 from kai.api.plans import Patch, Ref
 from kai.api.pod import Pod
@@ -28,8 +28,6 @@ from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue
 from kai.controllers.holdings import MEMBERS
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
 from kai.errors import InputError
-
-Key = tuple[str, str]
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
 """The kinds that the pod-group controller needs in its store."""
@@ -101,7 +99,7 @@ class PodGroupController:
                 pods = self.cluster.store.find(SHARERS, present.metadata.name) if _relabelled(change) else ()
             else:
                 pods = ()
-                found |= {_key(group): None for group in self.cluster.store.all(PodGroup)}
+                found |= {key_of(group): None for group in self.cluster.store.all(PodGroup)}
             for pod in pods:
                 group = group_of(pod)
                 if group:
@@ -161,7 +159,3 @@ def _counts(change: Change[PodGroup]) -> bool:
 def _relabelled(change: Change[Node]) -> bool:
     before, after = change.before, change.after
     return before is None or after is None or before.metadata.labels != after.metadata.labels
-
-
-def _key(group: PodGroup) -> Key:
-    return group.metadata.namespace, group.metadata.name

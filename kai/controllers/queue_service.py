@@ -15,7 +15,7 @@ import structlog
 
 from kai.api.codec import unstructure
 from kai.api.dra import ResourceClaim
-from kai.api.kinds import ApiObject, title
+from kai.api.kinds import ApiObject, Key, title
 from kai.api.node import Node
 from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
@@ -30,7 +30,6 @@ from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, held_by
 from kai.controllers.queue import QueueTotals, queue_totals, status_patch
 from kai.controllers.queue_tree import conditions_after, tree_findings
-from kai.controllers.sums import Key
 from kai.errors import InputError
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)

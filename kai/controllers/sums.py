@@ -13,11 +13,9 @@ import attrs
 
 from kai.api.amounts import Amount, add_up, exact, plus
 from kai.api.bad_value import BadValue
+from kai.api.kinds import Key
 from kai.api.podgroup import PodGroupResources
 from kai.api.queue import QueueStatus
-
-Key = tuple[str, str]
-"""Namespace and name of a pod group, which need not exist."""
 
 _NOTHING: Final = PodGroupResources()
 

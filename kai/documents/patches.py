@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.api.codec import unstructure
+from kai.api.kinds import key_of
 
 if TYPE_CHECKING:
     from kai.api.kinds import ApiObject
@@ -24,9 +25,9 @@ def patches_of(before: "ClusterObjects", after: "ClusterObjects") -> list[dict[s
         olds, news = getattr(before, field), getattr(after, field)
         if olds is news:
             continue
-        new_of = {_key(each): each for each in news}
+        new_of = {key_of(each): each for each in news}
         for old in olds:
-            new = new_of.get(_key(old))
+            new = new_of.get(key_of(old))
             if new is old:
                 continue
             operations = [_operation("remove", "")] if new is None else _difference(old, new)
@@ -35,12 +36,8 @@ def patches_of(before: "ClusterObjects", after: "ClusterObjects") -> list[dict[s
     return found
 
 
-def _key(obj: "ApiObject") -> tuple[str, str]:
-    return obj.metadata.namespace, obj.metadata.name
-
-
 def _patch(obj: "ApiObject", operations: list[Operation]) -> dict[str, Any]:
-    namespace, name = _key(obj)
+    namespace, name = key_of(obj)
     kind = str(unstructure(obj).get("kind", ""))
     return {"kind": kind, "namespace": namespace or None, "name": name, "patch": operations}
 

@@ -18,12 +18,11 @@ import attrs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.documents import mapping_of
+from kai.api.kinds import Key, key_of
 from kai.api.pod import Pod
 from kai.api.preparing import needs_preparation
 from kai.cluster.port import Clock, Store
 from kai.cluster.work import DONE, Ended
-
-Key = tuple[str, str]
 
 _BINDING_SECONDS: Final = 2.0
 """How long to wait for a binding that is under way, again and again."""
@@ -55,12 +54,12 @@ class ShownLinks:
             and not pod.spec.node_name
             and not pod.spec.scheduling_gates
             and pod.metadata.deletion_timestamp is None
-            and _key(pod) not in self._due
+            and key_of(pod) not in self._due
         )
 
     def show(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Show the link that ``patch`` would write."""
-        key = _key(pod)
+        key = key_of(pod)
         self._due[key] = (pod.metadata.uid, self.clock.monotonic() + self.delay_seconds)
         self.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
 
@@ -75,7 +74,7 @@ class ShownLinks:
 
     def is_due(self, pod: Pod) -> bool:
         """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
-        key = _key(pod)
+        key = key_of(pod)
         uid, due = self._due.get(key, ("", 0.0))
         if not uid:
             return False
@@ -100,10 +99,6 @@ class ShownLinks:
         if key not in self._due:
             return DONE
         return Ended(after=max(0.0, self._due[key][1] - self.clock.monotonic()))
-
-
-def _key(pod: Pod) -> Key:
-    return pod.metadata.namespace, pod.metadata.name
 
 
 __all__ = ["ShownLinks"]

@@ -22,6 +22,7 @@ import structlog
 from kai.api import names
 from kai.api.codec import structure_as, unstructure
 from kai.api.documents import mapping_of
+from kai.api.kinds import Key, key_of
 from kai.api.outline import decode_as
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
@@ -42,8 +43,6 @@ from kai.podgrouper.resource import Kind, Manifest
 from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, Verb
 from kai.podgrouper.write_behind import WriteBehind
-
-Key = tuple[str, str]
 
 MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"
@@ -122,13 +121,13 @@ class PodGrouper:
                 self._take_pod(change)
             elif change.after is None:
                 # Pods that still name the group need another of that name.
-                self._manifests.pop(_key(change.present), None)
-                for pod in self.cluster.store.find(GROUPS, "/".join(_key(change.present))):
-                    self._settled.pop(_key(pod), None)
-                    self._want(_key(pod))
+                self._manifests.pop(key_of(change.present), None)
+                for pod in self.cluster.store.find(GROUPS, "/".join(key_of(change.present))):
+                    self._settled.pop(key_of(pod), None)
+                    self._want(key_of(pod))
 
     def _take_pod(self, change: Change[Pod]) -> None:
-        pod, key = change.present, _key(change.present)
+        pod, key = change.present, key_of(change.present)
         if change.after is None:
             self._settled.pop(key, None)
             self._said.pop(key, None)
@@ -227,7 +226,7 @@ class PodGrouper:
     async def _settle(self, pod: Pod, grouping: Grouping) -> Ended:
         """Write the pod, once its group is as it should be, and remember that nothing is left to do about it."""
         log = structlog.get_logger()
-        key = _key(pod)
+        key = key_of(pod)
         if grouping.failure:
             return await self._failed(pod, grouping.failure)
         for note in grouping.notes:
@@ -285,7 +284,7 @@ class PodGrouper:
         reply = await self.cluster.api.perform(Patch(ref=ref, patch=body))
         if isinstance(reply, Refusal):
             return await self._refused(pod, reply)
-        self._links.forget(_key(pod))
+        self._links.forget(key_of(pod))
         return DONE
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
@@ -299,7 +298,7 @@ class PodGrouper:
         return await self._failed(pod, refusal.message)
 
     async def _failed(self, pod: Pod, message: str) -> Ended:
-        key, now = _key(pod), self.cluster.clock.monotonic()
+        key, now = key_of(pod), self.cluster.clock.monotonic()
         said, when = self._said.get(key, ("", 0.0))
         if said != message or now - when > _SAY_AGAIN:
             structlog.get_logger().warning("not grouped", pod="/".join(key), why=message)
@@ -341,10 +340,6 @@ async def group_pods(
     # Finding entry points reads folders and imports modules.
     groupers = await cluster.cpu.run(load_groupers, settings)
     await PodGrouper(cluster, settings, groupers, options, observe).run()
-
-
-def _key(found: Pod | PodGroup) -> Key:
-    return found.metadata.namespace, found.metadata.name
 
 
 def _path_of(write: GroupWrite) -> Key:

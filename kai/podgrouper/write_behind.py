@@ -17,11 +17,12 @@ from typing import Final
 import attrs
 
 from kai.api.codec import structure_as
+from kai.api.kinds import Key
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
-from kai.cluster.port import Cluster, Key
+from kai.cluster.port import Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject
-from kai.cluster.port import Key, Term
+from kai.api.kinds import ApiObject, Key
+from kai.cluster.port import Term
 from kai.cluster.requests import Request
 from kai.framework.decisions import Decision
 from kai.scheduler.signals import Signal

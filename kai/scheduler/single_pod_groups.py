@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kai.api import names
+from kai.api.kinds import Key
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
-from kai.cluster.port import Key
 from kai.scheduler.effects import Overlay
 from kai.scheduler.reader import Reader
 

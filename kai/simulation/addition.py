@@ -12,7 +12,7 @@ import attrs
 from kai.api import names
 from kai.api.codec import unstructure
 from kai.api.documents import mapping_of
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key
 from kai.api.meta import ObjectMeta
 from kai.api.objects import FIELD_OF, ClusterObjects
 from kai.api.pod import Pod
@@ -23,8 +23,6 @@ from kai.manifests.expansion import is_workload
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.case import Case
-
-Key = tuple[str, str]
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.kinds import Key, key_of
 from kai.api.objects import ClusterObjects
 from kai.api.pod import ENDED, Pod
 from kai.api.podgroup import PodGroup
@@ -24,7 +25,6 @@ from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.simulation.archive import read_archive
 from kai.simulation.case import Case, cluster_of
-from kai.virtual.objects import Key, key_of
 from kai.virtual.owners import ALWAYS, gang_of
 from kai.virtual.plans import Behaviour, JobPlan, PodPlan, TaskPlan
 from kai.wording import counted

@@ -13,9 +13,9 @@ from math import isnan, nan
 
 import attrs
 
+from kai.api.kinds import Key, key_of
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.virtual.objects import Key, key_of
 from kai.virtual.plans import JobPlan, PodPlan, TaskPlan
 
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.listing import Listing
 
 T = TypeVar("T", bound=ApiObject)
-Key = tuple[str, str]
-
-
-def key_of(obj: ApiObject) -> Key:
-    """Return namespace and name."""
-    return obj.metadata.namespace, obj.metadata.name
 
 
 def identity_of(obj: ApiObject) -> str:

@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.kinds import key_of
 from kai.api.objects import ClusterObjects
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
@@ -42,7 +43,6 @@ from kai.virtual.decision_lines import DecisionLines
 from kai.virtual.events import Calendar
 from kai.virtual.meters import Meters
 from kai.virtual.nodes import Nodes
-from kai.virtual.objects import key_of
 from kai.virtual.plans import JobPlan
 from kai.virtual.progress import Progress
 from kai.virtual.records import Eviction, Records, Stay

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
+from kai.api.kinds import Key, key_of
 from kai.api.meta import ObjectMeta
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
@@ -27,7 +28,7 @@ from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, held_gpus
 from kai.virtual.events import Calendar
 from kai.virtual.lives import Job, Life, Slot, State, Task
-from kai.virtual.objects import Key, identity_of, key_of
+from kai.virtual.objects import identity_of
 from kai.virtual.plans import JobPlan, Overlap, Replacement, Series, TaskPlan
 from kai.virtual.records import Ending, Loss, Records
 

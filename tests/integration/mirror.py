@@ -11,13 +11,14 @@ import attrs
 
 from kai.api import names
 from kai.api.codec import unstructure
+from kai.api.kinds import key_of
 from kai.api.node import Node
 from kai.api.objects import ClusterObjects
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.virtual.cluster import EmbeddedCluster
 from kai.virtual.lives import State
-from kai.virtual.objects import identity_of, key_of
+from kai.virtual.objects import identity_of
 from kai.virtual.workloads import Workloads
 from tests.integration.client import Api, Manifest, until
 

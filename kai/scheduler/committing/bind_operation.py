@@ -8,14 +8,13 @@ import attrs
 
 from kai.api import plans
 from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject, title
+from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
-from kai.cluster.port import Key
 from kai.cluster.requests import Request
 from kai.intake.binding import has_failed
 from kai.scheduler import orders
-from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, key_of, ref_of, title_of
+from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, ref_of, title_of
 from kai.scheduler.effects import Carried
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings

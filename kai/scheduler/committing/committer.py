@@ -20,11 +20,11 @@ import attrs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.core import PodDisruptionBudget
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.pod import Pod
 from kai.backoff import doubling_pause
-from kai.cluster.port import Key, Term
+from kai.cluster.port import Term
 from kai.cluster.requests import NotLeading, Request
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
@@ -37,7 +37,7 @@ from kai.scheduler.committing.disruption_budgets import covering, spared
 from kai.scheduler.committing.eviction_operation import EvictionOperation
 from kai.scheduler.committing.evictions_in_flight import EvictionsInFlight
 from kai.scheduler.committing.message_retries import MessageRetries
-from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Operation, Step, key_of
+from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Operation, Step
 from kai.scheduler.committing.promises import Promises
 from kai.scheduler.committing.removal_operation import RemovalOperation
 from kai.scheduler.committing.verifying import is_being_bound, pod_of, verify

@@ -7,13 +7,12 @@ from typing import ClassVar, Final, Literal
 import attrs
 
 from kai.api import plans
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
-from kai.cluster.port import Key
 from kai.cluster.requests import BudgetExhausted, Request
 from kai.scheduler import orders
-from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, key_of, title_of
+from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, title_of
 from kai.scheduler.reader import Reader
 from kai.scheduler.signals import Evicted, EvictionRefused, VictimGone, WriteGivenUp
 

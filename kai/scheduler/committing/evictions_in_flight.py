@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from kai.cluster.port import Key
+from kai.api.kinds import Key
 from kai.framework.decisions import Bind, Decision
 from kai.model.queue import UNLIMITED, Queue, Shares
 from kai.state.snapshot import Snapshot

@@ -17,9 +17,8 @@ import attrs
 
 from kai.api import plans
 from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key
 from kai.api.pod import Pod
-from kai.cluster.port import Key
 from kai.cluster.requests import Request
 from kai.model.noroom import NoRoom
 from kai.scheduler.reader import Reader
@@ -116,11 +115,6 @@ class Operation(Protocol):
 # --- Names ---------------------------------------------------------------------------------------------------------
 
 
-def key_of(obj: Pod | BindRequest) -> Key:
-    """Return namespace and name."""
-    return obj.metadata.namespace, obj.metadata.name
-
-
 def ref_of(request: BindRequest) -> plans.Ref[BindRequest]:
     """Return which object a bind request is."""
     return plans.Ref(BindRequest, request.metadata.name, request.metadata.namespace)
@@ -131,4 +125,4 @@ def title_of(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-__all__ = ["Ask", "End", "HandOver", "Moment", "Operation", "Pause", "Step", "key_of", "ref_of", "title_of"]
+__all__ = ["Ask", "End", "HandOver", "Moment", "Operation", "Pause", "Step", "ref_of", "title_of"]

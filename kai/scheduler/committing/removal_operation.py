@@ -8,13 +8,12 @@ import attrs
 
 from kai.api import plans
 from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.node import Node
 from kai.api.plans import Reason, Ref, Refusal
-from kai.cluster.port import Key
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
-from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, key_of, ref_of
+from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, ref_of
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import RequestDeleted, RequestKept

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from kai.cluster.port import Key
+from kai.api.kinds import Key
 from kai.scheduler.explanations import GroupAccount
 
 _MOST: Final = 50_000

@@ -18,9 +18,10 @@ from zlib import crc32
 import attrs
 
 from kai.api import names
+from kai.api.kinds import Key
 from kai.api.plans import Patch, Refusal
 from kai.api.podgroup import PodGroup
-from kai.cluster.port import Index, Key
+from kai.cluster.port import Index
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import UNSCHEDULABLE, GroupAccount, Overall
 from kai.scheduler.publishing.conditions import conditions
