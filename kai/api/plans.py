@@ -88,6 +88,11 @@ class Ref(Generic[T]):
     name: str
     namespace: str = ""
 
+    @classmethod
+    def to(cls, obj: T) -> Ref[T]:
+        """Return which object this is."""
+        return Ref(type(obj), obj.metadata.name, obj.metadata.namespace)
+
     def __str__(self) -> str:
         """Return the object as messages call it."""
         return title_of(BY_CLASS[cast("Any", self.cls)].kind, self.namespace, self.name)

@@ -29,7 +29,6 @@ from kai.binder.reporting import (
     failed,
     report_bound,
     report_failure,
-    request_ref,
     succeeded,
     write_status,
 )
@@ -109,7 +108,7 @@ def is_finished(request: BindRequest) -> bool:
 def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[Outcome]:
     if request.spec.received_resource_type == names.FRACTION and not request.spec.selected_gpu_groups:
         # Nothing can be reserved, and the scheduler would take the request for a bind under way for ever.
-        yield from delete(request_ref(request), uid=request.metadata.uid)
+        yield from delete(Ref.to(request), uid=request.metadata.uid)
         return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
     ref = Ref(Pod, request.spec.pod_name, request.metadata.namespace)
     pod = yield from find_for_sure(ref)

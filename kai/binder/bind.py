@@ -37,7 +37,7 @@ from kai.binder.checks import (
 from kai.binder.context import BindContext, BindStep
 from kai.binder.gpusharing import shares_gpu
 from kai.binder.outcome import BindFailureError
-from kai.binder.reservation import group_key, holds_gpu, leave_groups, node_key, pod_ref, reserve_device
+from kai.binder.reservation import group_key, holds_gpu, leave_groups, node_key, reserve_device
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, portion_used
 from kai.binder.sweep import sweep_node
@@ -189,7 +189,7 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
         error = RefusedError(reply, request)
         if reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND, Reason.UNKNOWN}:
             raise error
-        current = yield from find(pod_ref(context.pod), fresh=True)
+        current = yield from find(Ref.to(context.pod), fresh=True)
         if _is_done(current, context):
             return context.pod
         if reply.reason is Reason.UNKNOWN:
@@ -244,7 +244,7 @@ def _refuse_unheld(binder: Binder, context: BindContext, others: tuple[Pod, ...]
 
 
 def _refuse_lost(pod: Pod) -> Plan[None]:
-    found = yield from find_for_sure(pod_ref(pod))
+    found = yield from find_for_sure(Ref.to(pod))
     if found is None or found.metadata.uid != pod.metadata.uid:
         raise BindFailureError(f"{title(pod)}: does not exist any more", retryable=False)
     _refuse(refuse_pod(found))
@@ -273,7 +273,7 @@ def _binding(context: BindContext, fits: Callable[[Node | None, tuple[Pod, ...] 
     if group:
         annotations[names.POD_GROUP] = group  # it may only be shown yet, so that one write does for both
     return Bind(
-        ref=pod_ref(pod),
+        ref=Ref.to(pod),
         node=context.node.metadata.name,
         uid=pod.metadata.uid,
         resource_version=pod.metadata.resource_version,

@@ -27,7 +27,6 @@ from kai.api.pod import Pod, PodResourceClaim
 from kai.binder.context import BindContext
 from kai.binder.matching import node_selector_matches
 from kai.binder.outcome import BindFailureError
-from kai.binder.reservation import pod_ref
 
 _ATTEMPTS: Final = 5
 _NAME_ROOM: Final = 253 - len("-extended-resources-") - 10
@@ -193,7 +192,7 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
     if current is not None and unstructure(current) == {key: value for key, value in told.items() if value}:
         return
     body = {"status": {"extendedResourceClaimStatus": told}}
-    yield from patch(pod_ref(pod), body, uid=pod.metadata.uid, subresource="status")
+    yield from patch(Ref.to(pod), body, uid=pod.metadata.uid, subresource="status")
 
 
 def _undo_extended(pod: Pod, allocation: AllocationResult | None) -> Plan[None]:
@@ -204,14 +203,14 @@ def _undo_extended(pod: Pod, allocation: AllocationResult | None) -> Plan[None]:
         yield from delete(ref, uid=claim.metadata.uid)
         # No kubelet ever saw its devices, so nothing but our own protection stands in the way of the deletion.
         yield from _drop_protection(ref)
-    current = yield from find(pod_ref(pod), fresh=True)
+    current = yield from find(Ref.to(pod), fresh=True)
     if (
         current is not None
         and current.metadata.uid == pod.metadata.uid
         and current.status.extended_resource_claim_status is not None
     ):
         body = {"status": {"extendedResourceClaimStatus": None}}
-        yield from patch(pod_ref(pod), body, uid=pod.metadata.uid, subresource="status")
+        yield from patch(Ref.to(pod), body, uid=pod.metadata.uid, subresource="status")
 
 
 def _drop_protection(ref: Ref[ResourceClaim]) -> Plan[None]:

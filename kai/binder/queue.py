@@ -24,7 +24,6 @@ from kai.api.pod import Pod
 from kai.backoff import doubling_pause
 from kai.binder.attempt import bind_delay, is_finished
 from kai.binder.outcome import Outcome, Verdict
-from kai.binder.reporting import request_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep
 
@@ -274,7 +273,7 @@ class BindQueue:
             self._running += 1
             patient = entry.interruptions < self.settings.patience
             is_last = entry.bugs + 1 >= _MOST_BUGS
-            effects.append(StartAttempt(request_ref(entry.request), patient=patient, is_last=is_last))
+            effects.append(StartAttempt(Ref.to(entry.request), patient=patient, is_last=is_last))
         return effects
 
     def _take_due(self, now: float) -> _Entry | None:

@@ -16,16 +16,10 @@ from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Now, Plan, Reason, Ref, RefusedError, find, patch
 from kai.api.pod import Pod
 from kai.api.times import instant_text
-from kai.binder.reservation import pod_ref
 
 BOUND: Final = "Bound"
 _ATTEMPTS: Final = 5
 _LONGEST_REASON: Final = 1024
-
-
-def request_ref(request: BindRequest) -> Ref[BindRequest]:
-    """Return which object a bind request is."""
-    return Ref(BindRequest, request.metadata.name, request.metadata.namespace)
 
 
 def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindRequest | None]:
@@ -33,7 +27,7 @@ def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindReque
 
     Raises: RefusedError.
     """
-    ref = request_ref(request)
+    ref = Ref.to(request)
     current: BindRequest | None = request if request.metadata.uid else None
     for attempt in range(_ATTEMPTS):
         if current is None or current.metadata.uid != request.metadata.uid:
@@ -69,7 +63,7 @@ def failed(message: str, attempts: int) -> dict[str, Any]:
 
 def bound_event(pod: Pod, node: str) -> Emit:
     """Return the event that a pod is bound."""
-    return Emit(ref=pod_ref(pod), type="Normal", reason=BOUND, message=_bound_to(node), uid=pod.metadata.uid)
+    return Emit(ref=Ref.to(pod), type="Normal", reason=BOUND, message=_bound_to(node), uid=pod.metadata.uid)
 
 
 def _bound_to(node: str) -> str:
@@ -87,7 +81,7 @@ def report_bound(pod: Pod, node: str) -> Plan[None]:
     now: float = yield Now()
     body = _condition("True", BOUND, message, since=now, now=now)
     try:
-        yield from patch(pod_ref(pod), body, uid=pod.metadata.uid, form="strategic", subresource="status")
+        yield from patch(Ref.to(pod), body, uid=pod.metadata.uid, form="strategic", subresource="status")
     except RefusedError as error:
         if error.reason not in {Reason.NOT_FOUND, Reason.CONFLICT}:
             raise
@@ -105,7 +99,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Failed to bind pod {where} to node {node}: {error}"[:_LONGEST_REASON]
     for attempt in range(_ATTEMPTS):
-        current = yield from find(pod_ref(pod), fresh=True)
+        current = yield from find(Ref.to(pod), fresh=True)
         if current is None or current.metadata.uid != pod.metadata.uid:
             return None
         if current.spec.node_name:
@@ -121,7 +115,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
         )
         try:
             written = yield from patch(
-                pod_ref(pod),
+                Ref.to(pod),
                 body,
                 uid=current.metadata.uid,
                 resource_version=current.metadata.resource_version,
@@ -135,7 +129,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
                 raise
             continue
         yield Emit(
-            ref=pod_ref(pod),
+            ref=Ref.to(pod),
             type="Warning",
             reason=names.BINDING_ERROR_REASON,
             message=message,

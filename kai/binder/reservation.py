@@ -30,11 +30,6 @@ Gate: TypeAlias = Callable[[], Plan[None]]
 """Raises BindFailureError where the node has no GPU left to reserve; runs while the node is held."""
 
 
-def pod_ref(pod: Pod) -> Ref[Pod]:
-    """Return which object a pod is."""
-    return Ref(Pod, pod.metadata.name, pod.metadata.namespace)
-
-
 def group_key(group: str) -> str:
     """Return the key to hold while the members or the reservation of a group change."""
     return f"gpu group {group}"
@@ -137,7 +132,7 @@ def reserve_device(
     key, value = sharing.group_label(group, devices=devices)
     if pod.metadata.labels.get(key) != value:
         labelled = {"metadata": {"labels": {key: value}}}
-        pod = yield from patch(pod_ref(pod), labelled, uid=pod.metadata.uid)
+        pod = yield from patch(Ref.to(pod), labelled, uid=pod.metadata.uid)
     return pod, device
 
 
@@ -150,7 +145,7 @@ def leave_groups(pod: Pod) -> Plan[Pod]:
     if not keys:
         return pod
     body = {"metadata": {"labels": dict.fromkeys(keys)}}
-    return (yield from patch(pod_ref(pod), body, uid=pod.metadata.uid))
+    return (yield from patch(Ref.to(pod), body, uid=pod.metadata.uid))
 
 
 def _device_of(
@@ -164,14 +159,14 @@ def _device_of(
     existing = yield from every(Pod, namespace=settings.namespace, labels=labels)
     usable = [known for known in existing if _holds_device(known)]
     # The store may show what is gone, and a pod that is bound to a GPU which no other pod holds is ended.
-    held = (yield from find(pod_ref(usable[0]), fresh=True)) if usable else None
+    held = (yield from find(Ref.to(usable[0]), fresh=True)) if usable else None
     if held is not None and _holds_device(held):
         return (yield from _device_of_existing(held, node, group, settings))
     made = yield from _make(pod, node, group, settings, gate)
     device = yield from _told_device(made, settings)
     if device is None:
         # A GPU without a name serves no pod; the next bind into the group starts over with a new reservation pod.
-        yield from delete(pod_ref(made), uid=made.metadata.uid, grace_seconds=0)
+        yield from delete(Ref.to(made), uid=made.metadata.uid, grace_seconds=0)
         raise _silent(made)
     return device
 
@@ -233,10 +228,10 @@ def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | 
     """Return the GPU that a reservation pod got, waiting for it to tell; None if it does not."""
     known: Pod | None = reservation
     if not _has_settled(reservation):
-        known = yield from wait_until(pod_ref(reservation), _has_settled, seconds=settings.timeout_seconds)
+        known = yield from wait_until(Ref.to(reservation), _has_settled, seconds=settings.timeout_seconds)
         if known is not None and _holds_device(known):
             # What was waited for came by the watch, which may be late: the pod may be gone by now.
-            known = yield from find(pod_ref(reservation), fresh=True)
+            known = yield from find(Ref.to(reservation), fresh=True)
     if known is None or not _holds_device(known):
         return None
     return known.metadata.annotations.get(names.RESERVED_GPU) or None

@@ -20,7 +20,6 @@ from kai.api.kinds import title
 from kai.api.plans import Plan, Ref, RefusedError, every, find, patch
 from kai.api.pod import Pod
 from kai.binder.reading import UNGRANTED
-from kai.binder.reservation import pod_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, has_bound, misses_grant
 
@@ -65,7 +64,7 @@ def _is_written(pod: Pod, grant: Grant) -> Plan[bool]:
     """Write a grant and return whether that was possible: one pod that cannot be written must not hinder the others."""
     body = {"metadata": {"annotations": {names.GRANTED: grant.text}}}
     try:
-        yield from patch(pod_ref(pod), body, uid=pod.metadata.uid)
+        yield from patch(Ref.to(pod), body, uid=pod.metadata.uid)
     except RefusedError:
         return False
     return True

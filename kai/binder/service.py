@@ -27,7 +27,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
-from kai.api.plans import Emit, Refusal
+from kai.api.plans import Emit, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.wire import EMPTY
@@ -54,7 +54,6 @@ from kai.binder.queue import (
     WakeAt,
 )
 from kai.binder.reading import IndexedApi, swept_pods
-from kai.binder.reporting import request_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweeping import Sweeping
@@ -266,11 +265,11 @@ class BinderService:
             patient = count < self.binder.settings.patience
             with self.traced("bind", _trace_of(request)) as ended:
                 plan = attempt_unwritten(self.binder, request, patient=patient)
-                found = await self._plans.run(plan, str(request_ref(request)))
+                found = await self._plans.run(plan, str(Ref.to(request)))
                 outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
                 result = outcome.verdict if isinstance(found, Outcome) else Verdict.BUG
                 ended(result.value)
-            log_outcome(self.cluster.connectivity, request_ref(request), outcome)
+            log_outcome(self.cluster.connectivity, Ref.to(request), outcome)
             self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not Verdict.INTERRUPTED:
                 break

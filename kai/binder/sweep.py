@@ -25,8 +25,7 @@ from kai.api.grants import shared_gpus
 from kai.api.plans import Plan, Ref, delete, every, find, locked
 from kai.api.pod import ENDED, Pod
 from kai.binder.reading import SHARING, UNBOUND
-from kai.binder.reporting import request_ref
-from kai.binder.reservation import group_key, pod_ref
+from kai.binder.reservation import group_key
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import groups_used, misses_grant
 
@@ -61,13 +60,13 @@ def sweep_requests(settings: BinderSettings) -> Plan[tuple[str, ...]]:
         if request.status.phase != "Succeeded" or where not in waiting:
             continue
         # First the request: it is closed once its pod is bound, so a pod without a node that is read later is none.
-        known = yield from find(request_ref(request), fresh=True)
+        known = yield from find(Ref.to(request), fresh=True)
         pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
         if known is None or known.status.phase != "Succeeded" or pod is None or pod.spec.node_name:
             continue
         if not is_for(known, pod.metadata.uid):
             continue  # of a pod of the past that had this name: it keeps the scheduler from nothing
-        if (yield from delete(request_ref(known), uid=known.metadata.uid)):
+        if (yield from delete(Ref.to(known), uid=known.metadata.uid)):
             deleted.append(f"{known.metadata.namespace}/{known.metadata.name}")
     return tuple(deleted)
 
@@ -200,7 +199,7 @@ def _delete_all(pods: Iterable[Pod], grace_seconds: int | None = None) -> Plan[t
     for pod in pods:
         if pod.metadata.deletion_timestamp is not None:
             continue
-        if (yield from delete(pod_ref(pod), uid=pod.metadata.uid, grace_seconds=grace_seconds)):
+        if (yield from delete(Ref.to(pod), uid=pod.metadata.uid, grace_seconds=grace_seconds)):
             deleted.append(f"{pod.metadata.namespace}/{pod.metadata.name}")
     return tuple(deleted)
 

@@ -232,7 +232,7 @@ def _ask_for_volume(claim: PersistentVolumeClaim, node: Node) -> Plan[None]:
 
 def _wait_for(claim: PersistentVolumeClaim, node: Node, seconds: float) -> Plan[None]:
     """Wait until a claim is bound; a provisioner that gives up takes the node off the claim."""
-    ref = Ref(PersistentVolumeClaim, claim.metadata.name, claim.metadata.namespace)
+    ref = Ref.to(claim)
 
     def was_given_up(current: PersistentVolumeClaim) -> bool:
         return current.metadata.annotations.get(names.VOLUME_NODE, node.metadata.name) != node.metadata.name

@@ -116,7 +116,7 @@ class NodeScaleAdjuster:
                 return ""
             if found.reason is not Reason.NOT_FOUND:
                 return found.message or found.reason.value
-        ref = Ref(Pod, pod.metadata.name, pod.metadata.namespace)
+        ref = Ref.to(pod)
         return _refused(await self.cluster.api.perform(Delete(ref=ref, uid=pod.metadata.uid)), Reason.NOT_FOUND)
 
     async def _create(self, manifest: dict[str, Any]) -> str | None:

@@ -280,7 +280,7 @@ class PodGrouper:
     async def _write_link(self, pod: Pod) -> Ended:
         annotations = {names.POD_GROUP: pod.metadata.annotations.get(names.POD_GROUP)}
         body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
-        ref = Ref(Pod, pod.metadata.name, pod.metadata.namespace)
+        ref = Ref.to(pod)
         reply = await self.cluster.api.perform(Patch(ref=ref, patch=body))
         if isinstance(reply, Refusal):
             return await self._refused(pod, reply)

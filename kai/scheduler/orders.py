@@ -146,7 +146,7 @@ def is_same_order(found: BindRequest, ours: BindRequest) -> bool:
 
 def create_bind_request(request: BindRequest) -> plans.Create:
     """Return the write of a bind request."""
-    ref = Ref(BindRequest, request.metadata.name, request.metadata.namespace)
+    ref = Ref.to(request)
     return plans.Create(ref=ref, manifest=unstructure(request))
 
 
@@ -162,14 +162,14 @@ def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:
     wanted = pool_label(settings)
     if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()):
         return None
-    return Patch(ref=pod_ref(pod), patch={"metadata": {"uid": pod.metadata.uid, "labels": wanted}})
+    return Patch(ref=Ref.to(pod), patch={"metadata": {"uid": pod.metadata.uid, "labels": wanted}})
 
 
 def scheduled_event(pod: Pod, node: str, settings: SchedulerSettings) -> Emit:
     """Return the event about a pod that is bound."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Successfully assigned pod {where} to node {node} at node-pool {settings.pool}"
-    return emit(pod_ref(pod), SCHEDULED, message, uid=pod.metadata.uid)
+    return emit(Ref.to(pod), SCHEDULED, message, uid=pod.metadata.uid)
 
 
 def failed_binding(pod: Pod, node: str, error: str, now: float) -> tuple[Request, ...]:
@@ -185,14 +185,14 @@ def failed_binding(pod: Pod, node: str, error: str, now: float) -> tuple[Request
             message=message,
             now=now,
         ),
-        Emit(ref=pod_ref(pod), type="Warning", reason=FAILED_BINDING, message=message, uid=pod.metadata.uid),
+        Emit(ref=Ref.to(pod), type="Warning", reason=FAILED_BINDING, message=message, uid=pod.metadata.uid),
     )
 
 
 def pipelined_event(pod: Pod, node: str) -> Emit:
     """Return the event about a pod that was promised a node."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    return emit(pod_ref(pod), PIPELINED, pipelined_message(where, node), uid=pod.metadata.uid)
+    return emit(Ref.to(pod), PIPELINED, pipelined_message(where, node), uid=pod.metadata.uid)
 
 
 # --- Evictions -----------------------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ def eviction(pod: Pod, settings: SchedulerSettings, stamp: Stamp, *, budgeted: b
     """Return the write that makes ``pod`` go; ``budgeted`` says whether a disruption budget covers it."""
     by = settings.evict_by
     if by is EvictBy.EVICTION or (by is EvictBy.BUDGET and budgeted):
-        return EvictRequest(ref=pod_ref(pod), uid=pod.metadata.uid, annotations=stamp.annotations())
-    return plans.Delete(ref=pod_ref(pod), uid=pod.metadata.uid)
+        return EvictRequest(ref=Ref.to(pod), uid=pod.metadata.uid, annotations=stamp.annotations())
+    return plans.Delete(ref=Ref.to(pod), uid=pod.metadata.uid)
 
 
 def victim_condition(pod: Pod, now: float) -> Patch:
@@ -251,11 +251,6 @@ def eviction_event(
 # --- Parts ---------------------------------------------------------------------------------------------------------
 
 
-def pod_ref(pod: Pod) -> Ref[Pod]:
-    """Return which object a pod is."""
-    return Ref(Pod, pod.metadata.name, pod.metadata.namespace)
-
-
 def emit(ref: Ref[Any], reason: str, message: str, *, uid: str) -> Emit:
     """Return an event that is no warning."""
     return Emit(ref=ref, type="Normal", reason=reason, message=message, uid=uid)
@@ -274,7 +269,7 @@ def pod_condition(pod: Pod, *, kind: str, status: str, reason: str, message: str
         "lastTransitionTime": instant_text(float(int(changed))),
     }
     body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
-    return Patch(ref=pod_ref(pod), patch=body, form="strategic", subresource="status")
+    return Patch(ref=Ref.to(pod), patch=body, form="strategic", subresource="status")
 
 
 def lack_of_room(request: BindRequest, uid: str, why: str) -> NoRoom | None:

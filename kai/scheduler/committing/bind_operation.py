@@ -9,12 +9,12 @@ import attrs
 from kai.api import plans
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject, Key, key_of, title
-from kai.api.plans import Reason, Refusal
+from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.cluster.requests import Request
 from kai.intake.binding import has_failed
 from kai.scheduler import orders
-from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, ref_of, title_of
+from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, title_of
 from kai.scheduler.effects import Carried
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings
@@ -94,7 +94,7 @@ class BindOperation:
 
     def _look(self) -> Step:
         self._stage = "look"
-        return Ask(plans.Get(ref=ref_of(self.request), fresh=True))
+        return Ask(plans.Get(ref=Ref.to(self.request), fresh=True))
 
     def _looked(self, found: object, at: Moment) -> Step:
         if isinstance(found, BindRequest):
@@ -106,7 +106,7 @@ class BindOperation:
                 if found.metadata.deletion_timestamp is not None:
                     return self._blocked(found, at)
                 self._stage = "clear"
-                return Ask(plans.Delete(ref=ref_of(found), uid=found.metadata.uid))
+                return Ask(plans.Delete(ref=Ref.to(found), uid=found.metadata.uid))
             return self._dropped("another bind request for the pod is there")
         if isinstance(found, Refusal) and found.reason is Reason.NOT_FOUND:
             self._stage = "create"

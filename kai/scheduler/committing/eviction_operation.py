@@ -8,10 +8,9 @@ import attrs
 
 from kai.api import plans
 from kai.api.kinds import ApiObject, Key, key_of
-from kai.api.plans import Reason, Refusal
+from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.cluster.requests import BudgetExhausted, Request
-from kai.scheduler import orders
 from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, title_of
 from kai.scheduler.reader import Reader
 from kai.scheduler.signals import Evicted, EvictionRefused, VictimGone, WriteGivenUp
@@ -78,7 +77,7 @@ class EvictionOperation:
         return self._look() if self._stage == "look" else Ask(self.request)
 
     def _look(self) -> Step:
-        return Ask(plans.Get(ref=orders.pod_ref(self.pod), fresh=True))
+        return Ask(plans.Get(ref=Ref.to(self.pod), fresh=True))
 
     def _looked(self, found: object, at: Moment) -> Step:
         if isinstance(found, Refusal) and found.reason is not Reason.NOT_FOUND:

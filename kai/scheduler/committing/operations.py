@@ -115,14 +115,9 @@ class Operation(Protocol):
 # --- Names ---------------------------------------------------------------------------------------------------------
 
 
-def ref_of(request: BindRequest) -> plans.Ref[BindRequest]:
-    """Return which object a bind request is."""
-    return plans.Ref(BindRequest, request.metadata.name, request.metadata.namespace)
-
-
 def title_of(pod: Pod) -> str:
     """Return what signals call a pod."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-__all__ = ["Ask", "End", "HandOver", "Moment", "Operation", "Pause", "Step", "ref_of", "title_of"]
+__all__ = ["Ask", "End", "HandOver", "Moment", "Operation", "Pause", "Step", "title_of"]

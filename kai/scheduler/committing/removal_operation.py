@@ -13,7 +13,7 @@ from kai.api.node import Node
 from kai.api.plans import Reason, Ref, Refusal
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
-from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, ref_of
+from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import RequestDeleted, RequestKept
@@ -72,7 +72,7 @@ class RemovalOperation:
 
     def _delete(self) -> Step:
         self._stage = "delete"
-        return Ask(plans.Delete(ref=ref_of(self.request), uid=self.request.metadata.uid))
+        return Ask(plans.Delete(ref=Ref.to(self.request), uid=self.request.metadata.uid))
 
 
 __all__ = ["RemovalOperation"]

@@ -16,7 +16,7 @@ def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patc
     # The list is written whole, and other pools have conditions in it: only onto the version that we read.
     metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
     status = {"schedulingConditions": [unstructure(each) for each in wanted]}
-    ref = Ref(PodGroup, group.metadata.name, group.metadata.namespace)
+    ref = Ref.to(group)
     return Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status")
 
 

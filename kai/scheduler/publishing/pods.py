@@ -8,7 +8,7 @@ import attrs
 
 from kai.api import names
 from kai.api.bindrequest import BindRequest
-from kai.api.plans import Emit
+from kai.api.plans import Emit, Ref
 from kai.api.pod import Pod
 from kai.scheduler import orders
 from kai.scheduler.effects import Send
@@ -43,7 +43,7 @@ class PodWrites:
         said = self.outgoing.history.of(account.uid, UNSCHEDULABLE)
         if written is not None and said is None:
             said = written
-            self.outgoing.history.note(account.uid, UNSCHEDULABLE, written, orders.pod_ref(pod))
+            self.outgoing.history.note(account.uid, UNSCHEDULABLE, written, Ref.to(pod))
         stands = written == account.message if account.on_pod else said == account.message
         if stands and said == account.message:
             return
@@ -64,7 +64,7 @@ class PodWrites:
         if account.event and said != account.message:
             yield self.outgoing.say(
                 Emit(
-                    ref=orders.pod_ref(pod),
+                    ref=Ref.to(pod),
                     type="Warning",
                     reason=UNSCHEDULABLE,
                     message=account.message,
