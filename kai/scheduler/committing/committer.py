@@ -39,7 +39,7 @@ from kai.scheduler.committing.evictions_in_flight import EvictionsInFlight
 from kai.scheduler.committing.message_retries import MessageRetries
 from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Operation, Step
 from kai.scheduler.committing.promises import Promises
-from kai.scheduler.committing.removal_operation import RemovalOperation
+from kai.scheduler.committing.removal_operation import KeptRequests, RemovalOperation
 from kai.scheduler.committing.verifying import is_being_bound, pod_of, verify
 from kai.scheduler.effects import (
     Answered,
@@ -67,8 +67,6 @@ from kai.state.snapshot import Snapshot
 _ATTEMPTS: Final = 8
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
-_KEPT_PAUSE: Final = 30.0
-"""For so long a bind request whose node is there is not asked about again, although the store lacks the node."""
 _ELSEWHERE_AT_ONCE: Final = 2
 """So often a pod that one node had no room for tries another without a rest."""
 
@@ -99,8 +97,7 @@ class Committer:
     """Names of devices that were opened in this cycle."""
     _cycle: int = -1
     _promises: Promises = attrs.field(factory=Promises)
-    _kept: dict[str, float] = attrs.field(factory=dict)
-    """Bind requests, by UID, whose nodes are there: until when not to ask again."""
+    _kept: KeptRequests = attrs.field(factory=KeptRequests)
 
     def __attrs_post_init__(self) -> None:
         """Begin with blank templates, and nothing to tell."""
@@ -314,7 +311,7 @@ class Committer:
         for request in requests:
             target = (BindRequest, key_of(request))
             uid = request.metadata.uid
-            if target in self._busy or self.reader.is_assumed(*target) or not uid or self._kept.get(uid, 0.0) > now:
+            if target in self._busy or self.reader.is_assumed(*target) or not uid or self._kept.rests(uid, now):
                 continue
             if has_failed(request) and uid not in self._kept:
                 for owner in request.metadata.owner_references:
@@ -384,16 +381,9 @@ class Committer:
         if end.shielded:
             self.feedback.protected_pods.note(end.shielded, now, REFUSED)
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
-        if end.kept and self._keep(end.kept, now):
+        if end.kept and self._kept.note(end.kept, now):
             return effects
         return [*effects, end.signal, *(self._tell(request, now) for request in end.then)]
-
-    def _keep(self, uid: str, now: float) -> bool:
-        """Ask no more about a bind request for a while; return whether the log has said already that it is kept."""
-        is_known = uid in self._kept
-        self._kept = {each: until for each, until in self._kept.items() if until > now - _KEPT_PAUSE}
-        self._kept[uid] = now + _KEPT_PAUSE
-        return is_known
 
 
 def _is_there(request: BindRequest) -> Callable[[BindRequest | None], bool]:

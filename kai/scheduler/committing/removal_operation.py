@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import attrs
 
@@ -17,6 +17,34 @@ from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import RequestDeleted, RequestKept
+
+_KEPT_PAUSE: Final = 30.0
+"""For so long a bind request whose node is there is not asked about again, although the store lacks the node."""
+
+
+@attrs.define
+class KeptRequests:
+    """Bind requests, by UID, whose nodes are there after all: until when not to ask again.
+
+    Units: seconds of a clock that does not go back.
+    """
+
+    _until: dict[str, float] = attrs.field(factory=dict)
+
+    def __contains__(self, uid: str) -> bool:
+        """Return whether a bind request was kept lately."""
+        return uid in self._until
+
+    def rests(self, uid: str, now: float) -> bool:
+        """Return whether it is too early to ask about a bind request again."""
+        return self._until.get(uid, 0.0) > now
+
+    def note(self, uid: str, now: float) -> bool:
+        """Ask no more about a bind request for a while; return whether the log has said already that it is kept."""
+        is_known = uid in self._until
+        self._until = {each: until for each, until in self._until.items() if until > now - _KEPT_PAUSE}
+        self._until[uid] = now + _KEPT_PAUSE
+        return is_known
 
 
 @attrs.define
@@ -75,4 +103,4 @@ class RemovalOperation:
         return Ask(plans.Delete(ref=Ref.to(self.request), uid=self.request.metadata.uid))
 
 
-__all__ = ["RemovalOperation"]
+__all__ = ["KeptRequests", "RemovalOperation"]
