@@ -111,7 +111,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.READINESS,
         (
             "Gated",
-            "Scheduling gates hold the pods.",
+            "Scheduling gates hold the pods, or those of them that wait.",
             "Wait for the controller that owns the gate, or remove the gate from spec.schedulingGates.",
         ),
         (
@@ -183,8 +183,8 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "NoNodeMatches",
-            "Every node is excluded: by a selector, an affinity, a taint, or because it is not ready.",
-            "Change the selector or affinity, tolerate the taint, or make a node match.",
+            "A selector, an affinity, a taint or their state exclude all nodes, or all that could ever hold the pods.",
+            "Change the selector or affinity, tolerate the taint, ask for less, or make a node match.",
         ),
     ),
     *_codes(

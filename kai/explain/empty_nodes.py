@@ -1,5 +1,6 @@
 """What the nodes could hold if they were empty: a job for which that is not enough waits in vain."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -84,7 +85,35 @@ class EmptyNodes:
             return self._gpu_memory(gpu.memory, gpu.devices)
         if gpu.kind is GpuKind.FRACTION and int(self._allocatable[:, GPU].max()) < gpu.devices * GPU_UNIT:
             return self._too_few_devices(f"{plain(_portion(request, gpu))} of", gpu.devices)
-        return Words("NoNodeLargeEnough", "no node has everything that a pod asks for")
+        counts = Counter(self.too_small(shape, node) for node in range(len(self._snapshot.nodes)))
+        nodes = ", ".join(
+            f"{'1 node has' if count == 1 else f'{count} nodes have'} {less}" for less, count in counts.items()
+        )
+        return Words("NoNodeLargeEnough", f"no node has everything that a pod asks for: {nodes}")
+
+    def most(self, shape: int, nodes: Int64s) -> dict[str, object]:
+        """Return the first resource of which a pod of ``shape`` asks for more than any of ``nodes`` has, and the most.
+
+        Nothing where no single resource is too little.
+        """
+        request, names = self._snapshot.requests[shape], self._snapshot.axis.names
+        for resource in (GPU, CPU, MEMORY):
+            most = int(self._allocatable[nodes, resource].max())
+            if request[resource] > most:
+                return {"resource": names[resource], "requested": int(request[resource]), "most": most}
+        return {}
+
+    def too_small(self, shape: int, node: int) -> str:
+        """Return what a node has less of than a pod of ``shape`` asks for, even if it were empty."""
+        request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
+        for resource in (GPU, CPU, MEMORY, *range(MEMORY + 1, len(axis))):
+            if request[resource] > self._allocatable[node, resource]:
+                return f"less than {quantity(int(request[resource]), axis.names[resource])}"
+        if gpu.kind is GpuKind.MEMORY and self._snapshot.nodes[node].gpu_memory < gpu.memory:
+            return f"no GPU with {gpu.memory} MiB of memory"
+        if gpu.shared:
+            return f"less than {quantity(gpu.devices * GPU_UNIT, 'gpu')}"
+        return "less than a pod asks for"
 
     def _gpu_memory(self, memory: int, devices: int) -> Words:
         asked = f"a pod asks for {memory} MiB of memory of {of_devices(devices)}"

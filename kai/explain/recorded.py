@@ -1,12 +1,12 @@
 """What records of a cycle say in words: refusals, bounds, and what nodes lack."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kai.engine.records import GroupRecord
 from kai.explain import messages
-from kai.explain.phrases import Words, listed, number, quantity
+from kai.explain.phrases import Words, counted, listed, number, quantity
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
 from kai.model.podgroup import PodGroup
@@ -88,22 +88,31 @@ def lacking_of(record: GroupRecord) -> Mapping[str, int]:
     return out
 
 
-def said_by_plugins(record: GroupRecord) -> Mapping[str, int]:
-    """Return how many nodes plugins refuse in which words for the first pod that none takes."""
+def said_of_nodes(record: GroupRecord) -> Mapping[str, int]:
+    """Return how many nodes plugins or bounds of queues refuse in which words for the first pod that none takes."""
     out: dict[str, int] = {}
     for count, reason in _counts(record):
         if reason.code == fit.REFUSED_HOOK:
             out[reason.text] = out.get(reason.text, 0) + count
+        elif reason.detail is not None and reason.detail.code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
+            text = f"where {bound_text(reason.detail)}"
+            out[text] = out.get(text, 0) + count
     return out
 
 
 def _counts(record: GroupRecord) -> Sequence[tuple[int, NodeReason]]:
-    found = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
-    return found.counts if isinstance(found, Histogram) else ()
+    found = whole_histogram(each.facts.get("histogram") for each in record.reasons)
+    return () if found is None else found.counts
 
 
-def no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
-    """Yield what plugins say, and what the whole gang does not find."""
+def whole_histogram(found: Iterable[object]) -> Histogram | None:
+    """Return the one of some histograms that is about most nodes: of a domain that was tried there may be one alone."""
+    histograms = [each for each in found if isinstance(each, Histogram)]
+    return max(histograms, key=lambda each: each.nodes, default=None)
+
+
+def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[Words]:
+    """Yield what plugins say, and what the whole gang does not find, of which ``running`` pods have a node."""
     for reason in record.reasons:
         words = messages.own_words(reason)
         if words is not None and not _missing(reason):
@@ -118,6 +127,11 @@ def no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
                 least = int(number(reason.facts.get("minimum")))
                 whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
             text = f"{whose} must start together, and {fit} now"
+            if running and not reason.facts.get("extra"):
+                more = {0: "no other fits", 1: "only 1 more fits"}.get(int(number(placed)), f"only {placed} more fit")
+                text = f"{whose} must run together, {running} {'does' if running == 1 else 'do'}, and {more} now"
+            said = {} if placed or lacking_of(record) else said_of_nodes(record)
+            text += f": {', '.join(counted(count, each) for each, count in said.items())}" if said else ""
             yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
 
 
@@ -146,4 +160,5 @@ def sub_groups_asked(facts: PodGroup) -> str:
 
 def held_text(nodes: Sequence[str]) -> str:
     """Return where a group is going to start."""
-    return f"its place on {listed(nodes)} is being vacated by pods that are terminating"
+    what = f"its place on {nodes[0]} is" if len(nodes) == 1 else f"its places on {listed(nodes)} are"
+    return f"{what} being vacated by pods that are terminating"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kai.engine.observe import Silent
-from kai.engine.policy import mask_of, scores_of, texts_of
+from kai.engine.policy import scores_of
 from kai.engine.profile import Profile
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
@@ -19,6 +19,7 @@ from kai.engine.session import Session
 from kai.explain import messages
 from kai.explain.declared import Declared, gate_text, missing_queue
 from kai.explain.empty_nodes import EmptyNodes
+from kai.explain.matching import Matching
 from kai.explain.phrases import Words, alternatives, counted, listed, of_devices, plain, quantity
 from kai.explain.recorded import (
     bounds,
@@ -28,17 +29,16 @@ from kai.explain.recorded import (
     missing_topology,
     no_room,
     refusal_words,
-    said_by_plugins,
+    said_of_nodes,
     share_text,
     sub_groups_asked,
 )
 from kai.framework.decisions import Recorder
-from kai.framework.hooks import Dependence
 from kai.framework.verdict import Code, Reason
 from kai.model.axis import CPU, GPU, MEMORY
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
-from kai.model.rows import Bools, GroupRow, PodRow, SubGroupRow
+from kai.model.rows import GroupRow, PodRow, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, Status, within
 from kai.state.snapshot import Snapshot
 
@@ -58,7 +58,6 @@ class Teller:
         self._snapshot = snapshot
         self._profile = profile
         self._report = report
-        self._objections: dict[int, tuple[Bools, Mapping[str, Sequence[int]]]] = {}
         self._declared = declared or Declared()
 
     def tell(self, group: int) -> Words:
@@ -74,7 +73,7 @@ class Teller:
 
     def objections(self, pod: int) -> Mapping[str, Sequence[int]]:
         """Return the nodes that would refuse ``pod`` even if they were empty, by what they object to."""
-        return self._static(pod)[1]
+        return self._matching.of(pod)[1]
 
     def _reasons(self, group: int) -> Iterator[Words]:
         """Yield everything that keeps the group waiting, dominant first; never nothing."""
@@ -92,18 +91,18 @@ class Teller:
         if held and not (waiting and self._runs(pods)):
             yield Words(Code.HELD_FOR_LEAVING, held_text(held))
         if not waiting:
+            yield from self._gates(pods)
             return
-        if missing := list(missing_topology(record.reasons)):
-            yield from missing
-        elif not held:
-            yield from self._impossible(group, pods)
+        vain = list(missing_topology(record.reasons)) or ([] if held else list(self._impossible(group, pods)))
+        yield from vain
         if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
             yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
         yield from bounds(record.reasons)
-        yield from self._matches(waiting, record)
+        # Nodes that are too small have been told of already where no node is large enough.
+        yield from (each for each in self._matches(waiting, record) if not (vain and each.facts.get("sized")))
         yield from self._unscored(waiting)
-        yield from no_room(record, facts)
+        yield from no_room(record, facts, sum(within(int(self._report.status[pod]), COUNTED) for pod in pods))
         yield from self._forbidden(record, facts, waiting)
         yield from self._others(record, waiting)
 
@@ -129,6 +128,10 @@ class Teller:
     @cached_property
     def _empty(self) -> EmptyNodes:
         return EmptyNodes(self._snapshot)
+
+    @cached_property
+    def _matching(self) -> Matching:
+        return Matching(self._snapshot, lambda: self._session, self._empty)
 
     @cached_property
     def _parents(self) -> frozenset[int]:
@@ -168,13 +171,18 @@ class Teller:
         if refused:
             yield Words(Code.POD_REFUSED, f"{refused[0].name} exceeds what is scheduled: {refused[0].refused}")
         elif gated and (len(pods) - len(gated) < needed <= len(pods) or len(gated) == len(pods)):
-            names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
-            yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
+            yield from self._gates(pods)
         elif asked := sub_groups_asked(facts):
             yield Words(Code.NOT_READY, asked)
         elif len(pods) < needed:
             text = f"only {len(pods)} of the {needed} pods that must start together exist"
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
+
+    def _gates(self, pods: Sequence[int]) -> Iterator[Words]:
+        gated = [self._snapshot.pods[pod].key for pod in pods if self._snapshot.pod_status[pod] == Status.GATED]
+        if gated:
+            names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
+            yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
 
     def _impossible(self, group: int, pods: Sequence[int]) -> Iterator[Words]:
         shapes = sorted({int(self._snapshot.pod_shape[pod]) for pod in pods})
@@ -196,46 +204,20 @@ class Teller:
             refusals = reason.facts.get("refusals")
             if isinstance(refusals, tuple) and refusals:
                 yield refusal_words([each for each in refusals if isinstance(each, Reason)])
-        for pod in waiting:
-            accepted, refused = self._static(pod)
-            if not accepted.any():
-                ordered = sorted(refused.items(), key=lambda item: -len(item[1]))
-                parts = [counted(len(nodes), text) for text, nodes in ordered]
-                objections = tuple((text, tuple(nodes)) for text, nodes in ordered)
-                yield Words("NoNodeMatches", "no node matches: " + ", ".join(parts), {"objections": objections})
-                return
+        group = int(self._snapshot.pod_group[waiting[0]])
+        needed = 0 if self._stands(group) else max(1, least_pods(self._snapshot.groups[group]))
+        yield from self._matching.refusals(waiting, needed, self._required_level(group))
 
-    def _static(self, pod: int) -> tuple[Bools, Mapping[str, Sequence[int]]]:
-        """Return the nodes that only amounts keep the pod from, and the others by objection."""
-        shape = int(self._snapshot.pod_shape[pod])
-        if shape not in self._objections:
-            self._objections[shape] = self._ask(pod, shape)
-        return self._objections[shape]
-
-    def _ask(self, pod: int, shape: int) -> tuple[Bools, Mapping[str, Sequence[int]]]:
-        session = self._session
-        accepted = np.array([node.ready for node in self._snapshot.nodes], np.bool_)
-        found: dict[str, list[int]] = {}
-        if not accepted.all():
-            found["not ready or cordoned"] = [int(node) for node in np.flatnonzero(~accepted)]
-        for plugin in session.policy.plugins:
-            filters = plugin.node_filter
-            if filters is None or filters.depends is not Dependence.SHAPE:
-                continue
-            if not plugin.is_asked(shape):
-                continue
-            open_nodes = np.flatnonzero(accepted).astype(np.int64)
-            refused = open_nodes[~mask_of(plugin, PodRow(pod), open_nodes)]
-            for node, text in zip(refused, texts_of(plugin, PodRow(pod), refused), strict=True):
-                found.setdefault(text, []).append(int(node))
-            accepted[refused] = False
-        return accepted, found
+    def _stands(self, group: int) -> bool:
+        """Say whether pods of ``group`` had a node before the cycle, or have one now."""
+        rows = self._members[group]
+        return self._runs(rows) or any(self._snapshot.pod_node[row] >= 0 for row in rows)
 
     def _unscored(self, waiting: Sequence[int]) -> Iterator[Words]:
         """Yield the plugin that takes out every node which has room, by scoring it with NaN."""
         pod = waiting[0]
         request = self._snapshot.requests[int(self._snapshot.pod_shape[pod])]
-        accepted, _ = self._static(pod)
+        accepted, _ = self._matching.of(pod)
         roomy = np.flatnonzero(accepted & (self._report.idle >= request).all(axis=1)).astype(np.int64)
         if not len(roomy):
             return
@@ -300,11 +282,14 @@ class Teller:
         gpus = int(request[GPU])
         if not record.reasons and not record.notes:
             yield Words("NotTried", "no action has tried it in this cycle")
-        elif (lacking := lacking_of(record)).keys() - {"GPUs"}:
+            return
+        said = self._kept_from(waiting[0], record)
+        nodes = ", ".join(counted(count, text) for text, count in said.items())
+        if (lacking := lacking_of(record)).keys() - {"GPUs"}:
             counts = ", ".join(f"{count} {'lacks' if count == 1 else 'lack'} {name}" for name, count in lacking.items())
-            yield Words("NoRoom", f"no node that it may use has all that it asks for: {counts}", {"lacking": lacking})
-        elif not lacking and (said := said_by_plugins(record)):
-            nodes = ", ".join(counted(count, text) for text, count in said.items())
+            text = f"no node that it may use has all that it asks for: {counts}"
+            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"lacking": lacking, "refused": said})
+        elif not lacking and nodes:
             yield Words("NoRoom", f"no node takes it now: {nodes}", {"refused": said})
         elif gpus:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
@@ -312,9 +297,20 @@ class Teller:
             asked, whole = quantity(gpus, "gpu"), ""
             if shared.kind is GpuKind.FRACTION:
                 asked, whole = f"{plain(gpus // shared.devices)} of {of_devices(shared.devices)}", "whole ones "
-            yield Words("NoRoom", f"no node that it may use has {asked} idle; {plain(idle)} {whole}idle in all")
+            text = f"no node that it may use has {asked} idle; {plain(idle)} {whole}idle in all"
+            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
         else:
-            yield Words("NoRoom", "no node that it may use has enough idle")
+            text = "no node that it may use has enough idle"
+            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
 
+    def _kept_from(self, pod: int, record: GroupRecord) -> Mapping[str, int]:
+        """Return what keeps ``pod`` from nodes that have room: how many of them refuse it in which words.
 
-# ------------------------------------------------------------------------------------------------------------- records
+        What plugins say because of other pods counts wherever it is said: it was said of nodes that had room then.
+        """
+        request = self._snapshot.requests[int(self._snapshot.pod_shape[pod])]
+        roomy = {int(node) for node in np.flatnonzero((self._report.idle >= request).all(axis=1))}
+        refused = self._matching.of(pod)[1]
+        found = {text: len(roomy.intersection(nodes)) for text, nodes in refused.items()}
+        found |= {text: count for text, count in said_of_nodes(record).items() if text not in refused}
+        return {text: count for text, count in found.items() if count}

@@ -43,6 +43,8 @@ def families(site: Site) -> Iterator[Family]:
     """Yield what to try for the dominant reason of a group, what its owner can change first."""
     code = site.reasons[0].code
     makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _ROOM)
+    if site.reasons[0].facts.get("sized"):
+        makers = _SIZED
     for make in makers or ():
         # Pods of a group come from one template: those that run would ask for less, too, and would have to start anew.
         if make in _SMALLER_PODS and _has_run(site):
@@ -305,6 +307,8 @@ _SIZE: tuple[Maker, ...] = (_at_once, _fewer_pods, _fewer_gpus)
 _SMALLER_PODS: tuple[Maker, ...] = (_fewer_gpus, _within_bound, _within_node, _within_idle)
 _WHERE: tuple[Maker, ...] = (_tolerations, _selectors, _affinities)
 _ROOM: tuple[Maker, ...] = (*_SIZE, _within_idle, _near, *_WHERE, _delay, _share)
+_SIZED: tuple[Maker, ...] = (*_SIZE, _within_node, _near, *_WHERE)
+"""Nodes match, and are too small or too few: smaller pods, and fewer, help as well as more nodes that match."""
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (_other_queue,),
     Stage.READINESS: (_existing,),

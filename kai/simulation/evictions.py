@@ -10,10 +10,11 @@ import numpy as np
 from kai.explain.phrases import plain, quantity
 from kai.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Cause, Evict
-from kai.model.axis import GPU
+from kai.model.axis import CPU, GPU, LEADING, MEMORY
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Int64s
 from kai.model.status import COUNTED, Status, within
+from kai.simulation.counting import counted_gpus
 from kai.simulation.run import Cycle
 
 
@@ -58,7 +59,7 @@ class Evictions:
                     job=facts.key,
                     queue=facts.queue,
                     node=snapshot.nodes[node].name if node >= 0 else "",
-                    gpus=int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU]),
+                    gpus=int(self._counts[each.pod]),
                     cause=str(each.cause),
                     rule=each.rule,
                     beneficiary=snapshot.groups[each.aggressor].key if each.aggressor >= 0 else "",
@@ -87,10 +88,11 @@ class Evictions:
         for each in self.decisions:
             node = int(snapshot.pod_node[each.pod])
             if node >= 0:
-                vacated[node] += int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU])
+                vacated[node] += int(self._counts[each.pod])
         promised: Counter[int] = Counter()
+        counts = counted_gpus(snapshot, report.node)
         for row in np.flatnonzero(report.status == Status.PIPELINED):
-            promised[int(report.node[row])] += int(snapshot.requests[int(snapshot.pod_shape[row]), GPU])
+            promised[int(report.node[row])] += int(counts[row])
         over = {node: amount - promised[node] for node, amount in vacated.items() if amount > promised[node]}
         if not over:
             return
@@ -110,17 +112,24 @@ class Evictions:
     # ------------------------------------------------------------------ queues that are compared
 
     @cached_property
+    def _counts(self) -> Int64s:
+        """int64[P]: GPUs that pods count for where they were, or where they started."""
+        snapshot, report = self._cycle.snapshot, self._cycle.report
+        return counted_gpus(snapshot, np.where(snapshot.pod_node >= 0, snapshot.pod_node, report.node))
+
+    @cached_property
     def _used(self) -> Int64s:
-        """int64[Q]: GPUs that queues held before anything was evicted, with what started in this cycle."""
+        """int64[Q, 4]: what queues held before anything was evicted, with what started in this cycle."""
         snapshot = self._cycle.snapshot
         started = {each.pod for each in self._cycle.decisions if isinstance(each, Bind)}
-        used = np.zeros(len(snapshot.queues), np.int64)
+        used = np.zeros((len(snapshot.queues), len(LEADING)), np.int64)
         for row, group in enumerate(snapshot.pod_group):
             if group < 0 or not (row in started or within(int(snapshot.pod_status[row]), COUNTED)):
                 continue
-            amount = int(snapshot.requests[int(snapshot.pod_shape[row]), GPU])
+            amounts = snapshot.requests[int(snapshot.pod_shape[row]), : len(LEADING)].copy()
+            amounts[GPU] = self._counts[row]
             for queue in self._path(snapshot.groups[group].queue_row):
-                used[queue] += amount
+                used[queue] += amounts
         return used
 
     def _path(self, queue: int) -> Sequence[int]:
@@ -140,14 +149,17 @@ class Evictions:
         )
         if depth < 0:
             return
+        used, share = self._used[loses[depth]], self._cycle.report.fair_share[loses[depth]]
+        at = next((each for each in (GPU, CPU, MEMORY) if used[each] > share[each]), GPU)
         for queue, leaf in ((loses[depth], victim), (gains[depth], aggressor)):
-            yield self._shares_of(queue, leaf)
+            yield self._shares_of(queue, leaf, at)
 
-    def _shares_of(self, queue: int, leaf: int) -> str:
-        queues, share = self._cycle.snapshot.queues, self._cycle.report.fair_share
+    def _shares_of(self, queue: int, leaf: int, at: int) -> str:
+        queues, share = self._cycle.snapshot.queues, round(self._cycle.report.fair_share[queue, at])
         inner = f" (with {queues[leaf].title})" if leaf != queue else ""
-        held = quantity(int(self._used[queue]), "gpu")
-        return f"{queues[queue].title}{inner} used {held}, fair share {plain(round(share[queue, GPU]))}"
+        held = quantity(int(self._used[queue, at]), LEADING[at])
+        fair = plain(share) if at == GPU else quantity(share, LEADING[at])
+        return f"{queues[queue].title}{inner} used {held}, fair share {fair}"
 
 
 __all__ = ["Eviction", "Evictions"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
-from kai.explain.phrases import listed, number, objection, plain, quantity
-from kai.explain.recorded import least_pods, share_text
+from kai.explain.phrases import alternatives, listed, number, objection, plain, quantity
+from kai.explain.recorded import least_pods, share_text, whole_histogram
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
 from kai.kernels import fit
@@ -19,6 +19,7 @@ from kai.model.axis import GPU, GPU_UNIT, LEADING
 from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Site
+from kai.simulation.counting import counted_gpus
 from kai.simulation.evictions import Evictions
 from kai.simulation.run import Cycle
 from kai.wording import counted
@@ -102,9 +103,9 @@ def _short(site: Site) -> set[str]:
 def _histogram_of(site: Site) -> Histogram | None:
     """Return what nodes objected to when the first pod was refused."""
     record = site.cycle.report.records.get(site.group)
-    known = [*site.reasons, *(record.reasons if record is not None else ())]
-    found = next((each.facts["histogram"] for each in known if "histogram" in each.facts), None)
-    return found if isinstance(found, Histogram) else None
+    return whole_histogram(
+        each.facts.get("histogram") for each in (*site.reasons, *(record.reasons if record is not None else ()))
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- queues
@@ -144,6 +145,7 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
     snapshot, report = site.cycle.snapshot, site.cycle.report
     amounts: Counter[int] = Counter()
     promised: set[int] = set()
+    counts = counted_gpus(snapshot, report.node) if at == GPU else snapshot.requests[:, at][snapshot.pod_shape]
     for row, group in enumerate(snapshot.pod_group):
         status = int(report.status[row])
         if group < 0 or not within(status, ACTIVE_ALLOCATED):
@@ -151,7 +153,7 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
         facts = snapshot.groups[group]
         if (fixed and facts.preemptible) or not (queue < 0 or _is_below(site.cycle, facts.queue_row, queue)):
             continue
-        amounts[int(group)] += int(snapshot.requests[int(snapshot.pod_shape[row]), at])
+        amounts[int(group)] += int(counts[row])
         if status == Status.PIPELINED:
             promised.add(int(group))
     resource, groups = snapshot.axis.names[at], snapshot.groups
@@ -266,6 +268,24 @@ def _objections(site: Site) -> Iterator[Evidence]:
         )
 
 
+def _selected(site: Site) -> Iterator[Evidence]:
+    """Yield on how many nodes each label is that the pods select, with the values that others have."""
+    nodes = site.objects.nodes
+    for key, value in sorted({each for pod in site.waiting for each in pod.spec.node_selector.items()}):
+        values = Counter(node.metadata.labels[key] for node in nodes if key in node.metadata.labels)
+        others = sorted(set(values) - {value})
+        count = f"{values[value] or 'none'} of {counted(len(nodes), 'node')}"
+        have = (
+            f"; others have {alternatives(others, 4)}"
+            if others
+            else ""
+            if values[value]
+            else "; no node has this label"
+        )
+        numbers = {"key": key, "value": value, "nodesWith": values[value], "others": others}
+        yield Evidence(label="selector", text=f"{key}={value} is on {count}{have}", values=numbers)
+
+
 def _domains(site: Site) -> Iterator[Evidence]:
     reason = site.reasons[0]
     domains = reason.facts.get("domains")
@@ -357,7 +377,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
-    "NoNodeMatches": (_needs, _objections),
+    "NoNodeMatches": (_needs, _objections, _selected),
     "HeldForLeaving": (_held,),
     "Moves": (),
 }

@@ -22,7 +22,7 @@ from kai.simulation.evidence import Evidence, evidence
 from kai.simulation.groupfields import OBJECTS, SHORT
 from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.overview import Job, Overview
-from kai.simulation.prospects import LOST, waiting
+from kai.simulation.prospects import LOST, hopes, waiting
 from kai.simulation.run import Outcome
 from kai.simulation.searching import TRYING
 from kai.simulation.shorthand import NAMESPACE
@@ -159,9 +159,10 @@ class Explainer:
     def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
         """Return why ``job`` waits; it is one of ``among`` that share the decisions which prove suggestions."""
         site = self.site(job)
-        self._trials.allow(allowance(among, self._size) if verify else 0)
-        found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
         reason = site.reasons[0] if job.words is None else job.words
+        self._trials.allow(1 + allowance(among, self._size) if verify else 0)
+        alone = self._trials.alone(site) if site.waiting and hopes(reason) else None
+        found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
         proof = evidence(site)
         told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
         told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
@@ -175,7 +176,7 @@ class Explainer:
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
             evidence=proof,
             suggestions=found,
-            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason),
+            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone),
             position=line.position,
             since=since,
             waited=None if since is None else site.cycle.snapshot.now - since,

@@ -12,6 +12,7 @@ from kai.explain.words import Teller
 from kai.model.axis import GPU
 from kai.model.node import Node
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
+from kai.simulation.counting import counted_gpus
 from kai.simulation.overview import Job, Overview
 from kai.simulation.run import Outcome
 from kai.simulation.slices import Slices, slices_of
@@ -91,7 +92,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
     """Return who is on a node, most GPUs first."""
     snapshot, report = outcome.last.snapshot, outcome.last.report
     titles = {job.key: job.title for job in seen.jobs}
-    asked = snapshot.requests @ snapshot.axis.gpu_weights()
+    counts = counted_gpus(snapshot, report.node)
     pods: Counter[tuple[int, str]] = Counter()
     gpus: Counter[tuple[int, str]] = Counter()
     for pod in np.flatnonzero(report.node == row).tolist():
@@ -102,7 +103,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
         group = int(snapshot.pod_group[pod])
         key = (group if group >= 0 else -1 - pod, state)
         pods[key] += 1
-        gpus[key] += int(asked[int(snapshot.pod_shape[pod])])
+        gpus[key] += int(counts[pod])
     found = []
     for (group, state), count in pods.items():
         facts = snapshot.groups[group] if group >= 0 else None

@@ -109,6 +109,8 @@ class ChangeTrials:
         self._profile = profile
         self._settings = settings
         self._intake = intake or Intake(settings)
+        self._apart = Intake(settings)
+        """For clusters of which most pods are gone: the records of the other intake stay."""
         self._before = before
         self._usage = {queue.name: queue.usage for queue in before.snapshot.queues}
         self._had = _places(before)
@@ -131,24 +133,45 @@ class ChangeTrials:
         self._allowed -= 1
         self._left -= 1
         try:
-            before = self._before.snapshot
-            snapshot = self._intake.take(
-                change.objects,
-                before.now,
-                usage=self._usage,
-                awaited=before.awaited,
-                refused=before.refused,
-                evicted=before.evicted,
-                protected=before.protected,
-                revision=self._before.number,
-            )
+            cycle = self._decided(change.objects, self._intake)
         except InputError:
             return ChangeTrial(change=change, result=Result.NOTHING)
-        cycle = decide(snapshot, self._profile, self._before.number, searches=self._searches)
         found = self._judged(site, change, cycle)
         # What helps is proved. What does not may have helped with an eviction that was not tried.
         self.refused |= cycle.was_cut_short and found.result is not Result.STARTS
         return found
+
+    def alone(self, site: Site) -> Words | None:
+        """Return why a group would wait if no other had a pod; None if more of it starts, or no more is decided."""
+        if self._allowed == 0:
+            return None
+        self._allowed -= 1
+        self._left -= 1
+        objects = _without_others(site)
+        try:
+            cycle = self._decided(objects, self._apart)
+        except InputError:
+            return None
+        key = (site.source.metadata.namespace, site.source.metadata.name)
+        group = next((row for row, each in enumerate(map(_key, cycle.snapshot.groups)) if each == key), -1)
+        if group < 0 or _places(cycle).get(key, 0) > site.placed:
+            return None
+        declared = declared_in(objects, self._settings)
+        return Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group)
+
+    def _decided(self, objects: ClusterObjects, intake: Intake) -> Cycle:
+        before = self._before.snapshot
+        snapshot = intake.take(
+            objects,
+            before.now,
+            usage=self._usage,
+            awaited=before.awaited,
+            refused=before.refused,
+            evicted=before.evicted,
+            protected=before.protected,
+            revision=self._before.number,
+        )
+        return decide(snapshot, self._profile, self._before.number, searches=self._searches)
 
     def _judged(self, site: Site, change: Change, cycle: Cycle) -> ChangeTrial:
         key = (site.source.metadata.namespace, site.source.metadata.name)
@@ -209,6 +232,18 @@ def comes_later(reason: Words, former: Words) -> bool:
 def _rank(stage: Stage) -> Stage:
     """Return a stage; every one that says there is no room, or that none may be made, is one and the same."""
     return min(stage, Stage.ROOM)
+
+
+def _without_others(site: Site) -> ClusterObjects:
+    """Return the cluster without the pods of other groups, and without what is asked of the binder for them."""
+    snapshot = site.cycle.snapshot
+    others = np.flatnonzero((snapshot.pod_group >= 0) & (snapshot.pod_group != site.group)).tolist()
+    gone = {(snapshot.pods[row].namespace, snapshot.pods[row].name) for row in others}
+    pods = tuple(pod for pod in site.objects.pods if (pod.metadata.namespace, pod.metadata.name) not in gone)
+    requests = tuple(
+        each for each in site.objects.bind_requests if (each.metadata.namespace, each.spec.pod_name) not in gone
+    )
+    return attrs.evolve(site.objects, pods=pods, bind_requests=requests)
 
 
 def _places(cycle: Cycle) -> Mapping[GroupKey, int]:

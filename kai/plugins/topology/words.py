@@ -51,9 +51,12 @@ def _plain(facts: Facts) -> str:
     if "missing" in facts:
         return _text(facts)
     level = str(facts.get("requirement", "")).rpartition("/")[2] or "domain"
+    wish, is_one = "must" if facts.get("required") else "should", facts.get("pods") == 1
     if facts.get("where", ANY_DOMAIN) == ANY_DOMAIN:
-        return f"no {level} has room for its {facts.get('pods', '')} pods together"
-    wish = "must" if facts.get("required") else "should"
+        whom = "a pod of it" if is_one else f"its {facts.get('pods', '')} pods together"
+        return f"no {level} has room for {whom}"
+    if is_one:
+        return f"{facts['where']} has no room for a pod of it, which {wish} be in a {level}"
     return f"{facts['where']} has no room for its {facts.get('pods', '')} pods, which {wish} share a {level}"
 
 

@@ -70,7 +70,8 @@ def test_a_pod_that_no_empty_node_could_hold_is_told_the_largest(each, text):
 def test_a_pod_that_asks_for_what_different_nodes_have_is_told_so():
     nodes = {"n1": {"gpu": 8, "cpu": 1}, "n2": {"cpu": 64}}
     asked = {"queue": "a", "each": {"gpu": 1, "cpu": 32}}
-    assert told({"g": asked}, nodes) == "NoNodeLargeEnough: no node has everything that a pod asks for"
+    lacks = "1 node has less than 32 cores, 1 node has less than 1 GPU"
+    assert told({"g": asked}, nodes) == f"NoNodeLargeEnough: no node has everything that a pod asks for: {lacks}"
 
 
 def test_the_limit_comes_before_the_quota_and_the_room():

@@ -81,7 +81,7 @@ def test_a_pod_that_no_node_matches_is_proved_node_by_node():
     nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4, "labels": {"type": "x"}, "taints": ["disk=bad"]}}
     each = one({"g": {"queue": "a", "each": {"gpu": 1}, "selector": {"type": "x"}}}, nodes)
     assert each.reason.code == "NoNodeMatches"
-    objections = [(one.values["nodes"], one.values["idleGpus"]) for one in each.evidence[1:]]
+    objections = [(one.values["nodes"], one.values["idleGpus"]) for one in each.evidence[1:3]]
     assert objections == [(["n1"], 4.0), (["n2"], 4.0)]
 
 
@@ -178,6 +178,77 @@ def test_a_fair_share_that_the_job_would_not_pass_is_no_reason():
 )
 def test_what_waiting_leads_to_is_told_and_never_when(group, waiting):
     assert one({"g": group}).waiting == waiting
+
+
+def near(app):
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def test_waiting_is_told_to_be_in_vain_where_the_job_would_wait_if_it_were_alone():
+    full = {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}
+    each = one({"full": full, "g": {"queue": "a", "members": 2, "each": {"gpu": 1}, "spec": near("db")}})
+    assert each.reason.code == "GangDoesNotFit"
+    assert each.waiting == (
+        "does not help: it would wait if all other jobs were gone, too: its 2 pods must start together, "
+        "and none fits now: 1 node didn't match pod affinity rules (GangDoesNotFit)"
+    )
+
+
+def test_a_limit_is_not_all_that_is_in_the_way_of_a_pod_that_no_node_takes():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8, "limit": 4}}
+    full = {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}
+    each = one({"full": full, "g": {"queue": "a", "each": {"gpu": 2}, "selector": {"x": "y"}}}, queues=queues)
+    assert [each.reason.code, each.also[0].code] == ["OverLimit", "NoNodeMatches"]
+    assert each.waiting == "does not help: it would wait if all other jobs were gone, too (NoNodeMatches)"
+
+
+def test_what_a_job_that_runs_already_uses_itself_never_becomes_free_for_it():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 2}}
+    group = {"queue": "a", "members": 4, "minimum": 1, "preemptible": False, "each": {"gpu": 1}, "runs_on": {"n1": 2}}
+    each = one({"g": group}, queues=queues)
+    assert each.reason.code == "NonPreemptibleOverQuota"
+    assert each.waiting == "does not help: the job alone asks for more than 2 GPUs"
+
+
+def test_a_selected_label_is_counted_on_the_nodes():
+    nodes = {"n1": {"gpu": 4, "labels": {"gpu": "a100"}}, "n2": {"gpu": 4, "labels": {"gpu": "h100"}}, "n3": {"gpu": 4}}
+    each = one({"g": {"queue": "a", "each": {"gpu": 1}, "selector": {"gpu": "b200"}}}, nodes)
+    assert proof(each)["selector"] == "gpu=b200 is on none of 3 nodes; others have a100 or h100"
+    each = one({"g": {"queue": "a", "each": {"gpu": 1}, "selector": {"zone": "z"}}}, nodes)
+    assert proof(each)["selector"] == "zone=z is on none of 3 nodes; no node has this label"
+
+
+def test_memory_of_gpus_counts_where_it_is_held():
+    queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 4}, "lent": {"parent": "root"}}
+    part = {"queue": "lent", "members": 4, "minimum": 0, "each": {"gpu_memory": 30000}, "runs_on": "n1"}
+    result = found(
+        {"part": part, "g": {"queue": "a", "each": {"gpu": 4}}}, {"n1": {"gpu": 4, "gpu_memory": 40000}}, queues
+    )
+    assert [each.gpus for each in result.evictions] == [750] * 4
+    assert result.evictions[0].because == ("lent used 3 GPUs, fair share 0", "a used 0 GPUs, fair share 4")
+    assert result.unused == ()
+
+
+def test_who_holds_memory_of_gpus_is_among_those_that_use_them():
+    part = {"queue": "a", "members": 4, "each": {"gpu_memory": 30000}, "runs_on": "n1"}
+    groups = {"part": part, "g": {"queue": "a", "each": {"gpu": 4}}}
+    each = one(groups, {"n1": {"gpu": 4, "gpu_memory": 40000}}, run=["allocate"])
+    assert proof(each)["used by"] == "part 3"
+
+
+def test_reclaim_for_the_sake_of_cpu_is_told_with_cpu():
+    queues = {
+        "root": {"quota": {"cpu": 8}},
+        "a": {"parent": "root", "quota": {"cpu": 8}},
+        "lent": {"parent": "root", "quota": {"cpu": 0}},
+    }
+    theirs = {"queue": "lent", "members": 8, "minimum": 0, "each": {"cpu": 1}, "runs_on": "n1"}
+    result = found({"theirs": theirs, "g": {"queue": "a", "each": {"cpu": 8}}}, {"n1": {"cpu": 8}}, queues)
+    assert result.evictions[0].because == (
+        "lent used 8 cores, fair share 0 cores",
+        "a used 0 cores, fair share 8 cores",
+    )
 
 
 # -------------------------------------------------------------------------------------- who takes, who moves, who holds

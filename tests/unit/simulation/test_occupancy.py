@@ -52,3 +52,9 @@ def test_what_keeps_waiting_jobs_away_is_told_and_counted():
 def test_a_tainted_node_says_so():
     found = look({}, nodes={"n1": {"gpu": 4, "taints": ["disk=bad"]}})
     assert (found.taints, found.ready) == (("disk=bad:NoSchedule",), True)
+
+
+def test_memory_of_gpus_counts_as_the_part_of_a_device_that_it_is():
+    part = {"queue": "a", "members": 2, "each": {"gpu_memory": 30000}, "runs_on": "n1"}
+    found = look({"part": part}, nodes={"n1": {"gpu": 4, "gpu_memory": 40000}})
+    assert [(each.title, each.gpus) for each in found.tenants] == [("part", 1500)]
