@@ -1,7 +1,7 @@
 """What records of a cycle say in words: refusals, bounds, and what nodes lack."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kai.engine.records import GroupRecord
@@ -158,7 +158,12 @@ def sub_groups_asked(facts: PodGroup) -> str:
     return ""
 
 
-def held_text(nodes: Sequence[str]) -> str:
-    """Return where a group is going to start."""
-    what = f"its place on {nodes[0]} is" if len(nodes) == 1 else f"its places on {listed(nodes)} are"
-    return f"{what} being vacated by pods that are terminating"
+def held_text(nodes: Sequence[str], vacated: Container[str]) -> str:
+    """Return where a group is going to start; of its ``nodes`` those that are ``vacated`` have pods that leave."""
+    still = [node for node in nodes if node in vacated]
+    what, are = (f"its place on {nodes[0]}", "is") if len(nodes) == 1 else (f"its places on {listed(nodes)}", "are")
+    if len(still) == len(nodes):
+        return f"{what} {are} being vacated by pods that are terminating"
+    if still:
+        return f"{what} {are} held until pods that are terminating have left {listed(still)}"
+    return f"{what} {are} held until the pods have left that are evicted or moved in this cycle"

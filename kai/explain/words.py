@@ -89,7 +89,7 @@ class Teller:
         held = self._held_nodes(pods)
         waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
         if held and not (waiting and self._runs(pods)):
-            yield Words(Code.HELD_FOR_LEAVING, held_text(held))
+            yield Words(Code.HELD_FOR_LEAVING, held_text(held, self._vacated))
         if not waiting:
             yield from self._gates(pods)
             return
@@ -141,6 +141,14 @@ class Teller:
     def _held_nodes(self, pods: Sequence[int]) -> list[str]:
         held = [pod for pod in pods if self._report.status[pod] == Status.PIPELINED]
         return sorted({self._snapshot.nodes[int(self._report.node[pod])].name for pod in held})
+
+    @cached_property
+    def _vacated(self) -> frozenset[str]:
+        """The nodes that pods leave: those that terminate, and those that move."""
+        status, before = self._report.status, self._snapshot.pod_node
+        terminating = (status == Status.RELEASING) | (status == Status.STUCK_IN_RELEASING)
+        rows = {*self._report.node[terminating].tolist(), *before[status == Status.PIPELINED].tolist()}
+        return frozenset(self._snapshot.nodes[row].name for row in rows if row >= 0)
 
     def _runs(self, pods: Sequence[int]) -> bool:
         return any(within(int(self._report.status[pod]), COUNTED) for pod in pods)

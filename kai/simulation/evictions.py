@@ -52,7 +52,7 @@ class Evictions:
         found: list[Eviction] = []
         for each in self.decisions:
             facts = snapshot.groups[int(snapshot.pod_group[each.pod])]
-            node = int(snapshot.pod_node[each.pod])
+            node = int(self._origins[each.pod])
             found.append(
                 Eviction(
                     pod=snapshot.pods[each.pod].key,
@@ -86,7 +86,7 @@ class Evictions:
         snapshot, report = self._cycle.snapshot, self._cycle.report
         vacated: Counter[int] = Counter()
         for each in self.decisions:
-            node = int(snapshot.pod_node[each.pod])
+            node = int(self._origins[each.pod])
             if node >= 0:
                 vacated[node] += int(self._counts[each.pod])
         promised: Counter[int] = Counter()
@@ -114,8 +114,11 @@ class Evictions:
     @cached_property
     def _counts(self) -> Int64s:
         """int64[P]: GPUs that pods count for where they were, or where they started."""
-        snapshot, report = self._cycle.snapshot, self._cycle.report
-        return counted_gpus(snapshot, np.where(snapshot.pod_node >= 0, snapshot.pod_node, report.node))
+        return counted_gpus(self._cycle.snapshot, self._origins)
+
+    @cached_property
+    def _origins(self) -> Int64s:
+        return self._cycle.origins()
 
     @cached_property
     def _used(self) -> Int64s:

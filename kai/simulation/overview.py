@@ -287,11 +287,9 @@ def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
     """Return which way pods move, and for which group."""
     snapshot = cycle.snapshot
     nodes = [node.name for node in snapshot.nodes]
-    ways = [(nodes[int(snapshot.pod_node[each.pod])], nodes[each.moved_to]) for each in moves]
-    counts = Counter(
-        f"{counted(count, 'pod moves', 'pods move')} from {origin} to {to}"
-        for (origin, to), count in Counter(ways).items()
-    )
+    origins = cycle.origins()
+    ways = [(nodes[int(origins[each.pod])], nodes[each.moved_to]) for each in moves]
+    counts = [_way(origin, to, count) for (origin, to), count in Counter(ways).items()]
     gains = sorted({snapshot.groups[each.aggressor].name for each in moves if each.aggressor >= 0})
     why = f", which makes room for {listed(gains)}" if gains else ""
     facts = {
@@ -300,7 +298,14 @@ def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
             for each, (origin, to) in zip(moves, ways, strict=True)
         )
     }
-    return Words("Moves", f"{listed(list(counts))}{why}", facts)
+    return Words("Moves", f"{listed(counts)}{why}", facts)
+
+
+def _way(origin: str, to: str, count: int) -> str:
+    """Return how many pods take a way; a pod may get another place on its own node."""
+    if origin == to:
+        return f"{counted(count, 'pod starts', 'pods start')} again on {to}"
+    return f"{counted(count, 'pod moves', 'pods move')} from {origin} to {to}"
 
 
 def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:

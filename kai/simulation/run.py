@@ -10,9 +10,10 @@ from kai.engine.cycle import run_cycle
 from kai.engine.observe import Observer, Silent
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
-from kai.framework.decisions import Decision, Evict, Recorder
+from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
+from kai.model.rows import Int64s
 from kai.simulation.between import Aftermath, next_objects
 from kai.simulation.case import Case
 from kai.simulation.pace import settle_for, settle_on
@@ -35,6 +36,17 @@ class Cycle:
     def aftermath(self) -> Aftermath:
         """The cycle as the cluster will react to it."""
         return Aftermath.of(self.snapshot, self.report, self.decisions, self.number)
+
+    def origins(self) -> Int64s:
+        """Return int64[P]: the node that each pod was on before it was evicted, -1 for none.
+
+        A pod that was bound in this cycle may be evicted in it, too: it was on the node that it was bound to.
+        """
+        nodes = self.snapshot.pod_node.copy()
+        for decision in self.decisions:
+            if isinstance(decision, Bind) and nodes[decision.pod] < 0:
+                nodes[decision.pod] = decision.node
+        return nodes
 
 
 @attrs.frozen(kw_only=True)

@@ -353,3 +353,12 @@ class Shy:
 
     def open(self, session):
         return [NodeScore(lambda _, nodes: np.full(len(nodes), np.nan), depends=Dependence.SHAPE)]
+
+
+def test_places_that_nothing_leaves_are_told_apart_from_those_that_are_vacated():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8}, "b": {"parent": "root"}}
+    theirs = {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"}
+    gang = {"queue": "a", "members": 2, "each": {"gpu": 4}}
+    assert told({"theirs": theirs, "g": gang}, {"n1": {"gpu": 4}, "n2": {"gpu": 4}}, queues) == (
+        "HeldForLeaving: its places on n1, n2 are held until pods that are terminating have left n1"
+    )

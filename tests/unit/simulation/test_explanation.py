@@ -290,6 +290,21 @@ def test_a_job_whose_pods_are_moved_moves():
     assert each.summary == "frag moves: 1 pod moves from n4 to n1, which makes room for two."
 
 
+def test_a_pod_that_moves_in_the_cycle_in_which_it_was_bound_moves_from_where_it_was_bound():
+    nodes = {"tainted": {"gpu": 4, "taints": ["x=1"]}, "n2": {"gpu": 4}, "n3": {"gpu": 4}, "last": {"cpu": 1}}
+    part = {"queue": "a", "each": {"fraction": 0.5}, "tolerates": ["x=1"]}
+    groups = {
+        "large": {"queue": "a", "members": 4, "minimum": 1, "each": {"gpu": 2}},
+        "p1": part,
+        "p2": part,
+        "p3": part,
+    }
+    result = found(groups, nodes, {"root": {"quota": 24}, "a": {"parent": "root"}})
+    texts = {each.job.name: each.reason.text for each in result.jobs}
+    assert texts["p1"] == "1 pod moves from n2 to tainted, which makes room for large"
+    assert {(each.node, each.moved_to) for each in result.evictions} == {("n2", "tainted")}
+
+
 def test_jobs_of_one_name_are_told_apart_by_their_namespaces():
     groups = {"runs": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 4}}}
     case = read_short(

@@ -1,0 +1,9 @@
+"""Whether what kai tells of jobs that wait is true: ``python -m tests.truth --seeds 0..99``.
+
+A *trial* is one random cluster (``tests.generate``), decided once and explained. A *claim* is something that kai says
+about a job that waits; each claim is tried by another way than the one by which kai came to say it: the scenario is
+changed as a reader would change it, and decided from its objects again, or its objects are counted.
+
+Reading order: ``trial`` draws and changes, ``claims`` says what is claimed and tries it, ``tables`` adds up what tables
+show.
+"""
