@@ -147,7 +147,9 @@ class EmptyNodes:
             size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
             whose = "its pod" if needed == 1 else f"its {needed} pods"
             text = f"{whose}{size} must fit in one {level}, and no {level} can hold more than {best} of them"
-            if needed == 1:
+            if not domains:
+                text = f"{whose}{size} must fit in one {level}, and no node has the label {required}"
+            elif needed == 1:
                 text = f"{whose}{size} must stay in one {level}, and no node that could hold it is in any"
             numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
             yield Words("DomainTooSmall", text, numbers)

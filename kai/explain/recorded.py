@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from kai import durations
 from kai.engine.records import GroupRecord
 from kai.explain import messages
 from kai.explain.phrases import Words, counted, listed, number, quantity
@@ -156,6 +158,13 @@ def sub_groups_asked(facts: PodGroup) -> str:
             field = f"minSubGroup of sub-group {each.name}" if each.name else "minSubGroup"
             return f"{field}: found {each.minimum}, expected at most {children[at]}, the number of its sub-groups"
     return ""
+
+
+def delay_text(facts: Mapping[str, object]) -> str:
+    """Return until when a group itself asked not to evict others."""
+    until = datetime.fromtimestamp(number(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    window = durations.text(number(facts.get("seconds")))
+    return f"no room; it asked for a preemption delay of {window}, and may evict no others before {until}"
 
 
 def held_text(nodes: Sequence[str], vacated: Container[str]) -> str:

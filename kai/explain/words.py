@@ -23,6 +23,7 @@ from kai.explain.matching import Matching
 from kai.explain.phrases import Words, alternatives, counted, listed, of_devices, plain, quantity
 from kai.explain.recorded import (
     bounds,
+    delay_text,
     held_text,
     lacking_of,
     least_pods,
@@ -242,7 +243,8 @@ class Teller:
     def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
             if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
-                yield Words(reason.code, messages.reason_text(reason), reason.facts)
+                text = messages.reason_text(reason)
+                yield Words(reason.code, f"{text[:1].lower()}{text[1:]}", reason.facts)
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
             numbers = self._share(facts, waiting)
             yield Words(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)
@@ -285,7 +287,7 @@ class Teller:
     def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
             if reason.code is Code.PREEMPTION_DELAY:
-                yield Words(Code.PREEMPTION_DELAY, messages.reason_text(reason), reason.facts)
+                yield Words(Code.PREEMPTION_DELAY, delay_text(reason.facts), reason.facts)
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
         gpus = int(request[GPU])
         if not record.reasons and not record.notes:

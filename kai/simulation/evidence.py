@@ -229,6 +229,9 @@ def _idle(site: Site) -> Iterator[Evidence]:
     by_amount: dict[int, list[str]] = {}
     for name, amount in names.items():
         by_amount.setdefault(amount, []).append(name)
+    ready = {node.name for node in snapshot.nodes if node.ready}
+    for nodes in by_amount.values():
+        nodes[:] = [name if name in ready else f"{name} (not ready or cordoned)" for name in nodes]
     texts = [f"{plain(amount)} on {listed(nodes, 4)}" for amount, nodes in sorted(by_amount.items(), reverse=True)]
     text = quantity(int(idle.sum()), "gpu") + (f": {'; '.join(texts[:_MOST_NAMED])}" if texts else "")
     values = {"gpus": int(idle.sum()) / GPU_UNIT, "nodes": {name: amount / GPU_UNIT for name, amount in names.items()}}
@@ -289,7 +292,7 @@ def _selected(site: Site) -> Iterator[Evidence]:
 def _domains(site: Site) -> Iterator[Evidence]:
     reason = site.reasons[0]
     domains = reason.facts.get("domains")
-    if isinstance(domains, tuple):
+    if isinstance(domains, tuple) and domains:
         texts = [f"{name} {count}" for name, count in sorted(domains, key=lambda item: (-item[1], item[0]))]
         yield Evidence(
             label=f"by {reason.facts['level']}",

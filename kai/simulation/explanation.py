@@ -33,9 +33,11 @@ from kai.simulation.trials import ChangeTrials, GroupKey
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
 _SAYS_THE_SAME = {
-    "NoNodeLargeEnough": frozenset({"PodRefused"}),
-    "GpuMemoryUnknown": frozenset({"PodRefused"}),
-    "DomainTooSmall": frozenset({"TopologyHasNoRoom"}),
+    "NoNodeLargeEnough": frozenset({"PodRefused", "TopologyHasNoRoom", "GangDoesNotFit"}),
+    "GpuMemoryUnknown": frozenset({"PodRefused", "TopologyHasNoRoom", "GangDoesNotFit"}),
+    "ClusterTooSmall": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "DomainTooSmall": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "NoNodeMatches": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
     "HeldForLeaving": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
     "TopologyMissing": frozenset({"TopologyHasNoRoom"}),
     "TopologyLevelMissing": frozenset({"TopologyHasNoRoom"}),
@@ -176,7 +178,7 @@ class Explainer:
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
             evidence=proof,
             suggestions=found,
-            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone),
+            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),
             position=line.position,
             since=since,
             waited=None if since is None else site.cycle.snapshot.now - since,

@@ -6,6 +6,8 @@ from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import Words, number, quantity
 from kai.model.axis import LEADING
 from kai.simulation.changes import Site
+from kai.simulation.suggestions import Suggestions
+from kai.simulation.trials import Alone
 
 _WAITING = {
     "Gated": "until the gates are removed",
@@ -30,22 +32,33 @@ _IN_VAIN = {
 }
 
 
+_NOT_TRIED: Final = Suggestions(all_tried=False)
 _OTHERS_END: Final = "until running work ends (no end time is known)"
 
 
 def hopes(reason: Words) -> bool:
-    """Say whether a job that waits for ``reason`` is told to wait for others: whether that helps can be tried."""
-    return reason.code in _BOUNDS or (reason.code not in _WAITING and stage_of(reason.code) not in _IN_VAIN)
+    """Say whether others may be in the way of a job that waits for ``reason``: whether that is so can be tried."""
+    if reason.code in _BOUNDS or reason.code in {"PreemptionDelayNotElapsed", "NoNodeMatches"}:
+        return True
+    return reason.code not in _WAITING and stage_of(reason.code) not in _IN_VAIN
 
 
-def waiting(site: Site, reason: Words, alone: Words | None = None) -> str:
+def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Suggestions = _NOT_TRIED) -> str:
     """Return what waiting leads to. How long it takes is never told: when pods end is unknown.
 
-    ``alone``: why the job would wait if no other had a pod; None where it would not, or where that is not known.
+    ``alone``: what becomes of the job if no other has a pod; None where that was not tried.
+    ``found``: which changes help.
     """
-    if alone is not None and (reason.code not in _BOUNDS or alone.code != reason.code):
-        said = "" if any(each.text == alone.text for each in site.reasons) else f": {alone.text}"
-        return f"does not help: it would wait if all other jobs were gone, too{said} ({alone.code})"
+    then = None if alone is None else alone.reason
+    if reason.code == "NoNodeMatches":
+        # What volumes and ports pods have is what nodes object to as well.
+        return _OTHERS_END if alone is not None and then is None else _IN_VAIN[Stage.MATCH]
+    if then is not None and (reason.code not in _BOUNDS or then.code != reason.code):
+        said = "" if any(each.text == then.text for each in site.reasons) else f": {then.text}"
+        return f"does not help: it would wait if all other jobs were gone, too{said} ({then.code})"
+    delay = any(each.change.field == "preemptionDelay" for each in found.told)
+    if reason.code == "PreemptionDelayNotElapsed" and found.all_tried and not delay:
+        return f"{_OTHERS_END}; it would wait without the delay, too"
     if reason.code not in _BOUNDS:
         return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
     resource = str(reason.facts["resource"])
@@ -53,7 +66,7 @@ def waiting(site: Site, reason: Words, alone: Words | None = None) -> str:
     report = site.cycle.report
     columns = report.queue_used if reason.code == "OverLimit" else report.queue_fixed
     used = max(used, float(columns[int(number(reason.facts["queue_row"])), LEADING.index(resource)]))
-    if alone is not None or asked > bound:
+    if then is not None or asked > bound:
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)
     return f"until {reason.facts['queue']} uses {more} less (no end time is known)"

@@ -88,6 +88,14 @@ class ChangeTrial:
         return tuple(sorted({node for _, node in self.placement}))
 
 
+@attrs.frozen
+class Alone:
+    """What becomes of a group if no other has a pod."""
+
+    reason: Words | None = None
+    """Why it waits then; None if more of it starts."""
+
+
 class ChangeTrials:
     """Decides again, as often as it is allowed to."""
 
@@ -141,8 +149,8 @@ class ChangeTrials:
         self.refused |= cycle.was_cut_short and found.result is not Result.STARTS
         return found
 
-    def alone(self, site: Site) -> Words | None:
-        """Return why a group would wait if no other had a pod; None if more of it starts, or no more is decided."""
+    def alone(self, site: Site) -> Alone | None:
+        """Return what becomes of a group if no other has a pod; None if no more may be decided."""
         if self._allowed == 0:
             return None
         self._allowed -= 1
@@ -154,10 +162,12 @@ class ChangeTrials:
             return None
         key = (site.source.metadata.namespace, site.source.metadata.name)
         group = next((row for row, each in enumerate(map(_key, cycle.snapshot.groups)) if each == key), -1)
-        if group < 0 or _places(cycle).get(key, 0) > site.placed:
+        if group < 0:
             return None
+        if _places(cycle).get(key, 0) > site.placed:
+            return Alone()
         declared = declared_in(objects, self._settings)
-        return Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group)
+        return Alone(Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group))
 
     def _decided(self, objects: ClusterObjects, intake: Intake) -> Cycle:
         before = self._before.snapshot

@@ -1,4 +1,4 @@
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.truth import __main__ as command
@@ -17,6 +17,9 @@ def untruths(trial):
 
 @settings(max_examples=max(3, EXAMPLES // 25))
 @given(st.integers(0, 100_000))
+@example(23)
+@example(26)
+@example(226)
 def test_what_is_told_of_jobs_that_wait_is_true_of_any_kind_of_cluster(seed):
     assert untruths(Trial.of_seed(seed)) == []
 
@@ -30,7 +33,6 @@ def test_what_is_told_of_jobs_that_wait_is_true_where_rules_meet(trial):
 def test_a_claim_that_is_not_so_is_found():
     trial = Trial.of_seed(2)
     job = next(job for job in trial.jobs.values() if job.words is not None and job.words.code == "NoRoom")
-    trial.seen = trial.seen  # what is decided stays
     object.__setattr__(job.words, "text", "no node that it may use has 1 GPU idle; 900 idle in all")
     assert any("900 idle in all, and" in text for text in untruths(trial))
 

@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from kai.explain.codes import NEVER
 from kai.explain.words import Teller
@@ -33,20 +32,15 @@ def waiting_helps_where_it_is_said_to(trial: Trial) -> Iterator[str]:
     """``until ...`` others end: more of the job starts once all others are gone. ``does not help``: none does."""
     for each in trial.items:
         name, text = each["subject"]["name"], each["waiting"]
-        hopes = re.match("until (running work|.* uses )", text) is not None
+        hopes = re.match("until (running work|the delay|.* uses )", text) is not None
         if not hopes and not text.startswith("does not help"):
             continue
         job, alone = trial.jobs[name], trial.without_pods_of_others(name).jobs[name]
         more = alone.started + alone.held - job.started - job.held
         if hopes and more <= 0:
             yield f"{name}: {each['reason']['detail']}: wait {text}, and alone it waits: {alone.words}"
-        if not hopes and more > 0 and not _waits_for_others(each):
+        if not hopes and more > 0:
             yield f"{name}: {each['reason']['detail']}: wait {text}, and alone {more} more pods of it start"
-
-
-def _waits_for_others(each: Mapping[str, Any]) -> bool:
-    """Say whether what keeps nodes from a job is other pods: their storage, or that they are near."""
-    return any("persistent volume" in one["text"] or "free storage" in one["text"] for one in each["evidence"])
 
 
 def an_impossible_job_never_starts(trial: Trial) -> Iterator[str]:

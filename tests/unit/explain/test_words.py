@@ -143,8 +143,9 @@ def test_a_delay_is_told_when_nothing_else_is_in_the_way():
         "full": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
         "g": {"queue": "a", "each": {"gpu": 1}, "preemption_delay": "2h"},
     }
-    assert told(groups, queues=queues).startswith(
-        "PreemptionDelayNotElapsed: Workload is within its preemption delay window (2h0m0s)"
+    assert told(groups, queues=queues) == (
+        "PreemptionDelayNotElapsed: no room; it asked for a preemption delay of 2h0m0s, "
+        "and may evict no others before 2026-01-01T13:01:00Z"
     )
 
 

@@ -203,6 +203,48 @@ def test_a_limit_is_not_all_that_is_in_the_way_of_a_pod_that_no_node_takes():
     assert each.waiting == "does not help: it would wait if all other jobs were gone, too (NoNodeMatches)"
 
 
+@pytest.mark.parametrize(
+    ("quota", "waiting"),
+    [
+        (2, "until the delay is over, or running work ends"),
+        (0, "until running work ends (no end time is known); it would wait without the delay, too"),
+    ],
+)
+def test_the_end_of_a_delay_is_waited_for_where_it_helps(quota, waiting):
+    queues = {
+        "root": {"quota": 4},
+        "a": {"parent": "root", "quota": quota},
+        "b": {"parent": "root", "quota": 4 - quota},
+    }
+    groups = {
+        "full": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
+        "g": {"queue": "a", "each": {"gpu": 1}, "preemption_delay": "2h"},
+    }
+    each = one(groups, queues=queues)
+    assert (each.reason.code, each.waiting) == ("PreemptionDelayNotElapsed", waiting)
+
+
+def test_what_follows_from_the_reason_is_not_told_beside_it():
+    each = one({"g": {"queue": "a", "members": 2, "each": {"gpu": 9}}})
+    assert (each.reason.code, each.also) == ("NoNodeLargeEnough", ())
+
+
+def test_idle_nodes_that_are_cordoned_are_told_apart():
+    nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4, "cordoned": True}}
+    full = {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}
+    each = one({"full": full, "g": {"queue": "a", "each": {"gpu": 2}}}, nodes)
+    assert proof(each)["idle"] == "5 GPUs: 4 on n2 (not ready or cordoned); 1 on n1"
+
+
+def test_a_level_that_no_node_has_is_told_so():
+    cluster = {"nodes": {"n1": {"gpu": 4}}, "topologies": {"default": ["rack"]}}
+    each = one(
+        {"g": {"queue": "a", "members": 2, "each": {"gpu": 1}, "topology": {"required": "rack"}}}, cluster=cluster
+    )
+    assert each.reason.text == "its 2 pods (2 GPUs) must fit in one rack, and no node has the label rack"
+    assert list(proof(each)) == ["needs"]
+
+
 def test_what_a_job_that_runs_already_uses_itself_never_becomes_free_for_it():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 2}}
     group = {"queue": "a", "members": 4, "minimum": 1, "preemptible": False, "each": {"gpu": 1}, "runs_on": {"n1": 2}}
