@@ -1,7 +1,7 @@
 """Why pods have to go: whose they are, for whom, by which rule, and the numbers that allowed it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import attrs
@@ -74,7 +74,7 @@ class Evictions:
         groups = self._cycle.snapshot.groups
         loser = groups[int(self._cycle.snapshot.pod_group[evict.pod])]
         if evict.cause is Cause.RECLAIM and evict.aggressor >= 0:
-            yield from self._compared(loser.queue_row, groups[evict.aggressor].queue_row)
+            yield from self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
         if evict.cause is Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
             yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
@@ -143,7 +143,7 @@ class Evictions:
             queue = self._cycle.snapshot.queues[queue].parent
         return path[::-1]
 
-    def _compared(self, victim: int, aggressor: int) -> Iterator[str]:
+    def _compared(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
         """Yield what the two queues held that are compared: those in which the paths part."""
         loses, gains = self._path(victim), self._path(aggressor)
         depth = next(
@@ -152,17 +152,30 @@ class Evictions:
         )
         if depth < 0:
             return
-        used, share = self._used[loses[depth]], self._cycle.report.fair_share[loses[depth]]
-        at = next((each for each in (GPU, CPU, MEMORY) if used[each] > share[each]), GPU)
-        for queue, leaf in ((loses[depth], victim), (gains[depth], aggressor)):
-            yield self._shares_of(queue, leaf, at)
+        used, share = self._held(evict, "victim", loses[depth]), self._cycle.report.fair_share[loses[depth]]
+        quota = self._cycle.snapshot.queues[loses[depth]].quota
+        bounds = (quota.cpu, quota.memory, quota.gpu)
+        above = [at for at in (GPU, CPU, MEMORY) if used[at] > share[at]]
+        # Up to its quota a queue takes from one that is above its own, whatever the fair shares are.
+        lent = [] if above else [at for at in (GPU, CPU, MEMORY) if 0 <= bounds[at] < used[at]]
+        at = next(iter(above or lent), GPU)
+        for side, queue, leaf in (("victim", loses[depth], victim), ("aggressor", gains[depth], aggressor)):
+            yield self._shares_of(queue, leaf, at, self._held(evict, side, queue)[at], with_quota=bool(lent))
 
-    def _shares_of(self, queue: int, leaf: int, at: int) -> str:
-        queues, share = self._cycle.snapshot.queues, round(self._cycle.report.fair_share[queue, at])
-        inner = f" (with {queues[leaf].title})" if leaf != queue else ""
-        held = quantity(int(self._used[queue, at]), LEADING[at])
-        fair = plain(share) if at == GPU else quantity(share, LEADING[at])
-        return f"{queues[queue].title}{inner} used {held}, fair share {fair}"
+    def _held(self, evict: Evict, side: str, queue: int) -> Sequence[float]:
+        """Return what a queue held when the eviction was decided, as far as that is on record, else before any was."""
+        facts = evict.facts.get(side)
+        if isinstance(facts, Mapping) and facts.get("title") == self._cycle.snapshot.queues[queue].title:
+            return tuple(facts["used"])
+        return tuple(self._used[queue].tolist())
+
+    def _shares_of(self, queue: int, leaf: int, at: int, used: float, *, with_quota: bool) -> str:
+        facts, share = self._cycle.snapshot.queues[queue], round(self._cycle.report.fair_share[queue, at])
+        inner = f" (with {self._cycle.snapshot.queues[leaf].title})" if leaf != queue else ""
+        bound = round((facts.quota.cpu, facts.quota.memory, facts.quota.gpu)[at])
+        fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
+        told = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
+        return f"{facts.title}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"
 
 
 __all__ = ["Eviction", "Evictions"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kai.explain.codes import NEVER
 from kai.explain.words import Teller
-from kai.framework.decisions import Cause, Evict
+from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from tests.truth.trial import Object, Trial
@@ -169,13 +169,14 @@ def a_suggestion_does_what_is_said(trial: Trial) -> Iterator[str]:
 
 
 def who_gains_from_an_eviction_has_a_place(trial: Trial) -> Iterator[str]:
-    """``evicted for X``: X is a job, and pods of it start or are promised a place in this cycle."""
-    jobs = {job.key: job for job in trial.jobs.values()}
+    """``evicted for X``: X is a job of which pods start or are promised a place, which later ones may take again."""
+    snapshot = trial.outcome.last.snapshot
+    gaining = [each for each in trial.outcome.last.decisions if isinstance(each, Bind | Nominate)]
+    jobs = {snapshot.groups[int(snapshot.pod_group[each.pod])].key for each in gaining}
     for each in trial.told.evictions:
         if each.cause == Cause.STALE:
             continue
-        gains = jobs.get(each.beneficiary)
-        if gains is None or not (gains.held or gains.started):
+        if each.beneficiary not in jobs:
             yield f"{each.pod}: evicted for {each.beneficiary or 'no job'}, which has no new place"
 
 

@@ -312,6 +312,14 @@ def test_an_eviction_is_counted_by_row_and_names_the_queue_of_the_victim():
     assert lost[0].because == ("lent used 4 GPUs, fair share 0", "team (with a) used 0 GPUs, fair share 4")
 
 
+def test_what_is_taken_up_to_a_quota_is_told_with_the_quotas():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 0}}
+    theirs = {"queue": "b", "members": 6, "minimum": 0, "each": {"gpu": 1}, "runs_on": {"n1": 3, "n2": 3}}
+    groups = {"theirs": theirs, "g": {"queue": "a", "each": {"gpu": 2}}}
+    lost = found(groups, {"n1": {"gpu": 4}, "n2": {"gpu": 4}}, queues, run=("allocate", "reclaim")).evictions
+    assert lost[0].because == ("b used 6 GPUs, quota 0, fair share 6", "a used 0 GPUs, quota 4, fair share 2")
+
+
 def test_what_is_vacated_and_promised_to_no_job_is_told():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "lent": {"parent": "root", "quota": 0}}
     groups = {
