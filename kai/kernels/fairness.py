@@ -248,21 +248,15 @@ def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
 
 
 @inner
-def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Float64Table, at: int) -> None:
+def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Float64Table, at: int) -> int:
+    """Add what ``pod`` holds to a piece; return 0 if it lost nothing, because it is to be moved, else 1."""
     if claim.movable and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
-        return
+        return 0
     shape = facts.pods.shape[pod]
     pieces[at, CPU] += facts.shapes.request[shape, CPU]
     pieces[at, MEMORY] += facts.shapes.request[shape, MEMORY]
     pieces[at, GPU] += accepted_gpu(facts, shape, columns.node[pod])
-
-
-@inner
-def _is_any(pieces: Float64Table, at: int) -> int:
-    for resource in range(SHARED_RESOURCES):
-        if pieces[at, resource] != 0:
-            return 1
-    return 0
+    return 1
 
 
 @inner
@@ -279,12 +273,12 @@ def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Flo
                 core[at] = True
                 left -= 1
             else:
-                _add_held(facts, columns, claim, pods[at], pieces, count)
-                count += _is_any(pieces, count)
+                count += _add_held(facts, columns, claim, pods[at], pieces, count)
+    lost = 0
     for at in range(pods.shape[0]):
         if core[at]:
-            _add_held(facts, columns, claim, pods[at], pieces, count)
-    return count + _is_any(pieces, count)
+            lost |= _add_held(facts, columns, claim, pods[at], pieces, count)
+    return count + lost
 
 
 @inner
@@ -313,15 +307,15 @@ def _lost(
     for segment in ascending(keys[:segments]):
         mine = sorted_victims[begins[segment] : begins[segment + 1]]
         queue = facts.groups.queue[facts.pods.group[mine[0]]]
-        known = False
+        before = count
+        count = _cut(facts, columns, claim, mine, pieces, count)
+        owner[before:count] = queue
+        known = count == before  # a queue all of whose victims are moved loses nothing
         for at in range(queues):
             known = known or leaves[at] == queue
         if not known:
             leaves[queues] = queue
             queues += 1
-        before = count
-        count = _cut(facts, columns, claim, mine, pieces, count)
-        owner[before:count] = queue
     return count, queues
 
 

@@ -79,7 +79,8 @@ def judge(case: Case, victims: Sequence[Pod]) -> str:
     for group in dict.fromkeys(pod.group for pod in victims):
         if group is not None:
             mine = [pod for pod in victims if pod.group is group]
-            losses.setdefault(group.queue, []).extend(piece for piece in _pieces(case, group, mine) if any(piece))
+            if pieces := _pieces(case, group, mine):
+                losses.setdefault(group.queue, []).extend(pieces)
     for leaf, pieces in losses.items():
         if not _justified(case, leaf, pieces):
             return "strategy"
@@ -87,7 +88,10 @@ def judge(case: Case, victims: Sequence[Pod]) -> str:
 
 
 def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Triple]:
-    """Return the losses of a group: what is beyond its minima one by one, the rest as one."""
+    """Return the losses of a group: what is beyond its minima one by one, the rest as one.
+
+    Pods that are to be moved are not lost.
+    """
     core, surplus = [], []
     for leaf in group.subgroups:
         mine = [pod for pod in pods if pod.leaf is leaf]
@@ -95,11 +99,12 @@ def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Triple]:
         surplus += mine[leaf.minimum :]
     sums = []
     for piece in [*([pod] for pod in surplus), core]:
+        lost = [pod for pod in piece if not (case.movable and pod.is_in(ACTIVE_ALLOCATED))]
         total = NOTHING
-        for pod in piece:
-            if not (case.movable and pod.is_in(ACTIVE_ALLOCATED)):
-                total = _plus(total, case.world.accepted(pod))
-        sums.append(total)
+        for pod in lost:
+            total = _plus(total, case.world.accepted(pod))
+        if lost:
+            sums.append(total)
     return sums
 
 
