@@ -50,6 +50,8 @@ class ResourceKey(NamedTuple):
     memory: str | None = None
     devices: str | None = None
     legacy_mig: bool = False
+    slices: tuple[str, int] | None = None
+    """The MIG profile of a legacy pod, which an annotation names, and how many slices of it."""
     guaranteed: bool = False
 
 
@@ -84,14 +86,28 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
         return ResourceKey(*fixed, *_share(grant), guaranteed=guaranteed)
     if is_foreign(pod, grant, scheduler_name):
         return ResourceKey(*fixed, legacy_mig=any(map(_is_profile, annotations)), guaranteed=guaranteed)
+    slices = _legacy_slices(annotations) if any(map(_is_profile, annotations)) else None
     return ResourceKey(
         *fixed,
         annotations.get(names.GPU_FRACTION),
         annotations.get(names.GPU_MEMORY),
         annotations.get(names.GPU_FRACTION_DEVICES),
-        any(map(_is_profile, annotations)),
+        slices is not None,
+        slices,
         guaranteed,
     )
+
+
+def _legacy_slices(annotations: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the profile that annotations name, and how many slices of it; None if none of them is a number.
+
+    Source: the peer takes one profile where there are several; which one, the order of its map decides.
+    """
+    for profile in sorted(filter(_is_profile, annotations), reverse=True):
+        count = numerals.signed(annotations[profile])
+        if count is not None:
+            return profile, min(max(count, 0), MOST_DEVICES)
+    return None
 
 
 def is_guaranteed(pod: Pod) -> bool:
@@ -150,6 +166,10 @@ def demand(key: ResourceKey) -> Demand:
     for peak in peaks:
         _raise_to(total, peak)
     _add(total, {name: amount for name, amount in amounts(key.overhead).items() if name != _GPU})
+    if key.slices is not None:
+        # In place of whole GPUs, as the peer has it: its queue is charged for them, and they are in use on its node.
+        profile, count = key.slices
+        total[_GPU], total[profile] = 0, count
     gpu = _gpu_request(key, total)
     if gpu.kind == GpuKind.FRACTION:
         # What was bound with less than a hundredth counts as one: nothing is free.
