@@ -148,7 +148,11 @@ class Portion:
         return bool(len(self.holding(1 << Status.PENDING)))
 
     def in_order(self, subgroups: Iterable[int]) -> list[int]:
-        """Return sub-groups in the order in which they are served: unsatisfied, then the emptiest, then by name."""
+        """Return sub-groups in the order in which they are served.
+
+        Unsatisfied ones come first, then the emptiest of those that need something, then those that need nothing and
+        have the least; at last the name decides.
+        """
         if not self._world.policy.sub_group_fill:
             return sorted(subgroups, key=self._world.subgroup_name)
         return sorted(subgroups, key=self._fill_key)
@@ -161,9 +165,7 @@ class Portion:
             return (0, 0, 0.0, name)
         if needed > 0:
             return (1, 0, reached / needed, name)
-        leaf = self._world.facts.groups.leaf[subgroup]
-        members = len(self.pods_of(subgroup)) if leaf else len(self._world.children(subgroup))
-        return (1, 1, float(members), name)
+        return (1, 1, float(reached), name)
 
     # ------------------------------------------------------------------ what to place next
 
