@@ -204,9 +204,21 @@ class _DomainSearch:
             valid = np.zeros(len(tree.member), np.bool_)
             valid[self._valid] = True
             parts = [part[valid[part]] for part in parts]
+        if not parts and self._asks_for_nothing_above():
+            parts = [self._valid]
         if not parts:
             return attrs.evolve(self._refused(ANY_DOMAIN, self._too_small(branch, fits, allowed)), scores=scores)
         return Partition(parts=parts, scores=scores)
+
+    def _asks_for_nothing_above(self) -> bool:
+        """Say whether the pods fit into a required domain that is wider than the common one.
+
+        Nothing is counted there, so it looks empty: only pods fit that ask for nothing but their places.
+        """
+        if not 0 < self._required < self._top or np.delete(self._requests, PODS, axis=1).any():
+            return False
+        held = self._held()
+        return held is None or bool((self._tree.codes[self._required, self._valid[0]] == held).any())
 
     def _refused(self, where: str, small: tuple[SmallDomain, ...] = ()) -> Partition:
         requirement = self._constraint.required or self._constraint.preferred
@@ -309,8 +321,18 @@ class _DomainSearch:
 
         Return None if there is no such pod or no requirement.
         """
-        if not self._required:
+        held = self._held() if self._required else None
+        if held is None:
             return None
+        out = {}
+        for depth in self._relevant_depths():
+            domains = branch.depths[depth]
+            required = self._tree.codes[self._required, branch.rows[domains.first]]
+            out[depth] = np.isin(required, held)
+        return out
+
+    def _held(self) -> Int64s | None:
+        """Return the required domains that hold pods of the leaves at hand, None if no node does."""
         session, tree, groups = self._session, self._tree, self._session.facts.groups
         leaves = np.unique(session.facts.pods.leaf[self._pods])
         mine = np.concatenate([groups.pods[groups.pod_start[leaf] : groups.pod_start[leaf + 1]] for leaf in leaves])
@@ -319,13 +341,7 @@ class _DomainSearch:
             return None
         nodes = session.columns.node[placed]
         nodes = nodes[nodes >= 0]
-        held = np.unique(tree.codes[self._required, nodes[tree.member[nodes]]])
-        out = {}
-        for depth in self._relevant_depths():
-            domains = branch.depths[depth]
-            required = tree.codes[self._required, branch.rows[domains.first]]
-            out[depth] = np.isin(required, held)
-        return out
+        return np.unique(tree.codes[self._required, nodes[tree.member[nodes]]])
 
     def _relevant_depths(self) -> list[int]:
         """Return the depths to look at, finest first.
