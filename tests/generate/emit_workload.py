@@ -130,11 +130,13 @@ def _volume(volume: Volume) -> Iterator[Manifest]:
         "resources": {"requests": size},
     }
     status: Manifest = {"phase": "Pending"}
+    annotations: dict[str, str] = {}
     if volume.bound:
         spec["volumeName"] = f"pv-{volume.claim}"
         status = {"phase": "Bound", "capacity": size}
+        annotations = {"pv.kubernetes.io/bind-completed": "yes"}
         yield _persistent_volume(volume, size, modes)
-    metadata = namespaced(volume.claim, ownerReferences=owner)
+    metadata = namespaced(volume.claim, ownerReferences=owner, annotations=annotations)
     yield kubernetes_object("v1", "PersistentVolumeClaim", metadata, spec=spec, status=status)
 
 

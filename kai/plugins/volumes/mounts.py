@@ -46,8 +46,8 @@ def _unusable(catalog: VolumeCatalog, name: str, claim: VolumeClaim | None) -> s
 
 
 def is_bound(claim: VolumeClaim) -> bool:
-    """Say whether the claim has its volume."""
-    return claim.phase == "Bound" and bool(claim.volume)
+    """Say whether the claim has its volume; its phase says so a moment after its annotation."""
+    return bool(claim.volume) and (claim.bind_completed or claim.phase == "Bound")
 
 
 def _waits(catalog: VolumeCatalog, claim: VolumeClaim) -> bool:

@@ -19,6 +19,7 @@ from kai.framework import (
 
 _STORAGE: Final = "storage"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _CORE, _GROUP = "v1", "storage.k8s.io/v1"
 
 
@@ -32,6 +33,8 @@ class VolumeClaim:
     size: int
     phase: str
     volume: str = ""
+    bind_completed: bool = False
+    """Whether an annotation says that the binding is complete, on both sides."""
     owner_pod: str = ""
     deleting: bool = False
     selected_node: str = ""
@@ -120,6 +123,7 @@ def _claim(raw: RawObject) -> VolumeClaim:
         size=_bytes(spec.get("resources", {}).get("requests", {})),
         phase=phase,
         volume=spec.get("volumeName", ""),
+        bind_completed=_BIND_COMPLETED in raw.annotations,
         owner_pod=raw.owners[0][1] if len(raw.owners) == 1 and raw.owners[0][0] == "Pod" else "",
         deleting=raw.deleting,
         selected_node=raw.annotations.get(_SELECTED_NODE, ""),
