@@ -337,12 +337,22 @@ class FencedRequests:
 
     async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
         """Return the reply to a request."""
-        if isinstance(request, Bind) and self.term.lease:
-            request = attrs.evolve(request, annotations={**request.annotations, **self._stamp()})
+        if self.term.lease:
+            request = self._stamped(request)
         return await self.inner.perform_while(request, self._lasts)
 
+    def _stamped(self, request: Request) -> Request:
+        """Return a request that says in which term it is written, if it takes room on a node."""
+        if isinstance(request, Bind):
+            return attrs.evolve(request, annotations={**request.annotations, **self._stamp()})
+        if isinstance(request, Create) and request.ref.cls is Pod and request.manifest["spec"].get("nodeName"):
+            metadata = request.manifest["metadata"]
+            stamped = {**metadata, "annotations": {**metadata.get("annotations", {}), **self._stamp()}}
+            return attrs.evolve(request, manifest={**request.manifest, "metadata": stamped})
+        return request
+
     def _stamp(self) -> dict[str, str]:
-        """Return what tells admission in which term a binding is written: of orders, those who decide write it."""
+        """Return what tells admission in which term a pod gets a node: of orders, those who decide write it."""
         return {names.EPOCH: str(self.term.epoch), names.LEASE: self.term.lease}
 
     def _lasts(self) -> bool:

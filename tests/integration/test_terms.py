@@ -55,9 +55,15 @@ def eviction(admin, epoch, lease=LEASE):
     return lambda: admin.request("POST", admin.path(pod, "eviction"), body)
 
 
-def a_pod(admin):
-    spec = {"containers": [{"name": "main", "image": "none"}]}
-    return admin.create(an_object("v1", "Pod", f"p{next(_NUMBERS)}", metadata={"namespace": "default"}, spec=spec))
+def reservation(admin, epoch, lease=LEASE):
+    """Return a way to make a pod on a node in an epoch, as one that holds a GPU is made."""
+    return lambda: a_pod(admin, stamp(epoch, lease), nodeName="n1")
+
+
+def a_pod(admin, annotations=None, **more):
+    spec = {"containers": [{"name": "main", "image": "none"}], **more}
+    metadata = {"namespace": "default", "annotations": annotations or {}}
+    return admin.create(an_object("v1", "Pod", f"p{next(_NUMBERS)}", metadata=metadata, spec=spec))
 
 
 def refusal(write):
@@ -69,16 +75,21 @@ def refusal(write):
     return ""
 
 
-@pytest.mark.parametrize("write", [order, binding, eviction])
+@pytest.mark.parametrize("write", [order, binding, eviction, reservation])
 def test_what_was_decided_in_an_earlier_term_is_refused(admin, write):
     wanted = f"found 6, expected at least 7 as lease {LEASE} says"
     assert wanted in refusal(write(admin, 6))
 
 
-@pytest.mark.parametrize("write", [order, binding, eviction])
+@pytest.mark.parametrize("write", [order, binding, eviction, reservation])
 def test_the_present_term_other_leases_and_those_who_elect_nobody_are_let_through(admin, write):
     for epoch, lease in ((7, LEASE), (8, LEASE), (1, "another"), (1, "unknown"), (0, "")):
         assert refusal(write(admin, epoch, lease)) == ""
+
+
+def test_a_copy_of_a_pod_that_was_bound_in_an_earlier_term_is_let_through(admin):
+    """Its annotations are those of the binding; it has no node yet."""
+    assert a_pod(admin, stamp(6))
 
 
 def test_a_term_that_begins_ends_the_one_before(admin):

@@ -187,7 +187,7 @@ class World:
             raise RefusedError(403, f'admission webhook "quota.others" denied the request: pod {name}')
         if served is LEASE and by.startswith("kai"):
             self._note_epoch(obj)
-        written = served is ORDER and verb == "create"
+        written = verb == "create" and (served is ORDER or (served is POD and node_of(obj)))
         if not self.fenced or not (verb in {"bind", "evict"} or written):
             return
         epoch = (obj["metadata"].get("annotations") or {}).get(EPOCH)

@@ -460,19 +460,6 @@ async def test_a_binding_is_not_sent_when_its_node_fits_no_more_while_it_waits_f
 
 
 @in_virtual_time
-async def test_a_binding_says_in_which_term_it_is_written():
-    server = server_with_pod()
-    async with running(server, lease="me") as cluster:
-        term = await cluster.leadership.begun()
-        bind = Bind(ref=POD, node="n1", uid="uid-1", annotations={"a": "b"})
-        await cluster.api.fenced(term).perform(bind)
-        await cluster.api.perform(bind)
-        first, second = (json.loads(call.body)["metadata"] for call in server.calls if "binding" in call.path)
-        assert first["annotations"] == {"a": "b", "kai.scheduler/epoch": "1", "kai.scheduler/lease": "lock"}
-        assert second["annotations"] == {"a": "b"}, "where nobody elects, there are no terms"
-
-
-@in_virtual_time
 async def test_a_write_that_is_under_way_when_its_term_ends_is_cut():
     """What the server has not begun it will not do; what it did is read."""
     server = server_with_pod()

@@ -62,7 +62,8 @@ def test_a_policy_for_pods_looks_at_ours_alone(policy):
     rules = policy["spec"]["matchConstraints"]["resourceRules"]
     if any("pods" in rule["resources"] for rule in rules):
         conditions = " ".join(each["expression"] for each in policy["spec"]["matchConditions"])
-        assert f"schedulerName == '{names.SCHEDULER_NAME}'" in conditions or names.GRANTED in conditions
+        is_ours = (f"schedulerName == '{names.SCHEDULER_NAME}'", names.GRANTED, names.LEASE)
+        assert any(each in conditions for each in is_ours)
     assert {group for rule in rules for group in rule["apiGroups"]} <= {"", "scheduling.run.ai"}
 
 
