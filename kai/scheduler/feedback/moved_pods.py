@@ -12,6 +12,9 @@ move. So the place is shown as taken by a stand-in: the pod that went, as if it 
 A successor is a pod that came since, of the same group or of the same controller: a Deployment's pod has a group of its
 own. A pod without a controller whose group belongs to the pod itself has none, so its place is not kept.
 
+Until a gang has as many as it starts with, its stand-ins count as its members, and those that came are not shown: as
+members beyond those they would be given places besides, and take them from the group that gained by the move.
+
 A group is served first, and a group may have pods that waited before. So the place of a successor may go to one of
 those; the successor has its turn like all others then. Served first once more, it would take the place that another
 group was promised, which would take one back.
@@ -111,6 +114,8 @@ class MovedPods:
     _moves: tuple[_Move, ...] = ()
     _came: Mapping[str, _Successor] = attrs.field(factory=dict)
     """By UID."""
+    _early: frozenset[str] = frozenset()
+    """UIDs of pods that are to succeed others once their gang is whole: the stand-ins stand for them until then."""
     _beside: Mapping[str, str] = attrs.field(factory=dict)
     """The keys of the groups of pods that waited beside successors when they were looked at last, by UID."""
 
@@ -158,14 +163,14 @@ class MovedPods:
 
     def clear(self) -> None:
         """Forget all."""
-        self._objects, self._moves, self._came, self._beside = None, (), {}, {}
+        self._objects, self._moves, self._came, self._beside, self._early = None, (), {}, {}, frozenset()
 
     def look(self, objects: ClusterObjects, now: float) -> None:
         """Look which successors have come: the cycle that follows decides on these objects.
 
         Cost: nothing where nothing was moved lately, else a look at each pod and group.
         """
-        before, self._objects = self._objects or objects, objects
+        before, self._objects, self._early = self._objects or objects, objects, frozenset()
         if not self._moves and not self._came:
             return
         if any(move.known is None for move in self._moves):
@@ -173,6 +178,8 @@ class MovedPods:
             self._moves = tuple(_knowing(move, had) for move in self._moves)
         have = _relatives(objects.pods, self._moves, self._came)
         staying = {uid: pod for uid, pod in have.items() if _stays(pod)}
+        ordered = _ordered(objects)
+        waiting = {uid for uid, pod in staying.items() if not pod.spec.node_name and uid not in ordered}
         whole = _whole(objects, staying.values())
         came = {uid: each for uid, each in self._came.items() if each.until > now}
         kept: list[_Move] = []
@@ -187,17 +194,22 @@ class MovedPods:
                 for pod in [pod for pod in successors if _group_of(pod) in whole][: len(left.places)]:
                     left = attrs.evolve(left, places=_others(left.places, pod))
                     came[_identity(pod.metadata)] = _Successor("/".join(_group_of(pod)), now + _PATIENCE)
+                early = [_identity(pod.metadata) for pod in successors if _group_of(pod) not in whole]
+                self._early |= {uid for uid in early[: len(left.places)] if uid in waiting}
                 if left.places:
                     kept.append(attrs.evolve(left, known=frozenset({*(left.known or ()), *came})))
         self._moves = tuple(kept)
-        self._see(came, staying, _ordered(objects))
+        self._see(came, staying, waiting)
 
     # --- What a cycle is given -----------------------------------------------------------------------------------
 
     def shown(self, objects: ClusterObjects) -> ClusterObjects:
-        """Return the objects with the stand-ins; the same if there are none."""
-        stand_ins = self._stand_ins()
-        return attrs.evolve(objects, pods=(*objects.pods, *stand_ins)) if stand_ins else objects
+        """Return the objects with the stand-ins, less the pods that these stand for; the same if there are none."""
+        stand_ins, early = self._stand_ins(), self._early
+        if not stand_ins:
+            return objects
+        pods = objects.pods if not early else [pod for pod in objects.pods if _identity(pod.metadata) not in early]
+        return attrs.evolve(objects, pods=(*pods, *stand_ins))
 
     def served_first(self, awaited: tuple[str, ...]) -> tuple[str, ...]:
         """Return the keys of groups that are served before others: those of ``awaited``, then those of successors."""
@@ -214,9 +226,8 @@ class MovedPods:
         places = (move.until for move in self._moves)
         return min((*places, *(each.until for each in self._came.values() if each.waits)), default=None)
 
-    def _see(self, came: Mapping[str, _Successor], staying: Mapping[str, Pod], ordered: frozenset[str]) -> None:
+    def _see(self, came: Mapping[str, _Successor], staying: Mapping[str, Pod], waiting: set[str]) -> None:
         """See which successors wait, and which pods beside them; those that were given places since took theirs."""
-        waiting = {uid for uid, pod in staying.items() if not pod.spec.node_name and uid not in ordered}
         got = Counter(key for uid, key in self._beside.items() if uid in staying and uid not in waiting)
         self._came = {uid: _served(each, got, waits=uid in waiting) for uid, each in came.items()}
         keys = {each.key for each in self._came.values() if each.waits}

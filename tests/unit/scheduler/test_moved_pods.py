@@ -226,6 +226,16 @@ def test_a_pod_is_the_successor_of_one_only_however_long_another_takes_to_leave(
     assert stand_ins(world, 40.0) == [("a9~moved", "n2")]
 
 
+def test_pods_for_which_stand_ins_stand_are_not_shown_beside_them():
+    """They would count as members beyond the least, and places would be taken from others for them."""
+    world = cluster(running("a9"), least=2)
+    move(world, names=("a0", "a9"))
+    succeed(world, "a1")
+    assert sorted(pod.metadata.name for pod in shown(world).pods) == ["a0~moved", "a9~moved", "b0"]
+    succeed(world, "a2")
+    assert sorted(pod.metadata.name for pod in shown(world).pods) == ["a1", "a2", "b0"]
+
+
 def test_a_successor_that_starts_without_others_does_not_wait_for_them():
     world = cluster(running("a9"), least=1)
     move(world, names=("a0", "a9"))
