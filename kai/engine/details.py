@@ -29,6 +29,16 @@ class Details:
             columns.add(world.columns, world.ledger.offsets.placement + pod, placement)
         self._chosen[placement] = details
 
+    def forget_undone(self) -> None:
+        """Forget the details of placements that were taken back: the next placements get their numbers."""
+        chosen = self._chosen
+        if not chosen:
+            return
+        made = int(self._world.columns.counters[1])
+        # Placements are numbered as they are made, so those that were taken back are the last.
+        while chosen and next(reversed(chosen)) > made:
+            chosen.popitem()
+
     def of(self, pod: int) -> Mapping[str, object]:
         """Return what plugins chose for the placement of ``pod``, by kind; nothing if it stood there before."""
         return self._chosen.get(int(self._world.columns.placement[pod]), {})

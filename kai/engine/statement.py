@@ -74,7 +74,7 @@ class Statement:
 
     def discard(self) -> None:
         """Undo what was not committed."""
-        self._ledger.undo_to(self._begin)
+        self.roll_back(self._begin)
 
     # ------------------------------------------------------------------ marks
 
@@ -85,6 +85,7 @@ class Statement:
     def roll_back(self, mark: int) -> None:
         """Undo all changes after ``mark``."""
         self._ledger.undo_to(mark)
+        self._outlet.details.forget_undone()
 
     # ------------------------------------------------------------------ verbs
 

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai.framework.decisions import Cause
 from kai.model.rows import NodeRow
-from kai.model.status import Status
+from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.plugins.numa import Numa
 from kai.plugins.numa.plugin import REFUSED
 from kai.plugins.numa.zones import NumaPlacement
@@ -245,6 +246,32 @@ def test_a_victim_that_keeps_its_zones_stays():
     assert session.ledger.fingerprint() == before
 
 
+def half(name, **parts):
+    """Return a pod that asks for half a GPU and is not aligned."""
+    annotations = {"pod-group-name": name.rpartition("-")[0], "gpu-fraction": "0.5"}
+    return pod(name, metadata={"annotations": annotations}, **parts)
+
+
+def test_zones_of_a_place_that_was_taken_back_are_no_other_pods():
+    gpus = node("n1", allocatable={"nvidia.com/gpu": "1"})
+    runs = half("r-0", on="n1", labels={"runai-gpu-group": "g"})
+    stage = stage_of(gpus, zones("n1", 4, 4), runs, guaranteed("a-0"), half("b-0"), guaranteed("c-0"))
+    session = stage.session
+    aligned, shares, other = (np.array([stage.row(name)]) for name in ("a-0", "b-0", "c-0"))
+    with session.statement("test") as statement:
+        assert statement.place_pods(aligned, session.all_nodes, session.no_extra, promise=False) == 1
+    with session.statement("test") as statement:
+        assert statement.place_pods(shares, session.all_nodes, session.no_extra, promise=False) == 1
+        statement.commit()
+    # With zones it would be taken for moved where it gets its place back beside a pod that plugins are asked about.
+    statement = session.statement("test", Cause.PREEMPT)
+    statement.evict(shares)
+    both = np.concatenate([shares, other])
+    assert statement.place_pods(both, session.all_nodes, session.no_extra, promise=True) == 2
+    assert session.columns.status[shares[0]] == Status.BINDING
+    assert session.details.of(int(shares[0])) == {}
+
+
 def test_a_binding_carries_the_zones():
     played = play(Numa(), snapshot_of(N1, zones("n1", 1, 4), guaranteed("a-0")))
     assert played.bound == {"a-0": "n1"}
@@ -260,7 +287,7 @@ def test_pods_fill_zones_one_after_the_other():
 
 @st.composite
 def worlds(draw):
-    """Return nodes with zones, running pods on record and pending pods."""
+    """Return nodes with zones, running pods on record or not, and pending pods."""
     policies = st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
     scopes = st.sampled_from(["pod", "container"])
     names = ["n1", "n2"]
@@ -271,21 +298,36 @@ def worlds(draw):
         on = draw(st.sampled_from(names))
         zone = draw(st.integers(0, len(sizes[on]) - 1))
         cpus = str(draw(st.integers(1, 3)))
-        annotations = {OBSERVED: record(**{f"node_{zone}": cpus})}
+        known = draw(st.sampled_from([OBSERVED, PREDICTED, ""]))
+        annotations = {known: record(**{f"node_{zone}": cpus})} if known else {}
         manifests.append(guaranteed(f"x{at}-0", cpu=cpus, on=on, annotations=annotations))
     manifests += [guaranteed(f"a{at}-0", cpu=str(draw(st.integers(1, 7)))) for at in range(draw(st.integers(1, 4)))]
     return manifests
 
 
-moves = st.lists(st.tuples(st.sampled_from(["evict", "place", "back"]), st.integers(0, 20)), max_size=10)
+def drawn(session, at=0):
+    """Return the CPUs that pods draw from each zone of a node: those that run there, and those that were promised."""
+    taken = Counter()
+    for row, details in session.details.of_pods().items():
+        if within(int(session.columns.status[row]), ACTIVE_ALLOCATED) and session.columns.node[row] == at:
+            placement = details["numa"]
+            for zone, amounts in zip(placement.zones, placement.amounts, strict=True):
+                taken[zone] += dict(amounts).get("cpu", 0) / 1000
+    return taken
 
 
-@settings(max_examples=60, deadline=None)
+verbs = st.sampled_from(["evict", "place", "bind", "wait", "keep", "back"])
+moves = st.lists(st.tuples(verbs, st.integers(0, 20)), max_size=14)
+
+
+@settings(max_examples=120, deadline=None)
 @given(worlds(), moves)
-def test_no_zone_is_overdrawn_and_undo_is_exact(manifests, played):
+def test_a_zone_has_what_no_pod_draws_and_undo_is_exact(manifests, played):
     stage = stage_of(*manifests)
     session = stage.session
+    groups = session.facts.pods.group
     opening = session.ledger.fingerprint()
+    whole = [[has + drawn(session, at)[zone] for zone, has in enumerate(left(stage, at))] for at in range(2)]
     overdrawn = [[min(0.0, each) for each in left(stage, at)] for at in range(2)]
     statement = session.statement("test", Cause.PREEMPT)
     marks = []
@@ -293,16 +335,24 @@ def test_no_zone_is_overdrawn_and_undo_is_exact(manifests, played):
         row = number % len(session.snapshot.pods)
         status = session.columns.status[row]
         marks.append((statement.mark(), session.ledger.fingerprint()))
-        if verb == "evict" and status == Status.RUNNING:
+        if verb == "evict" and within(int(status), ACTIVE_ALLOCATED):
             statement.evict(np.array([row]))
-        elif verb == "place" and status in (Status.PENDING, Status.RELEASING):
-            statement.place_pods(np.array([row]), session.all_nodes, session.no_extra, promise=True)
+        elif verb in ("place", "bind") and status in (Status.PENDING, Status.RELEASING):
+            promise = verb == "place" or status == Status.RELEASING
+            statement.place_pods(np.array([row]), session.all_nodes, session.no_extra, promise=promise)
+        elif verb == "wait":
+            statement.promise_all(int(groups[row]))
+        elif verb == "keep":
+            statement.commit()
+            opening = session.ledger.fingerprint()
+            marks = []
         elif verb == "back":
             mark, before = marks[number % len(marks)]
             statement.roll_back(mark)
             del marks[number % len(marks) + 1 :]
             assert session.ledger.fingerprint() == before
         for at in range(2):
+            assert left(stage, at) == [has - drawn(session, at)[zone] for zone, has in enumerate(whole[at])]
             assert all(now >= least for now, least in zip(left(stage, at), overdrawn[at], strict=True))
     statement.discard()
     assert session.ledger.fingerprint() == opening
