@@ -65,11 +65,19 @@ def _is_among(nodes: NodeRows, outer: Outer) -> Bools:
 
 def _capacities(outer: Outer) -> tuple[NodeRows, Int64s]:
     """Return the nodes with potential victims in order of their first one, and what each node could give, [N]."""
-    where = outer.view.columns.node[outer.batches.pods]
+    where = outer.view.columns.node[_last_first(outer.batches)]
     nodes, first = np.unique(where, return_index=True)
     nodes = nodes[np.argsort(first)]
     capacity = outer.free + outer.held(outer.recorded.pods) + outer.held(outer.batches.pods)
     return nodes[nodes >= 0], capacity
+
+
+def _last_first(batches: Batches) -> Int64s:
+    """Return the pods batch by batch, each batch from its end: a group gives up its last pod first."""
+    start = batches.start
+    ends = np.repeat(start[:-1] + start[1:] - 1, np.diff(start))
+    mirrored: Int64s = batches.pods[ends - np.arange(len(ends))]
+    return mirrored
 
 
 def _fewest(outer: Outer, nodes: NodeRows, usable: NodeRows, capacity: Int64s) -> int | None:
