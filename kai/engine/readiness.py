@@ -4,6 +4,8 @@ All groups are looked at together, sub-group by sub-group as columns: a group ma
 user thousands of such groups.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kai.kernels.columns import Columns, GroupFacts
@@ -48,11 +50,7 @@ def have_some(facts: GroupFacts, column: Int64s, rows: GroupRows) -> Bools:
 
     Cost: a look at each of their sub-groups.
     """
-    if not len(rows):
-        return np.zeros(0, np.bool_)
-    below, starts = _subgroups_of(facts, rows)
-    some: Bools = np.add.reduceat(column[below], starts) > 0
-    return some
+    return _in_some(facts, rows, lambda subgroups: column[subgroups] > 0)
 
 
 def lack_some(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
@@ -60,20 +58,20 @@ def lack_some(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
 
     Cost: a look at each of their sub-groups.
     """
+    return _in_some(
+        facts, rows, lambda subgroups: facts.leaf[subgroups] & (columns.occupying[subgroups] < facts.minimum[subgroups])
+    )
+
+
+def _in_some(facts: GroupFacts, rows: GroupRows, is_so: Callable[[Int64s], Bools]) -> Bools:
+    """Return bool[n]: for which of the groups ``rows`` [n] something is so in some sub-group."""
     if not len(rows):
         return np.zeros(0, np.bool_)
-    below, starts = _subgroups_of(facts, rows)
-    lacking = facts.leaf[below] & (columns.occupying[below] < facts.minimum[below])
-    some: Bools = np.logical_or.reduceat(lacking, starts)
-    return some
-
-
-def _subgroups_of(facts: GroupFacts, rows: GroupRows) -> tuple[Int64s, Int64s]:
-    """Return the sub-groups of the groups ``rows`` [n], and where those of each begin [n]."""
     begins = facts.first_subgroup[rows]
     sizes = facts.first_subgroup[rows + 1] - begins
     starts = np.cumsum(sizes) - sizes
-    return np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes), starts
+    some: Bools = np.logical_or.reduceat(is_so(np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes)), starts)
+    return some
 
 
 def _have_trees_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, roots: Int64s, sizes: Int64s) -> Bools:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kai import durations
+from kai.explain.phrases import number
 from kai.framework.verdict import Code
 from kai.framework.words import Facts
 from kai.model.axis import PLUGGED_GPU
@@ -38,7 +39,7 @@ def _over_quota(facts: Facts) -> str:
     requested = amount(facts["requested"], resource)
     if resource == "gpu":
         # The peer prints what was requested of GPUs, and of GPUs alone, with all its decimals.
-        requested = _shortest(_float(facts["requested"]) / DIVISORS[resource])
+        requested = _shortest(number(facts["requested"]) / DIVISORS[resource])
     return (
         f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
         f"{amount(facts['bound'], resource)} {unit}, while {amount(facts['used'], resource)} {unit} are already "
@@ -70,21 +71,20 @@ _CAPS: Mapping[str, str] = {
 
 def _evictions_capped(facts: Facts) -> str:
     """Return which cap holds evictions back; the peer has none."""
-    found, most, what = _float(facts.get("found")), _float(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
+    found, most, what = number(facts.get("found")), number(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
     return f"Room could be made, but {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
 
 
 def _victims_protected(facts: Facts) -> str:
     """Return that groups were spared because of disruption budgets, or while they are moved; the peer spares none."""
-    count = int(_float(facts.get("groups")))
+    count = int(number(facts.get("groups")))
     spared = "1 job" if count == 1 else f"{count} jobs"
     why = "that disruption budgets protected a moment ago, or that are being moved"
     return f"No room could be made without {spared} {why}"
 
 
 def _preemption_delay(facts: Facts) -> str:
-    until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    window = durations.text(_float(facts.get("seconds")))
+    window, until = delay_of(facts)
     return f"Workload is within its preemption delay window ({window}) and may not trigger evictions before {until}"
 
 
@@ -132,24 +132,26 @@ WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
 # ------------------------------------------------------------------------------------------------------------- numbers
 
 
+def delay_of(facts: Facts) -> tuple[str, str]:
+    """Return how long a group asked not to evict others, and until when that is."""
+    until = datetime.fromtimestamp(number(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return durations.text(number(facts.get("seconds"))), until
+
+
 def amount(value: object, resource: str) -> str:
     """Return an amount in axis units as the peer prints it: cores, gigabytes or devices, cut off after three decimals.
 
     Units: millicores, bytes, thousandths of a GPU; -1 is "Unlimited".
     """
-    number = _float(value)
-    if number < 0:
+    found = number(value)
+    if found < 0:
         return "Unlimited"
-    scaled = round(number / DIVISORS[resource], 6)
+    scaled = round(found / DIVISORS[resource], 6)
     return _shortest(math.floor(scaled * 1000 + 1e-9) / 1000)
 
 
-def _shortest(number: float) -> str:
-    return str(int(number)) if number == int(number) else repr(number)
+def _shortest(found: float) -> str:
+    return str(int(found)) if found == int(found) else repr(found)
 
 
-def _float(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-__all__ = ["DIVISORS", "WRITERS", "amount", "not_ready"]
+__all__ = ["DIVISORS", "WRITERS", "amount", "delay_of", "not_ready"]

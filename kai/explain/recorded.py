@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from kai import durations
 from kai.engine.records import GroupRecord
 from kai.explain import messages
+from kai.explain.code_texts import delay_of
 from kai.explain.phrases import Words, counted, listed, number, quantity
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
@@ -162,8 +161,7 @@ def sub_groups_asked(facts: PodGroup) -> str:
 
 def delay_text(facts: Mapping[str, object]) -> str:
     """Return until when a group itself asked not to evict others."""
-    until = datetime.fromtimestamp(number(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    window = durations.text(number(facts.get("seconds")))
+    window, until = delay_of(facts)
     return f"no room; it asked for a preemption delay of {window}, and may evict no others before {until}"
 
 
