@@ -43,7 +43,8 @@ class EvictStale:
 
     def _judge(self, session: Session, portion: Portion) -> None:
         group = portion.group
-        if np.isnan(session.stale_since[group]):
+        # A time that is still to come was written by a clock that went ahead, and would keep the gang for as long.
+        if not session.clock.is_past(float(session.stale_since[group])):
             session.note_time("stale_since", group, session.clock.read())
         grace = session.snapshot.groups[group].staleness_grace
         if grace is None:

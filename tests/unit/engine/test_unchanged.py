@@ -10,7 +10,7 @@ from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import PluginUse
-from kai.intake import Intake
+from kai.intake import Intake, take_snapshot
 from kai.simulation.shorthand import NOW
 from kai.testing.building import cluster
 
@@ -128,6 +128,20 @@ def test_a_gang_becomes_stale_on_time_though_nothing_else_happens(runs):
     evicted = [run_cycle(intake.take(objects, now), profile, Recorder()).counts["evictions"] for now in instants]
     assert evicted == [0, 0, 0, 0, 1]
     assert runs == [NOW, NOW + 50.0]
+
+
+def test_a_gang_that_is_said_to_be_stale_from_a_later_time_on_is_stale_from_now_on(runs):
+    """A clock that went ahead wrote it; the gang would hold its GPUs for as long as that did."""
+    gang = {"gang": {"members": 3, "minimum": 3, "runs_on": ["n1"], "each": {"gpu": 1}}}
+    objects = stale_since(cluster({"n1": {"gpu": 1}}, gang), NOW + 1000)
+    profile = profile_with(runs, default_staleness_grace_seconds=60.0)
+    report = run_cycle(take_snapshot(objects, now=NOW), profile, Recorder())
+    assert report.stale_since.tolist() == [NOW]
+    objects = stale_since(objects, NOW)
+    evicted = [
+        run_cycle(take_snapshot(objects, now=NOW + at), profile, Recorder()).counts["evictions"] for at in (59, 60)
+    ]
+    assert evicted == [0, 1]
 
 
 def stale_since(objects, instant):
