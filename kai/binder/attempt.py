@@ -16,10 +16,12 @@ import attrs
 
 from kai.api import names
 from kai.api.bindrequest import BindRequest
+from kai.api.grants import ordered_grant
 from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
 from kai.api.pod import Pod
+from kai.api.queue import Queue
 from kai.backoff import doubling_pause
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod
@@ -127,7 +129,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         return (yield from _give_up(request, f"{title(pod)} is bound to node {pod.spec.node_name} already"))
     node = yield from find_for_sure(Ref(Node, request.spec.selected_node))
     try:
-        reason = refuse_pod(pod) or binder.refuse_order(request)
+        reason = refuse_pod(pod) or binder.refuse_order(request) or (yield from _lost_queue(request))
         if reason:
             raise BindFailureError(reason, retryable=False)
         if node is None:
@@ -143,6 +145,18 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         retryable = error.reason is not Reason.REJECTED
         return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable))
     return (yield from _finish(binder, request, pod))
+
+
+def _lost_queue(request: BindRequest) -> Plan[str]:
+    """Return that the queue of an order that was never written is gone; empty if it is there, or not told.
+
+    The scheduler deletes an order that is written, if its queue is deleted before the bind.
+    """
+    told = None if request.metadata.uid else ordered_grant(request)
+    if told is None or not told.queue:
+        return ""
+    found = yield from find_for_sure(Ref(Queue, told.queue))
+    return "" if found is not None else f"queue {told.queue} does not exist any more"
 
 
 def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:

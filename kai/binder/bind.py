@@ -202,6 +202,7 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
 def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
     """Return the binding of a pod that may have it, as far as is known now: preparing may have taken minutes."""
     yield from _refuse_lost(context.pod)
+    yield from _refuse_withdrawn(context)
     ref = Ref(Node, context.node.metadata.name)
     shown = yield from find(ref)
     node = shown if shown is not None else (yield from find(ref, fresh=True))
@@ -248,6 +249,19 @@ def _refuse_lost(pod: Pod) -> Plan[None]:
     if found is None or found.metadata.uid != pod.metadata.uid:
         raise BindFailureError(f"{title(pod)}: does not exist any more", retryable=False)
     _refuse(refuse_pod(found))
+
+
+def _refuse_withdrawn(context: BindContext) -> Plan[None]:
+    """Raise that an order does not stand any more: its node or its queue was lost, or a user deleted it.
+
+    A store may lag, so a bind that had to be prepared, which may have taken minutes, asks the API server.
+    """
+    if not context.request.metadata.uid:
+        return  # an order that was never written stands until its term is over
+    ref = Ref.to(context.request)
+    found = yield from (find(ref, fresh=True) if shares_gpu(context) else find_for_sure(ref))
+    if found is None or found.metadata.uid != context.request.metadata.uid:
+        raise BindFailureError(f"{title(context.request)}: was withdrawn", retryable=False)
 
 
 def _sight(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> Sight:

@@ -6,7 +6,11 @@ import attrs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.dra import AllocationResult
+from kai.api.grants import ordered_grant
+from kai.api.node import Node
 from kai.api.objects import ClusterObjects
+from kai.api.plans import Ref
+from kai.api.queue import Queue
 from kai.intake import selection
 from kai.intake.claims import allocated
 from kai.intake.nodes import is_wanted
@@ -39,19 +43,45 @@ def live_bind_requests(
     return sorted(live, key=lambda each: (each.metadata.namespace, each.metadata.name))
 
 
-def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[BindRequest, ...]:
-    """Return the requests that no snapshot counts any more, because they failed or their node is gone.
+@attrs.frozen
+class ExpiredRequest:
+    """A bind request that is to be deleted."""
 
-    The caller should delete them.
+    request: BindRequest
+    lost: Ref[Node] | Ref[Queue] | None = None
+    """What it needs and seems to be gone: its node, or its queue; None if the binder gave up."""
 
-    Source: the peer deletes both while it takes its snapshot.
+
+def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[ExpiredRequest, ...]:
+    """Return the requests that are over: the binder gave up, the node is gone, or, before the bind, the queue is.
+
+    No snapshot counts one that failed or whose node is gone. The caller should delete them, once it is sure that what
+    seems to be gone is.
+
+    Source: the peer deletes those of the first two kinds while it takes its snapshot. It carries out an order of a
+    queue that was deleted since.
     """
     if not objects.bind_requests:
         return ()
     nodes = {node.metadata.name for node in objects.nodes if is_wanted(node, settings)}
-    return tuple(
-        request for request in objects.bind_requests if has_failed(request) or _is_stale(request, nodes, settings)
-    )
+    queues = {queue.metadata.name for queue in objects.queues}
+    found = []
+    for request in objects.bind_requests:
+        if has_failed(request):
+            found.append(ExpiredRequest(request))
+        elif _is_stale(request, nodes, settings):
+            found.append(ExpiredRequest(request, Ref(Node, request.spec.selected_node)))
+        elif (queue := _awaited_queue(request, settings)) and queue not in queues:
+            found.append(ExpiredRequest(request, Ref(Queue, queue)))
+    return tuple(found)
+
+
+def _awaited_queue(request: BindRequest, settings: IntakeSettings) -> str:
+    """Return the queue on whose account a pod is to be bound; empty if the pod is bound, or the queue is not told."""
+    if request.status.phase == "Succeeded" or not settings.owns(request.metadata.labels):
+        return ""
+    told = ordered_grant(request)
+    return "" if told is None else told.queue
 
 
 def assumed_claims(claims: ClaimCatalog, requests: Iterable[tuple[Pod, Constraints, BindRequest]]) -> ClaimCatalog:

@@ -16,6 +16,7 @@ from kai.api.kinds import ApiObject, Key
 from kai.cluster.port import Term
 from kai.cluster.requests import Request
 from kai.framework.decisions import Decision
+from kai.intake.binding import ExpiredRequest
 from kai.scheduler.signals import Signal
 from kai.state.snapshot import Snapshot
 
@@ -47,9 +48,9 @@ class Decided:
 
 @attrs.frozen
 class Expired:
-    """Bind requests that no snapshot counts any more."""
+    """Bind requests that are over."""
 
-    requests: tuple[BindRequest, ...]
+    requests: tuple[ExpiredRequest, ...]
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ from kai.backoff import doubling_pause
 from kai.cluster.port import Term
 from kai.cluster.requests import NotLeading, Request
 from kai.framework.decisions import Bind, Evict, Nominate
-from kai.intake.binding import has_failed
+from kai.intake.binding import ExpiredRequest, has_failed
 from kai.model.noroom import NoRoom
 from kai.scheduler import orders
 from kai.scheduler.committing.bind_events import BindEvents
@@ -306,17 +306,18 @@ class Committer:
         is_news = self._promises.note(pod.metadata.uid, node)
         return [self._tell(orders.pipelined_event(pod, node), now)] if is_news else []
 
-    def _expired(self, requests: Iterable[BindRequest], now: float) -> list[Effect]:
+    def _expired(self, found: Iterable[ExpiredRequest], now: float) -> list[Effect]:
         effects: list[Effect] = []
-        for request in requests:
+        for expired in found:
+            request = expired.request
             target = (BindRequest, key_of(request))
             uid = request.metadata.uid
             if target in self._busy or self.reader.is_assumed(*target) or not uid or self._kept.rests(uid, now):
                 continue
-            if has_failed(request) and uid not in self._kept:
+            if expired.lost is None and uid not in self._kept:
                 for owner in request.metadata.owner_references:
                     self._failed(owner.uid, orders.lack_of_room(request, owner.uid, request.status.reason), now)
-            effects += self._begin(RemovalOperation(request, self.settings), now)
+            effects += self._begin(RemovalOperation(expired, self.settings), now)
         return effects
 
     def _failed(self, uid: str, refusal: NoRoom | None, now: float) -> None:

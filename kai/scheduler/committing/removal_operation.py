@@ -1,4 +1,4 @@
-"""The removal of a bind request that is over: at once if it failed, once its node is known to be gone otherwise."""
+"""The removal of a bind request that is over, once its node or queue is known to be gone; at once if it failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.node import Node
 from kai.api.plans import Reason, Ref, Refusal
-from kai.intake.binding import has_failed
+from kai.intake.binding import ExpiredRequest
 from kai.intake.nodes import is_wanted
 from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step
 from kai.scheduler.reader import Reader
@@ -19,12 +19,12 @@ from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import RequestDeleted, RequestKept
 
 _KEPT_PAUSE: Final = 30.0
-"""For so long a bind request whose node is there is not asked about again, although the store lacks the node."""
+"""For so long a bind request is not asked about again that has its node and its queue, although the store lacks one."""
 
 
 @attrs.define
 class KeptRequests:
-    """Bind requests, by UID, whose nodes are there after all: until when not to ask again.
+    """Bind requests, by UID, whose nodes or queues are there after all: until when not to ask again.
 
     Units: seconds of a clock that does not go back.
     """
@@ -49,13 +49,18 @@ class KeptRequests:
 
 @attrs.define
 class RemovalOperation:
-    """A bind request that is being deleted: one that failed, or, once that is confirmed, one whose node is gone."""
+    """A bind request that is being deleted: one that failed, or one whose node or queue is known to be gone."""
 
     name: ClassVar[str] = "removal"
-    request: BindRequest
+    expired: ExpiredRequest
     settings: SchedulerSettings
     attempts: int = 0
     _stage: Literal["confirm", "delete"] = "confirm"
+
+    @property
+    def request(self) -> BindRequest:
+        """The bind request."""
+        return self.expired.request
 
     @property
     def target(self) -> tuple[type[ApiObject], Key]:
@@ -68,8 +73,10 @@ class RemovalOperation:
         return False
 
     def begin(self) -> Step:
-        """Delete it if it failed, else look for its node."""
-        return self._delete() if self._stage == "delete" or has_failed(self.request) else self._confirm()
+        """Delete it if it failed, else look for what seems to be gone."""
+        lost = self.expired.lost
+        # The store may only lag, and a bind may be under way: nothing is deleted because a cache lacks something.
+        return self._delete() if self._stage == "delete" or lost is None else Ask(plans.Get(ref=lost, fresh=True))
 
     def answered(self, reply: object, at: Moment) -> Step:
         """Go on after a reply."""
@@ -84,7 +91,9 @@ class RemovalOperation:
             return self._keep(refusal.message or refusal.reason.value)
         if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
             return self._delete()
-        return self._keep("its node is there")
+        if refusal is not None:
+            return self._keep(refusal.message or refusal.reason.value)
+        return self._keep(f"its {'node' if isinstance(reply, Node) else 'queue'} is there")
 
     def _keep(self, why: str) -> Step:
         return End(signal=RequestKept(name=self.request.metadata.name, why=why), kept=self.request.metadata.uid)
@@ -93,10 +102,6 @@ class RemovalOperation:
         """Do what was interrupted."""
         del reader
         return self.begin()
-
-    def _confirm(self) -> Step:
-        # The store may only lag, and a bind may be under way: nothing is deleted because a cache lacks it.
-        return Ask(plans.Get(ref=Ref(Node, self.request.spec.selected_node), fresh=True))
 
     def _delete(self) -> Step:
         self._stage = "delete"

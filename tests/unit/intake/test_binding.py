@@ -1,8 +1,11 @@
 import pytest
 
+from kai.api.node import Node
+from kai.api.plans import Ref
+from kai.api.queue import Queue
 from kai.intake import IntakeSettings, expired_bind_requests
 from kai.model.status import Status
-from tests.unit.intake.making import bind_request, node, objects, other, pod, taken
+from tests.unit.intake.making import bind_request, node, objects, other, pod, queue, taken
 
 FAILED = {"phase": "Failed", "failedAttempts": 2}
 
@@ -25,7 +28,26 @@ def is_binding(*manifests, **settings) -> bool:
 def test_a_request_stands_until_it_failed_for_good_or_its_node_is_gone(request_, live):
     assert is_binding(request_) == live
     expired = expired_bind_requests(objects(node("n"), request_), IntakeSettings())
-    assert [each.metadata.name for each in expired] == ([] if live else ["a"])
+    assert [each.request.metadata.name for each in expired] == ([] if live else ["a"])
+
+
+GRANTED = {"annotations": {"kai.scheduler/granted": '{"queue":"q"}'}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "queues", "lost"),
+    [
+        (bind_request("a", "n", metadata=GRANTED), ["q"], []),
+        (bind_request("a", "n", metadata=GRANTED), ["r"], [Ref(Queue, "q")]),
+        (bind_request("a", "n", metadata=GRANTED, status={"phase": "Succeeded"}), ["r"], []),
+        (bind_request("a", "n"), ["r"], []),
+        (bind_request("a", "gone", metadata=GRANTED), ["r"], [Ref(Node, "gone")]),
+        (bind_request("a", "n", metadata=GRANTED, status=FAILED), ["r"], [None]),
+    ],
+)
+def test_a_request_is_over_once_its_queue_is_gone_before_the_bind(request_, queues, lost):
+    manifests = [node("n"), request_, *map(queue, queues)]
+    assert [each.lost for each in expired_bind_requests(objects(*manifests), IntakeSettings())] == lost
 
 
 def test_a_request_with_a_type_that_nobody_knows_stands():

@@ -7,9 +7,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kai.api.bindrequest import BindRequest
 from kai.api.node import Node
+from kai.api.plans import Ref
 from kai.api.pod import Pod
+from kai.api.queue import Queue
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import RequestKept
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -345,16 +348,33 @@ def test_a_failed_order_is_deleted_and_its_pod_rests_longer_each_time():
     assert world.committer.feedback.bind_backoff.resting(1.5) == frozenset()
 
 
-def test_an_order_for_a_node_that_only_the_store_lacks_is_kept():
-    world = cluster(making.bind_request("p0", "n1"))
-    world.expire("p0")
+@pytest.mark.parametrize(
+    ("lost", "manifest", "why"),
+    [
+        (Ref(Node, "n1"), making.node("n1"), "its node is there"),
+        (Ref(Queue, "q"), making.queue("q"), "its queue is there"),
+    ],
+)
+def test_an_order_whose_node_or_queue_only_the_store_lacks_is_kept(lost, manifest, why):
+    world = cluster(making.bind_request("p0", "n1"), manifest)
+    world.expire("p0", lost=lost)
     world.settle()
     assert world.requests() == {"p0": "n1"}
-    world.server.remove("Node", "n1")
+    assert [each.why for each in world.signals if isinstance(each, RequestKept)] == [why]
+    world.server.remove(lost.cls.__name__, lost.name)
     world.pass_time(30.0)
-    world.expire("p0")
+    world.expire("p0", lost=lost)
     world.settle()
     assert world.requests() == {}
+
+
+def test_an_order_whose_queue_cannot_be_asked_about_is_kept():
+    world = cluster(making.bind_request("p0", "n1"))
+    world.expire("p0", lost=Ref(Queue, "q"))
+    world.deliver(fault="refused")
+    world.settle()
+    assert world.requests() == {"p0": "n1"}
+    assert [each.why for each in world.signals if isinstance(each, RequestKept)] == ["a webhook said no"]
 
 
 # --- Leading -------------------------------------------------------------------------------------------------------

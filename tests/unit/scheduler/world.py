@@ -13,7 +13,7 @@ from kai.api.codec import structure_as
 from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import BY_CLASS
 from kai.api.node import Node
-from kai.api.plans import Reason, Refusal
+from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
@@ -22,6 +22,7 @@ from kai.cluster.requests import BudgetExhausted, NotLeading
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
+from kai.intake.binding import ExpiredRequest, has_failed
 from kai.scheduler.committing.committer import Committer
 from kai.scheduler.effects import (
     Answered,
@@ -175,8 +176,11 @@ class World:
         assert held is not None
         return self.step(Decided(term=held, cycle=cycle, snapshot=self.snapshot, decisions=decisions))
 
-    def expire(self, *names: str) -> list[Any]:
-        return self.step(Expired(tuple(self.get(BindRequest, name, "default") for name in names)))
+    def expire(self, *names: str, lost: Ref[Node] | Ref[Queue] | None = None) -> list[Any]:
+        """Have orders deleted that failed, or whose node, or what else is named, seems to be gone."""
+        found = [self.get(BindRequest, name, "default") for name in names]
+        gone = [None if has_failed(each) else lost or Ref(Node, each.spec.selected_node) for each in found]
+        return self.step(Expired(tuple(map(ExpiredRequest, found, gone))))
 
     def deliver(self, at: int = 0, fault: str = "") -> list[Any]:
         """Let a request arrive, or not, and its answer come back, or not."""
