@@ -38,6 +38,8 @@ _AUDIT_POLICY: Final = {
     "omitStages": ["RequestReceived"],
     "rules": [
         {"level": "None", "users": ["admin", "system:apiserver", "system:anonymous"]},
+        # Which pod an eviction is for, of all that ever had the name, only its body says.
+        {"level": "Request", "resources": [{"group": "", "resources": ["pods/eviction"]}]},
         {"level": "Metadata"},
     ],
 }

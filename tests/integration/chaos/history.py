@@ -101,7 +101,7 @@ class History:
                 what=f"{ref['resource']}/{subresource}" if subresource else ref["resource"],
                 key=(ref.get("namespace", ""), ref.get("name", "")),
                 verb=event["verb"],
-                uid=ref.get("uid", ""),
+                uid=ref.get("uid", "") or _expected_uid(event),
             )
         )
 
@@ -134,3 +134,9 @@ class History:
             leader = next((term.life for term in reversed(terms) if term.since <= each.received), "")
             if leader != each.life:
                 yield each
+
+
+def _expected_uid(event: dict[str, Any]) -> str:
+    """Return the UID that an eviction expects of its pod; empty for writes whose bodies the log leaves out."""
+    options = (event.get("requestObject") or {}).get("deleteOptions") or {}
+    return str((options.get("preconditions") or {}).get("uid", ""))

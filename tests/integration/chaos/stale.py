@@ -157,9 +157,10 @@ class Stale:
             namesakes = self._change()
             self.rig.recovery()  # the leader goes on, and the other one sees nothing of it
             self.rig.kill(leader)
+            by_leader = self._evicted()
             self.rig.wait(lambda: self.rig.leader() is heir, "the other replica to lead")
             time.sleep(1.0)
-            self._look_for_evictions(namesakes)
+            self._look_for_evictions(namesakes - by_leader.keys())
         self._judge()
 
     def restarts(self) -> None:
@@ -225,27 +226,28 @@ class Stale:
             if self.blind_to:
                 os.kill(self.second.daemon.pid, signal.SIGCONT)
 
-    def _change(self) -> list[str]:
-        """Let jobs come and go, and pods be replaced by namesakes; return the names of these."""
+    def _change(self) -> set[str]:
+        """Let jobs come and go, and pods be replaced by namesakes; return the UIDs of these."""
         load = self.rig.load
         load.burst(3)
         load.submit("claim")
         load.shrink(0.9)
         with load.resting():
             lone = sorted(pod for job in load.jobs.values() if job.kind == "lone" for pod in job.pods)
-            return [name for name in self.random.sample(lone, min(2, len(lone))) if self._replaced(name)]
+            made = map(self._replaced, self.random.sample(lone, min(2, len(lone))))
+            return {uid for uid in made if uid}
 
-    def _replaced(self, name: str) -> bool:
-        """Put a namesake in the place of a pod, if it is still there; return whether it was."""
+    def _replaced(self, name: str) -> str:
+        """Put a namesake in the place of a pod, if it is still there; return its UID, empty if there is none."""
         stage = self.rig.stage
         pod = stage.find("v1", "Pod", name)
         if pod is None:
-            return False
+            return ""
         stage.api.delete(pod, gracePeriodSeconds=0)
         kept = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}
         spec = {key: pod["spec"][key] for key in ("containers", "schedulerName")}
-        stage.create({"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec})
-        return True
+        made = stage.create({"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec})
+        return str(made["metadata"]["uid"])
 
     def _make_good(self) -> None:
         """Do what users do after a backup: delete the pods that it brought back, create the groups that it lost."""
@@ -260,11 +262,15 @@ class Stale:
 
     # --- Judging -------------------------------------------------------------------------------------------------
 
-    def _look_for_evictions(self, namesakes: list[str]) -> None:
+    def _look_for_evictions(self, namesakes: set[str]) -> None:
         """Note evictions of pods that kai cannot have seen."""
+        found = {uid: name for uid, name in self._evicted().items() if uid in namesakes}
+        self.rig.report.orphans += [f"{name} ({uid}) was evicted for a pod of its name" for uid, name in found.items()]
+
+    def _evicted(self) -> dict[str, str]:
+        """Return the names of pods that were evicted so far, by UID."""
         self.rig.history.read()
-        evicted = {each.key[1] for each in self.rig.history.writes if each.what == "pods/eviction"}
-        self.rig.report.orphans += [f"{name} was evicted for a pod of its name" for name in evicted & set(namesakes)]
+        return {each.uid: each.key[1] for each in self.rig.history.writes if each.what == "pods/eviction"}
 
     def _judge(self) -> None:
         """Wait until kai knows what there is, and until everything rests; look what happened."""
