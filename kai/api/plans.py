@@ -63,6 +63,8 @@ class RefusedError(ApiError):
     def __init__(self, refusal: Refusal, request: Request) -> None:
         super().__init__(f"{describe(request)}: {refusal.message or refusal.reason.value}", retryable=True)
         self.refusal = refusal
+        self.namespace: str = getattr(getattr(request, "ref", None), "namespace", "")
+        """That of the object that was asked for; empty if it has none, or if it was no single object."""
 
     @property
     def reason(self) -> Reason:

@@ -10,6 +10,7 @@ The status of the request is written last, so an attempt that was cut off before
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import attrs
@@ -143,8 +144,16 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
             raise
         # A rejected write will be rejected again; any other obstacle may be gone.
         retryable = error.reason is not Reason.REJECTED
-        return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable))
+        message = _told(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
+        return (yield from _fail(binder, request, pod, node, message, retryable=retryable))
     return (yield from _finish(binder, request, pod))
+
+
+def _told(error: RefusedError, named: Collection[str]) -> str:
+    """Return a refusal for the users of a pod, who are told names of some namespaces only."""
+    if error.namespace in named:
+        return str(error)
+    return f"what other pods hold on the node could not be looked at or put right: {error.reason.value}"
 
 
 def _lost_queue(request: BindRequest) -> Plan[str]:

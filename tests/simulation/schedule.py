@@ -262,6 +262,7 @@ async def _keep_quiet(world: World) -> None:
         await asyncio.sleep(_QUIET)
         if len(writes) <= _MOST_IDLE_WRITES:
             return
+        await asyncio.sleep(_TAKE_OVER)  # what came late in this time has its consequences
     world.violate(22, f"{len(writes)} writes where nothing happens: {', '.join(sorted(set(writes))[:4])}")
 
 

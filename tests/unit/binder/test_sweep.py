@@ -1,12 +1,22 @@
 import pytest
 
 from kai.api.codec import structure_as
-from kai.api.plans import Delete, Get, List, Lock, carry_out
+from kai.api.plans import Delete, Get, List, Lock, Reason, Refusal, carry_out
 from kai.api.pod import Pod
+from kai.binder.outcome import Verdict
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node, sweep_requests
 from tests.doubles.api_server import ApiServer
-from tests.unit.binder.clusters import RESERVED, bind_request, cluster, pod, reservation, sharing_request
+from tests.unit.binder.clusters import (
+    RESERVED,
+    bind_request,
+    cluster,
+    node,
+    pod,
+    reservation,
+    sharing_request,
+    try_once,
+)
 
 SETTINGS = BinderSettings()
 
@@ -205,6 +215,19 @@ def test_a_node_is_swept_group_by_group_in_both_forms_of_the_label():
     )
     swept = carry_out(sweep_node("n1", SETTINGS), server.perform)
     assert swept == (f"{RESERVED}/gpu-reservation-a", "ns/multi")
+
+
+_UNNAMED = "what other pods hold on the node could not be looked at or put right: rejected"
+
+
+@pytest.mark.parametrize(("namespace", "told"), [("ns", "delete pod ns/u: a webhook says no"), ("theirs", _UNNAMED)])
+def test_a_bind_whose_sweep_is_refused_names_no_pod_of_another_namespace(namespace, told):
+    server = cluster(node(), user(namespace=namespace), pod(), bind_request())
+    refusal = Refusal(reason=Reason.REJECTED, message="a webhook says no")
+    server.fault = lambda request: refusal if isinstance(request, Delete) else None
+    assert try_once(server).verdict is Verdict.FAILED
+    (condition,) = [each for each in server.get("Pod", "p", "ns")["status"]["conditions"] if each["type"] == "PodBound"]
+    assert condition["message"] == f"Failed to bind pod ns/p to node n1: {told}"
 
 
 def test_everything_is_swept_after_a_start():
