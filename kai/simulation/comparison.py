@@ -10,7 +10,8 @@ import attrs
 
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.overview import Overview
-from kai.simulation.plan import KINDS, Plan, plan_of
+from kai.simulation.plan import Plan, plan_of
+from kai.simulation.plan_document import KINDS
 from kai.simulation.run import Outcome
 
 MORE, LESS, NEITHER = "more", "less", ""

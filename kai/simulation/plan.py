@@ -3,8 +3,6 @@
 A plan is values with names, so that it can be written down, compared with another, and found equal by its hash.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +11,8 @@ import attrs
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.rows import Int64s
+from kai.simulation.plan_document import KINDS, digest_of
 from kai.simulation.run import Cycle, Outcome
-
-KINDS = ("place", "evict", "move", "hold")
 
 
 @attrs.frozen(kw_only=True)
@@ -107,17 +104,6 @@ def _values(item: Place | Hold | Departure) -> dict[str, Any]:
     return values if item.sliced else {key: value for key, value in values.items() if key != "sliced"}
 
 
-def digest_of(plan: Mapping[str, Any]) -> str:
-    """Return a digest of the decisions in a plan's document, whatever their order.
-
-    A device that is opened has a name of the moment; that one is opened is the decision.
-    """
-    lines = sorted(
-        json.dumps({"kind": kind, **_comparable(each)}, sort_keys=True) for kind in KINDS for each in plan[kind]
-    )
-    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
-
-
 def plan_of(outcome: Outcome) -> Plan:
     """Return the plan of all cycles of an outcome."""
     place: list[Place] = []
@@ -169,49 +155,3 @@ def _departure(cycle: Cycle, decision: Evict, common: Mapping[str, Any]) -> Depa
         aggressor=snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else None,
         to=snapshot.nodes[decision.moved_to].name if decision.moved_to >= 0 else None,
     )
-
-
-@attrs.frozen(kw_only=True)
-class Difference:
-    """One decision that is in one of two plans only."""
-
-    kind: str
-    """place, hold, evict or move."""
-    cycle: int
-    pod: str
-    job: str
-    recorded: Mapping[str, Any] | None
-    now: Mapping[str, Any] | None
-
-
-def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return in what two plans differ, as documents: pod by pod and kind by kind, in the order of cycles and pods."""
-    out: list[Difference] = []
-    for kind in KINDS:
-        before, after = _by_pod(recorded.get(kind)), _by_pod(now.get(kind))
-        for key in sorted(before.keys() | after.keys()):
-            one, other = before.get(key), after.get(key)
-            if one is None or other is None or _comparable(one) != _comparable(other):
-                known = one or other or {}
-                job = str(known.get("job", ""))
-                out.append(Difference(kind=kind, cycle=key[0], pod=key[1], job=job, recorded=one, now=other))
-    return tuple(sorted(out, key=lambda each: (each.cycle, each.pod, each.kind)))
-
-
-def _by_pod(items: object) -> dict[tuple[int, str], Mapping[str, Any]]:
-    found = items if isinstance(items, list | tuple) else ()
-    return {(int(each.get("cycle", 1)), str(each.get("pod", ""))): each for each in found if isinstance(each, Mapping)}
-
-
-def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what makes a decision the same as another.
-
-    GPUs of MIG slices are left out: a plan that was recorded before they were shown does not count them. What a pod
-    asks for is no decision, so nothing is lost.
-    """
-    slots = item.get("slots") or ()
-    values = {**item, "slots": sorted("+" if str(name).startswith("+") else str(name) for name in slots)}
-    gpus, sliced = item.get("gpus"), values.pop("sliced", 0.0)
-    if isinstance(gpus, int | float) and isinstance(sliced, int | float) and sliced:
-        values["gpus"] = round(gpus - sliced, 3)
-    return values

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.simulation.plan import digest_of
+from kai.simulation.plan_document import digest_of
 
 _KNOWN: Final = frozenset(value for value in vars(names).values() if isinstance(value, str) and value)
 _READ: Final = re.compile(

@@ -24,9 +24,9 @@ from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError, InputError
 from kai.intake import IntakeSettings
 from kai.simulation.case import Case, FairShareCase
+from kai.simulation.expectations import read_expected
 from kai.simulation.parameters import intake_settings
 from kai.simulation.past_usage import read_past_usage
-from kai.simulation.sentences import read_expected
 from kai.simulation.shorthand import NOW, expand, is_short
 from kai.simulation.values import mapping
 

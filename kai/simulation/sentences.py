@@ -1,21 +1,16 @@
-"""What scenarios in the short form expect, in words: ``2 running, 1 pending``, ``{pending: OverLimit}``."""
+"""Comparing an outcome with what a scenario in the short form expects of it, group by group."""
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from kai.errors import InputError
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.simulation.case import Expected
 from kai.simulation.check import Differences
+from kai.simulation.expectations import parsed_clause, sentence_of
 from kai.simulation.overview import Job, overview
 from kai.simulation.run import Cycle, Outcome
-from kai.simulation.values import mapping
 
-STATES = ("allocated", "pipelined", "running", "pending", "evicted", "moved", "terminating", "gated", "finished")
-_CLAUSE = re.compile(r"(?:(?P<count>\d+)\s+)?(?P<state>[a-z]+)(?:\s+on\s+(?P<nodes>.+))?")
 _PLAIN = {
     Status.BINDING: "allocated",
     Status.RUNNING: "running",
@@ -24,20 +19,6 @@ _PLAIN = {
     Status.GATED: "gated",
     Status.SUCCEEDED: "finished",
 }
-
-
-def read_expected(document: Mapping[str, Any], place: str) -> Expected | None:
-    """Return what ``document`` expects, None if nothing.
-
-    Raises: InputError for a sentence that cannot be read.
-    """
-    groups = mapping(document.get("expect"), f"{place}: expect")
-    for name, want in groups.items():
-        for clause in _sentence(want, f"{place}: expect.{name}").split(","):
-            _parsed(clause, f"{place}: expect.{name}")
-    idle = _gpus(document, "idle", place)
-    shares = _gpus(document, "shares", place)
-    return Expected(groups=groups, idle=idle, shares=shares) if groups or idle or shares else None
 
 
 def differences(expected: Expected, outcome: Outcome) -> Differences:
@@ -53,31 +34,6 @@ def differences(expected: Expected, outcome: Outcome) -> Differences:
     found += _idle(expected, outcome.last)
     found += _shares(expected, outcome.last)
     return Differences(tuple(found))
-
-
-def _sentence(want: object, place: str) -> str:
-    if isinstance(want, str):
-        return want
-    if isinstance(want, Mapping) and len(want) == 1:
-        return str(next(iter(want)))
-    raise InputError(f'{place}: found {want!r}, expected "allocated on n1" or {{pending: a reason}}')
-
-
-def _gpus(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, float]:
-    """Return the number of GPUs that is expected of each name below ``key``."""
-    found = mapping(document.get(key), f"{place}: {key}")
-    for name, number in found.items():
-        if not isinstance(number, int | float) or isinstance(number, bool):
-            raise InputError(f"{place}: {key}.{name}: found {number!r}, expected a number of GPUs")
-    return found
-
-
-def _parsed(clause: str, place: str) -> tuple[int | None, str, tuple[str, ...]]:
-    match = _CLAUSE.fullmatch(clause.strip())
-    if match is None or match["state"] not in STATES:
-        raise InputError(f"{place}: found {clause.strip()!r}, expected a number, one of {', '.join(STATES)}, and nodes")
-    count = None if match["count"] is None else int(match["count"])
-    return count, match["state"], tuple((match["nodes"] or "").replace(" and ", " ").split())
 
 
 def _pods(cycle: Cycle) -> dict[str, list[tuple[str, str]]]:
@@ -99,9 +55,9 @@ def _pods(cycle: Cycle) -> dict[str, list[tuple[str, str]]]:
 
 def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]:
     have = _told(pods)
-    sentence = _sentence(want, job.name)
+    sentence = sentence_of(want, job.name)
     for clause in sentence.split(","):
-        count, state, nodes = _parsed(clause, job.name)
+        count, state, nodes = parsed_clause(clause, job.name)
         there = [node for found, node in pods if found == state]
         if len(there) != (len(pods) if count is None else count) or (nodes and set(there) != set(nodes)):
             yield f"{job.name}: {have}, expected {sentence}{_because(want)}"

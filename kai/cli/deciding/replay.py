@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from kai.simulation.agreement import Agreement
     from kai.simulation.case import Case
     from kai.simulation.overview import Overview
-    from kai.simulation.plan import Difference, Plan
+    from kai.simulation.plan import Plan
+    from kai.simulation.plan_document import Difference
     from kai.simulation.request import Result
     from kai.simulation.run import Outcome
 
@@ -42,7 +43,8 @@ def replay(snapshot: str, console: Console, policy: str | None, cycles: int | No
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
     from kai.simulation.agreement import agreement
-    from kai.simulation.plan import differences, plan_of
+    from kai.simulation.plan import plan_of
+    from kai.simulation.plan_document import differences
     from kai.simulation.request import Request
 
     case = case_at(snapshot)

@@ -2,7 +2,8 @@
 
 import attrs
 
-from kai.simulation.plan import Departure, Hold, Place, Plan, differences, digest_of, plan_of
+from kai.simulation.plan import Departure, Hold, Place, Plan, plan_of
+from kai.simulation.plan_document import differences, digest_of
 from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short
 
