@@ -15,7 +15,7 @@ from kai.errors import KaiError
 if TYPE_CHECKING:
     from kai.api.kinds import ApiObject
     from kai.api.objects import ClusterObjects
-    from kai.simulation.case import Case
+    from kai.simulation.cases.case import Case
 
 _PATIENCE_SECONDS = 2.0
 
@@ -67,7 +67,7 @@ def _owners(context: click.Context) -> dict[str, set[str]]:
     if not context.params.get("place"):
         return {}
     from kai.api import names
-    from kai.simulation.owners import owners_in
+    from kai.simulation.outcomes.owners import owners_in
 
     case = _case(context)
     found: dict[str, set[str]] = {}
@@ -124,7 +124,7 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
     from kai.cluster.access import Access
-    from kai.simulation.live import list_names
+    from kai.simulation.sources.live import list_names
 
     given = context.params
     access = Access(
@@ -147,9 +147,9 @@ def _written(context: click.Context) -> "ClusterObjects":
 
 def _case(context: click.Context) -> "Case | None":
     """Return the cluster of the file or the snapshot that the flags before name; None where it cannot be read."""
-    from kai.simulation.case import Case
-    from kai.simulation.places import STANDARD_INPUT
-    from kai.simulation.source import read_case
+    from kai.simulation.cases.case import Case
+    from kai.simulation.sources.places import STANDARD_INPUT
+    from kai.simulation.sources.source import read_case
 
     kept: dict[str, Case | None] = context.meta.setdefault(__name__, {})  # one answer asks several times
     place = context.params["place"]

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from kai.documents.asking import Service
-from kai.simulation.origin import Origin
+from kai.simulation.cases.origin import Origin
 
 
 @attrs.define

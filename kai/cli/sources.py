@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kai.cli.serving import Served
     from kai.cluster.access import Access
     from kai.engine.observe import Observer
-    from kai.simulation.case import Case
-    from kai.simulation.own import OwnJobs
+    from kai.simulation.cases.case import Case
+    from kai.simulation.explaining.own import OwnJobs
     from kai.simulation.request import Request, Result
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,8 +66,8 @@ class Source:
 
         Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
         """
-        from kai.simulation.case import cluster_of
-        from kai.simulation.source import read_case
+        from kai.simulation.cases.case import cluster_of
+        from kai.simulation.sources.source import read_case
 
         if self.is_live:
             return self._read_cluster()
@@ -87,7 +87,7 @@ class Source:
 
         Raises: InputError.
         """
-        from kai.simulation.case import cluster_of
+        from kai.simulation.cases.case import cluster_of
 
         return cluster_of(result.case)
 
@@ -105,8 +105,8 @@ class Source:
     @cached_property
     def request(self) -> "Request":
         """The request of a command that reads: it changes nothing, and what is installed is looked up once."""
+        from kai.simulation.deciding.searching import READING
         from kai.simulation.request import Request
-        from kai.simulation.searching import READING
 
         return Request(searches=READING, again=self.again)
 
@@ -129,7 +129,7 @@ class Source:
 
         Raises: ``refused`` itself where that is nothing.
         """
-        from kai.simulation.own import read_own
+        from kai.simulation.explaining.own import read_own
 
         access = self.access
         namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
@@ -160,7 +160,7 @@ class Source:
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 
     def _read_cluster(self) -> "Case":
-        from kai.simulation.live import read_cluster
+        from kai.simulation.sources.live import read_cluster
 
         access = self.access
         try:

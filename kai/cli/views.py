@@ -20,8 +20,8 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.origin import Origin
-    from kai.simulation.own import OwnJobs
+    from kai.simulation.cases.origin import Origin
+    from kai.simulation.explaining.own import OwnJobs
     from kai.simulation.request import Result
 
 PAUSE_SECONDS = 2.0
@@ -144,7 +144,7 @@ def show(
 
 def show_view(view: View, source: Source, console: Console, *, remark: str) -> int:
     """Write one view that was not made of the source itself; ``remark`` says what it was made of."""
-    from kai.simulation.origin import Origin
+    from kai.simulation.cases.origin import Origin
 
     origin = Origin(type="decisions", complete=False)
     _write(_Look(view=view, origin=origin, notes=(), remark=remark), source, console, None)

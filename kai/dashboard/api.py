@@ -21,11 +21,11 @@ from kai.documents.explanations import eviction, explanation, past_eviction, set
 from kai.documents.jobs import job_values
 from kai.documents.nodes import node_values, occupancy_values
 from kai.documents.queues import queue_items
-from kai.simulation.assumptions import assumptions
-from kai.simulation.explanation import Fold
-from kai.simulation.jobs import lines_named
-from kai.simulation.owners import owners_in
-from kai.simulation.past_evictions import RULES, SERVICE, PastEviction
+from kai.simulation.explaining.assumptions import assumptions
+from kai.simulation.explaining.explanation import Fold
+from kai.simulation.explaining.past_evictions import RULES, SERVICE, PastEviction
+from kai.simulation.outcomes.jobs import lines_named
+from kai.simulation.outcomes.owners import owners_in
 from kai.telemetry.connections import Response
 
 ROOT: Final = "/api/v1"

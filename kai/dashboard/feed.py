@@ -17,7 +17,7 @@ from anyio import to_thread
 from kai.api.wire import EMPTY
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.run import Outcome
+from kai.simulation.deciding.run import Outcome
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400

@@ -25,18 +25,18 @@ from kai.dashboard.scope import (
 from kai.documents.envelope import envelope
 from kai.explain.codes import BY_CODE
 from kai.explain.phrases import Words
-from kai.simulation.entitlement import Entitlement, entitlement
-from kai.simulation.evictions import Eviction, Evictions
-from kai.simulation.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs
-from kai.simulation.jobs import JobLine, job_lines
-from kai.simulation.occupancy import Occupancy, Tenant, occupancy
-from kai.simulation.origin import Origin
-from kai.simulation.overview import Overview, overview
-from kai.simulation.queue_lines import QueueLine
-from kai.simulation.run import Outcome
-from kai.simulation.slots import NodeSlots, node_slots
-from kai.simulation.suggestions import Suggestions
-from kai.simulation.trials import ChangeTrial
+from kai.simulation.cases.origin import Origin
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.explaining.evictions import Eviction, Evictions
+from kai.simulation.explaining.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs
+from kai.simulation.explaining.suggestions import Suggestions
+from kai.simulation.explaining.trials import ChangeTrial
+from kai.simulation.outcomes.entitlement import Entitlement, entitlement
+from kai.simulation.outcomes.jobs import JobLine, job_lines
+from kai.simulation.outcomes.occupancy import Occupancy, Tenant, occupancy
+from kai.simulation.outcomes.overview import Overview, overview
+from kai.simulation.outcomes.queue_lines import QueueLine
+from kai.simulation.outcomes.slots import NodeSlots, node_slots
 
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0

@@ -15,7 +15,7 @@ from kai.api.objects import ClusterObjects
 from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
-from kai.simulation.run import Outcome
+from kai.simulation.deciding.run import Outcome
 from kai.state.snapshot import Snapshot
 
 FOREIGN_NAMESPACE: Final = "another namespace"

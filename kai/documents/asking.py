@@ -19,7 +19,7 @@ from kai.cluster.calls import Answer, Call, NoAnswer, Query
 from kai.cluster.client import Client, user_agent
 from kai.cluster.clock import SystemClock
 from kai.errors import UnreachableError
-from kai.simulation.origin import Origin
+from kai.simulation.cases.origin import Origin
 
 SERVICE: Final = "kai-scheduler/kai-dashboard"
 """Namespace and name of the Service that is asked where none is named."""

@@ -7,8 +7,8 @@ from kai.explain.phrases import quantity
 from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
-    from kai.simulation.entitlement import Entitlement, Part, Step
-    from kai.simulation.overview import Job
+    from kai.simulation.outcomes.entitlement import Entitlement, Part, Step
+    from kai.simulation.outcomes.overview import Job
 
 
 def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[str, Any]:

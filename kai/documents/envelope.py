@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kai.documents.distribution import DISTRIBUTION, installed
 
 if TYPE_CHECKING:
-    from kai.simulation.origin import Origin
+    from kai.simulation.cases.origin import Origin
 
 API_VERSION = "output.kai/v1"
 

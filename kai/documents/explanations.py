@@ -10,12 +10,12 @@ from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
-    from kai.simulation.evictions import Eviction
-    from kai.simulation.explanation import Explained, Fold
-    from kai.simulation.jobs import JobLine
-    from kai.simulation.overview import Job
-    from kai.simulation.past_evictions import PastEviction
-    from kai.simulation.trials import ChangeTrial
+    from kai.simulation.explaining.evictions import Eviction
+    from kai.simulation.explaining.explanation import Explained, Fold
+    from kai.simulation.explaining.past_evictions import PastEviction
+    from kai.simulation.explaining.trials import ChangeTrial
+    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.overview import Job
 
 _UNITS = {"gpu": GPU_UNIT}
 _MOST_NAMED = 6
@@ -123,7 +123,7 @@ def settled_values(line: "JobLine") -> dict[str, Any]:
 
 def settled(job: "Job") -> str:
     """Return where a job stands of which no pod waits, in one sentence."""
-    from kai.simulation.states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
+    from kai.simulation.outcomes.states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
 
     nodes = first_of(job.nodes, _MOST_NAMED)
     match job.state:

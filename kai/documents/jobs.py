@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from kai.api.times import instant_text
 
 if TYPE_CHECKING:
-    from kai.simulation.jobs import JobLine, PodLine
-    from kai.simulation.owners import Above
+    from kai.simulation.outcomes.jobs import JobLine, PodLine
+    from kai.simulation.outcomes.owners import Above
 
 
 def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Above] | None" = None) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from kai.model.axis import GPU_UNIT
 from kai.wording import counted
 
 if TYPE_CHECKING:
-    from kai.simulation.occupancy import Occupancy
-    from kai.simulation.slices import Slices
-    from kai.simulation.slots import NodeSlots
+    from kai.simulation.outcomes.occupancy import Occupancy
+    from kai.simulation.outcomes.slices import Slices
+    from kai.simulation.outcomes.slots import NodeSlots
 
 
 def node_values(node: "NodeSlots") -> dict[str, Any]:

@@ -8,8 +8,8 @@ from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from kai.model.queue import Queue
-    from kai.simulation.entitlement import Step
-    from kai.simulation.queue_lines import QueueLine, Share
+    from kai.simulation.outcomes.entitlement import Step
+    from kai.simulation.outcomes.queue_lines import QueueLine, Share
 
 _RESOURCES = (("gpus", "gpu"), ("cpuMillis", "cpu"), ("memoryBytes", "memory"))
 

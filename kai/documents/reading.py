@@ -10,17 +10,17 @@ from typing import Any
 from kai.api import times
 from kai.explain.phrases import Words
 from kai.model.axis import GPU_UNIT
-from kai.simulation.entitlement import Entitlement, Part, Step
-from kai.simulation.evictions import Eviction
-from kai.simulation.jobs import JobLine, OrderKey, Owner, PodLine
-from kai.simulation.occupancy import Occupancy, Tenant
-from kai.simulation.overview import Job
-from kai.simulation.owners import Above
-from kai.simulation.past_evictions import PastEviction
-from kai.simulation.queue_lines import QueueLine, Share
-from kai.simulation.slices import Slices, SliceUser
-from kai.simulation.slots import NodeSlots, Slot, User
-from kai.simulation.states import State
+from kai.simulation.explaining.evictions import Eviction
+from kai.simulation.explaining.past_evictions import PastEviction
+from kai.simulation.outcomes.entitlement import Entitlement, Part, Step
+from kai.simulation.outcomes.jobs import JobLine, OrderKey, Owner, PodLine
+from kai.simulation.outcomes.occupancy import Occupancy, Tenant
+from kai.simulation.outcomes.overview import Job
+from kai.simulation.outcomes.owners import Above
+from kai.simulation.outcomes.queue_lines import QueueLine, Share
+from kai.simulation.outcomes.slices import Slices, SliceUser
+from kai.simulation.outcomes.slots import NodeSlots, Slot, User
+from kai.simulation.outcomes.states import State
 
 Values = Mapping[str, Any]
 _RESOURCES = (("cpuMillis", 1), ("memoryBytes", 1), ("gpus", GPU_UNIT))

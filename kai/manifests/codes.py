@@ -242,6 +242,8 @@ CODES: Final[dict[str, Code]] = {
         "a trace has not the columns that its format needs",
         "What each format needs is written in its column map, a data file in kai/traces/formats.",
     ),
-    "S001": Code(ERROR, "a scenario cannot be used", "The format is described in kai/simulation/shorthand.py."),
+    "S001": Code(
+        ERROR, "a scenario cannot be used", "The format is described in kai/simulation/scenarios/shorthand.py."
+    ),
 }
 """All codes in the order of their pages."""

@@ -13,23 +13,23 @@ from kai.configuration.reading import Configuration
 from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import InputError
-from kai.simulation.answer import answer
-from kai.simulation.case import Case, FairShareCase
-from kai.simulation.check import Differences, compare
-from kai.simulation.fairness import divide_case
-from kai.simulation.jobs import JobLine, job_lines
-from kai.simulation.low_limits import low_limits
-from kai.simulation.missing_nodes import missing_nodes
-from kai.simulation.overview import Overview, overview
-from kai.simulation.past_usage import unread
-from kai.simulation.run import Outcome, simulate
-from kai.simulation.searching import Searches
-from kai.simulation.sentences import differences
-from kai.simulation.source import read_case
+from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.low_limits import low_limits
+from kai.simulation.cases.missing_nodes import missing_nodes
+from kai.simulation.cases.past_usage import unread
+from kai.simulation.comparing.check import Differences, compare
+from kai.simulation.comparing.sentences import differences
+from kai.simulation.deciding.fairness import divide_case
+from kai.simulation.deciding.run import Outcome, simulate
+from kai.simulation.deciding.searching import Searches
+from kai.simulation.outcomes.answer import answer
+from kai.simulation.outcomes.jobs import JobLine, job_lines
+from kai.simulation.outcomes.overview import Overview, overview
+from kai.simulation.sources.source import read_case
 
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused
-    from kai.simulation.explanation import Explained
+    from kai.simulation.explaining.explanation import Explained
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -92,7 +92,7 @@ class Result:
     @cached_property
     def explained(self) -> "Explained | None":
         """Why jobs wait and what would help, and why pods have to go. Cost: many more cycles."""
-        from kai.simulation.explanation import explained
+        from kai.simulation.explaining.explanation import explained
 
         return None if self.outcome is None or self.overview is None else explained(self.outcome, self.overview)
 

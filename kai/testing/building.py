@@ -14,10 +14,10 @@ from kai.framework.hooks import Plugin, PluginUse
 from kai.framework.objects import Objects
 from kai.intake import take_snapshot
 from kai.kernels import begin_plainly
-from kai.simulation.kinds import declare_objects
-from kai.simulation.scenario import read_objects
-from kai.simulation.shorthand import NOW, expand
-from kai.simulation.values import fields
+from kai.simulation.scenarios.scenario import read_objects
+from kai.simulation.scenarios.shorthand import NOW, expand
+from kai.simulation.scenarios.values import fields
+from kai.simulation.sources.kinds import declare_objects
 from kai.state.snapshot import Snapshot
 
 Values = Mapping[str, Any]
@@ -41,9 +41,9 @@ def cluster(
 
         cluster(nodes={"n1": {"gpu": 8}}, groups={"train": {"members": 2, "each": {"gpu": 1}}})
 
-    The keys are those of scenarios in the short form (``kai.simulation.shorthand``). Without queues there is one,
-    which may use everything. ``objects`` are those of kinds that plugins read, with their labels and annotations, and
-    what their manifests have beside the metadata:
+    The keys are those of scenarios in the short form (``kai.simulation.scenarios.shorthand``). Without queues there
+    is one, which may use everything. ``objects`` are those of kinds that plugins read, with their labels and
+    annotations, and what their manifests have beside the metadata:
 
         cluster(nodes={"n1": {"gpu": 8}}, objects={CAPS: {"rack-a": {"spec": {"watts": 2000}}}})
 

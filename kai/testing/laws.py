@@ -26,7 +26,7 @@ from kai.framework.verdict import Reason
 from kai.framework.words import Words
 from kai.intake import take_snapshot
 from kai.model.status import Status
-from kai.simulation.shorthand import NOW
+from kai.simulation.scenarios.shorthand import NOW
 from kai.state.snapshot import Snapshot
 from kai.testing.answers import Rated, check_answers
 from kai.testing.broken import BrokenLaw, blaming, shown

@@ -5,10 +5,10 @@ from pathlib import Path
 from kai.configuration.registry import Registry
 from kai.errors import InputError
 from kai.framework.hooks import Plugin, PluginUse
-from kai.simulation.case import Case
+from kai.simulation.cases.case import Case
+from kai.simulation.deciding.run import Outcome, simulate
 from kai.simulation.request import Request
-from kai.simulation.run import Outcome, simulate
-from kai.simulation.source import read_case
+from kai.simulation.sources.source import read_case
 
 
 def load_scenario(path: str | Path) -> Case:

@@ -14,8 +14,8 @@
     autoscale:
       - {shape: h100x8, min: 0, max: 4, provision: 5m, idle: 10m}
 
-Queues and topologies are those of scenarios (``kai.simulation.shorthand``). Documents behind a line with ``---`` are
-manifests.
+Queues and topologies are those of scenarios (``kai.simulation.scenarios.shorthand``). Documents behind a line with
+``---`` are manifests.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from kai.api.queue import Queue
 from kai.errors import InputError
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path
-from kai.simulation.shorthand import expand
-from kai.simulation.values import spread
+from kai.simulation.scenarios.shorthand import expand
+from kai.simulation.scenarios.values import spread
 from kai.virtual.scene import Autoscale, Change, Faults, NodeEvent
 
 KEYS: Final = ("shapes", "queues", "topologies", "events", "mtbf", "repair", "autoscale")

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from kai.simulation.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
+from kai.simulation.comparing.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.measuring import waited
 from kai.virtual.result import DecisionLine, JobResult, QueueResult, SimulationResult
 from kai.wording import counted, first_of, span_text

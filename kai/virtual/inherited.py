@@ -23,8 +23,8 @@ from kai.api.podgroup import PodGroup
 from kai.intake import take_snapshot
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
-from kai.simulation.archive import read_archive
-from kai.simulation.case import Case, cluster_of
+from kai.simulation.cases.case import Case, cluster_of
+from kai.simulation.sources.archive import read_archive
 from kai.virtual.owners import ALWAYS, gang_of
 from kai.virtual.plans import Behaviour, JobPlan, PodPlan, TaskPlan
 from kai.wording import counted

@@ -23,7 +23,7 @@ from kai.api.selection import (
     NodeSelectorTerm,
 )
 from kai.manifests import Document, RefusedError, read
-from kai.simulation.shorthand import expand
+from kai.simulation.scenarios.shorthand import expand
 from kai.traces.jobs import TraceJob, TraceNode
 from kai.traces.reading import Trace
 from kai.virtual.installed import installed_classes

@@ -35,8 +35,8 @@ from kai.model.axis import GPU_UNIT
 from kai.scheduler.feedback.moved_pods import MovedPods, is_stand_in
 from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
-from kai.simulation.pace import settle_on
-from kai.simulation.run import Cycle
+from kai.simulation.deciding.pace import settle_on
+from kai.simulation.deciding.run import Cycle
 from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, device_of
 from kai.virtual.decision_lines import DecisionLines

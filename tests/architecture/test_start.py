@@ -114,11 +114,11 @@ def test_manifests_are_decided_without_what_serves(words: list[str]) -> None:
     assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, [""]), seen.stderr
 
 
-TEXTS = ("yaml", "kai.manifests", "kai.podgrouper", "kai.simulation.scenario")
+TEXTS = ("yaml", "kai.manifests", "kai.podgrouper", "kai.simulation.scenarios.scenario")
 """What reads texts and makes pods of workloads."""
 UNASKED = ("kai.plugins.numa", "kai.plugins.spread", "kai.plugins.dra.answers", "cel_expr_python")
 """Plugins that no configuration here names, and what allocates claims, of which there are none."""
-LISTING = (*TEXTS, *UNASKED, "kai.simulation.explanation", "kai.simulation.suggestions", "kai.cluster", "numba")
+LISTING = (*TEXTS, *UNASKED, "kai.simulation.explaining.explanation", "kai.cluster", "numba")
 
 
 @pytest.mark.parametrize("words", [["jobs", "-A"], ["queues"], ["nodes"]], ids=" ".join)

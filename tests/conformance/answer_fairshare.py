@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kai.simulation.case import FairShareCase
-from kai.simulation.fairness import divide_case
+from kai.simulation.cases.case import FairShareCase
+from kai.simulation.deciding.fairness import divide_case
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kai.simulation.answer import answer as answer_of
-from kai.simulation.case import Case
-from kai.simulation.run import simulate
-from kai.simulation.scenario import read_scenario
+from kai.simulation.cases.case import Case
+from kai.simulation.deciding.run import simulate
+from kai.simulation.outcomes.answer import answer as answer_of
+from kai.simulation.scenarios.scenario import read_scenario
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

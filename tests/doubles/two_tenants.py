@@ -12,9 +12,9 @@ from kai.api.objects import collect
 from kai.configuration.reading import default_configuration
 from kai.dashboard.feed import EndedCycle
 from kai.intake import IntakeSettings
-from kai.simulation.case import Case
-from kai.simulation.origin import Origin
-from kai.simulation.run import simulate
+from kai.simulation.cases.case import Case
+from kai.simulation.cases.origin import Origin
+from kai.simulation.deciding.run import simulate
 
 NOW = 1_700_000_000.0
 OURS, THEIRS = "amber", "cobalt"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kai.api.codec import kind_of, unstructure
 from kai.api.documents import load_values
-from kai.simulation.scenario import read_scenario
+from kai.simulation.scenarios.scenario import read_scenario
 
 ROOT: Final = Path(__file__).parents[1]
 EACH: Final = 2

@@ -57,7 +57,7 @@ from kai.podgrouper.karta.values import QueryError
 from kai.podgrouper.kinds import KARTA
 from kai.podgrouper.resource import Resource
 from kai.scheduler.usage_queries import UsageError, read_samples
-from kai.simulation.archive import read_archive
+from kai.simulation.sources.archive import read_archive
 from kai.telemetry.decisions import decision_of
 from kai.telemetry.listener import read_address
 from kai.traces.reading import read_nodes, read_trace

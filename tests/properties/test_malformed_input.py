@@ -13,10 +13,10 @@ from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import KaiError
-from kai.simulation.answer import answer
-from kai.simulation.overview import overview
-from kai.simulation.run import simulate
-from kai.simulation.scenario import read_scenario
+from kai.simulation.deciding.run import simulate
+from kai.simulation.outcomes.answer import answer
+from kai.simulation.outcomes.overview import overview
+from kai.simulation.scenarios.scenario import read_scenario
 
 ROOT = Path(__file__).parents[1]
 INSTALLED = Registry.installed()

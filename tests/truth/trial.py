@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from kai.documents.explanations import explanation
-from kai.simulation.explanation import Explained, explained
-from kai.simulation.overview import Job, Overview, overview
-from kai.simulation.run import Outcome, simulate
-from kai.simulation.scenario import read_scenario, read_short
+from kai.simulation.deciding.run import Outcome, simulate
+from kai.simulation.explaining.explanation import Explained, explained
+from kai.simulation.outcomes.overview import Job, Overview, overview
+from kai.simulation.scenarios.scenario import read_scenario, read_short
 from tests.generate.features import Chosen, parse_features
 from tests.generate.scenario import generate
 

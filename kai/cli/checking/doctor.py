@@ -44,7 +44,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     else:
         from kai.cli.writing import write_document
         from kai.documents.envelope import envelope
-        from kai.simulation.origin import Origin
+        from kai.simulation.cases.origin import Origin
 
         head = envelope("Findings", Origin(type="live", cluster=title))
         write_document({**head, "items": [item for each in verdicts for item in _items(each)]}, console)

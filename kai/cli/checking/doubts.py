@@ -14,9 +14,9 @@ from kai.api import names
 from kai.api.documents import mapping_of
 from kai.api.podgroup import PodGroup, SubGroup
 from kai.intake.groups import fault_of_tree
-from kai.simulation.case import Case
-from kai.simulation.low_limits import low_limits
-from kai.simulation.shorthand import is_short
+from kai.simulation.cases.case import Case
+from kai.simulation.cases.low_limits import low_limits
+from kai.simulation.scenarios.shorthand import is_short
 
 
 @attrs.frozen(kw_only=True)

@@ -23,11 +23,11 @@ from kai.manifests.lint import lint
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
 from kai.model.axis import mig_slices
-from kai.simulation.archive import is_archive
-from kai.simulation.case import Case
-from kai.simulation.places import SUFFIXES, files_below
-from kai.simulation.scenario import is_scenario, read_scenario
-from kai.simulation.source import read_case
+from kai.simulation.cases.case import Case
+from kai.simulation.scenarios.scenario import is_scenario, read_scenario
+from kai.simulation.sources.archive import is_archive
+from kai.simulation.sources.places import SUFFIXES, files_below
+from kai.simulation.sources.source import read_case
 from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from kai.cli.tables import cut_text, shown_width, wrapped
 from kai.model.axis import GPU_UNIT
-from kai.simulation.arrival import AFTER_EVICTIONS, GRACE_SECONDS, NEVER, STARTS, Arrival, answer_of
+from kai.simulation.comparing.arrival import AFTER_EVICTIONS, GRACE_SECONDS, NEVER, STARTS, Arrival, answer_of
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
-    from kai.simulation.overview import Job
-    from kai.simulation.plan import Departure
-    from kai.simulation.queue_lines import QueueLine
+    from kai.simulation.outcomes.overview import Job
+    from kai.simulation.outcomes.plan import Departure
+    from kai.simulation.outcomes.queue_lines import QueueLine
 
 _FEW = 6
 _ROWS = 8

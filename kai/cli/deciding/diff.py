@@ -15,7 +15,7 @@ from kai.errors import InputError
 if TYPE_CHECKING:
     from kai.cli.deciding.diffruns import Sides
     from kai.cli.deciding.runs import Wanted
-    from kai.simulation.comparison import Comparison, JobState, Side
+    from kai.simulation.comparing.comparison import Comparison, JobState, Side
     from kai.virtual.comparing import Compared
 
 EPILOG = """\b
@@ -66,7 +66,7 @@ def diff(
 ) -> int:
     """Compare two policies, two results or two snapshots: what changes from A to B."""
     from kai.cli.deciding.runs import Wanted
-    from kai.simulation.comparison import compare_sides
+    from kai.simulation.comparing.comparison import compare_sides
 
     wanted = Wanted(**over_time)
     runs = _runs(a, b, on, wanted)
@@ -159,7 +159,7 @@ def _sides(a: str, b: str, cycles: int | None) -> "list[Side]":
     Raises: UsageError for flags that change nothing of it.
     """
     from kai.cli.deciding.saved import document_in
-    from kai.simulation.comparison import side_of_document
+    from kai.simulation.comparing.comparison import side_of_document
 
     refuse_given(_REPORT, "with what is of one moment", "give two results of runs over time, or --on and --until")
     documents = [document_in(Path(path)) for path in (a, b)]
@@ -182,7 +182,7 @@ def _titled(sides: "list[Side]") -> "list[Side]":
 
 def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":  # noqa: ANN401 - Policy, whose import costs numpy
     from kai.cli.deciding.replay import case_at, decided_on
-    from kai.simulation.comparison import side_of
+    from kai.simulation.comparing.comparison import side_of
     from kai.simulation.request import Request
 
     request = Request.of(policy, actions=None, cycles=cycles, now=None)

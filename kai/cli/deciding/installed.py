@@ -15,7 +15,7 @@ from kai.api import names
 if TYPE_CHECKING:
     from kai.cluster.access import Access
     from kai.configuration.registry import Registry
-    from kai.simulation.origin import Origin
+    from kai.simulation.cases.origin import Origin
     from kai.simulation.request import Policy
 
 _KEY: Final = "config.yaml"
@@ -51,7 +51,7 @@ def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
     Raises: ConfigError for one that cannot be used, UnreachableError for a cluster that cannot be asked.
     """
     from kai.cli.deciding.policy import policy_of
-    from kai.simulation.live import read_installed
+    from kai.simulation.sources.live import read_installed
 
     found = read_installed(access)
     texts = _texts(found.shards, found.configs, found.maps)

@@ -9,7 +9,7 @@ from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
-    from kai.simulation.plan import Plan
+    from kai.simulation.outcomes.plan import Plan
 
 _MARKS = {"place": "+", "hold": "o", "evict": "-", "move": "~"}
 _COLORS = {"place": "green", "hold": "cyan", "evict": "red", "move": "yellow"}

@@ -11,13 +11,13 @@ from kai.cli.givenpath import GivenPath
 from kai.errors import InvariantError
 
 if TYPE_CHECKING:
-    from kai.simulation.agreement import Agreement
-    from kai.simulation.case import Case
-    from kai.simulation.overview import Overview
-    from kai.simulation.plan import Plan
-    from kai.simulation.plan_document import Difference
+    from kai.simulation.cases.case import Case
+    from kai.simulation.cases.plan_document import Difference
+    from kai.simulation.comparing.agreement import Agreement
+    from kai.simulation.deciding.run import Outcome
+    from kai.simulation.outcomes.overview import Overview
+    from kai.simulation.outcomes.plan import Plan
     from kai.simulation.request import Result
-    from kai.simulation.run import Outcome
 
 EPILOG = """\b
 Exit code 0, or 1 if the decisions differ from those that the snapshot records (with --expect: 4 if it
@@ -42,9 +42,9 @@ _MOST = 10
 def replay(snapshot: str, console: Console, policy: str | None, cycles: int | None, *, expect: bool) -> int:
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
-    from kai.simulation.agreement import agreement
-    from kai.simulation.plan import plan_of
-    from kai.simulation.plan_document import differences
+    from kai.simulation.cases.plan_document import differences
+    from kai.simulation.comparing.agreement import agreement
+    from kai.simulation.outcomes.plan import plan_of
     from kai.simulation.request import Request
 
     case = case_at(snapshot)
@@ -84,8 +84,8 @@ def case_at(path: str) -> "Case":
     Raises: InputError for what is none.
     """
     from kai.configuration.registry import Registry
-    from kai.simulation.case import cluster_of
-    from kai.simulation.source import read_case
+    from kai.simulation.cases.case import cluster_of
+    from kai.simulation.sources.source import read_case
 
     return cluster_of(read_case(path, Registry.installed()))
 

@@ -11,7 +11,7 @@ from kai.cli.tables import Column, table, wrapped
 from kai.wording import counted
 
 if TYPE_CHECKING:
-    from kai.simulation.overview import Job, Overview
+    from kai.simulation.outcomes.overview import Job, Overview
     from kai.simulation.request import Result
 
 COLORS = {
@@ -104,7 +104,7 @@ def _nodes(job: "Job", console: Console) -> str:
 
 def _plan(result: "Result", console: Console) -> str:
     """Return what is decided in all cycles, and the messages of evictions where everything is to be said."""
-    from kai.simulation.plan import plan_of
+    from kai.simulation.outcomes.plan import plan_of
 
     if result.outcome is None or result.overview is None:
         return ""

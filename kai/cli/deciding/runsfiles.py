@@ -54,7 +54,7 @@ def _check_folder(path: Path) -> None:
 def document(result: "SimulationResult") -> dict[str, Any]:
     """Return a result with its envelope."""
     from kai.documents.envelope import envelope
-    from kai.simulation.origin import Origin
+    from kai.simulation.cases.origin import Origin
     from kai.virtual.documents import document_of
     from kai.virtual.names import is_trace
 

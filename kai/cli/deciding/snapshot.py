@@ -12,7 +12,7 @@ from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.errors import InputError
 
 if TYPE_CHECKING:
-    from kai.simulation.case import Case
+    from kai.simulation.cases.case import Case
     from kai.simulation.request import Result
 
 EPILOG = """\b
@@ -51,7 +51,7 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
     case = source.case_of(result)
     document = written(case, result)
     if redact != "none":
-        from kai.simulation.redaction import without_annotations, without_names
+        from kai.simulation.sources.redaction import without_annotations, without_names
 
         document = without_annotations(document)
         if redact == "names":
@@ -71,7 +71,7 @@ def written(case: "Case", result: "Result") -> dict[str, Any]:
     from kai.scheduler.cycle_input import CycleInput
     from kai.scheduler.dump import archive_document
     from kai.scheduler.settings import SchedulerSettings
-    from kai.simulation.plan import plan_of
+    from kai.simulation.outcomes.plan import plan_of
 
     given = CycleInput(
         objects=case.objects,

@@ -12,9 +12,9 @@ from kai.cli.views import CUT_SHORT
 
 if TYPE_CHECKING:
     from kai.manifests import Document
-    from kai.simulation.addition import Addition
-    from kai.simulation.arrival import Arrival
+    from kai.simulation.comparing.arrival import Arrival
     from kai.simulation.request import Result
+    from kai.simulation.sources.addition import Addition
 
 EPILOG = """\b
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
@@ -38,10 +38,10 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     """Say what would happen if FILE were applied now: start, where, at whose cost, or why not."""
     if STANDARD_INPUT in paths and source.place == STANDARD_INPUT:
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
-    from kai.simulation.addition import add
-    from kai.simulation.arrival import arrival
-    from kai.simulation.kinds import declare_kinds
-    from kai.simulation.texts import read_documents
+    from kai.simulation.comparing.arrival import arrival
+    from kai.simulation.sources.addition import add
+    from kai.simulation.sources.kinds import declare_kinds
+    from kai.simulation.sources.texts import read_documents
 
     documents: list[Document] = [document for path in paths for document in read_documents(path)]
     case = source.read()

@@ -21,7 +21,7 @@ from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.errors import ConfigError
 from kai.framework.decisions import Bind
-from kai.simulation.run import Outcome
+from kai.simulation.deciding.run import Outcome
 from kai.telemetry.listener import is_local, read_address
 
 

@@ -23,9 +23,9 @@ from kai.cli.demonstrating.scenes import DemoScene, scene_named
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.simulation.case import Case
-from kai.simulation.origin import Origin
-from kai.simulation.run import Outcome
+from kai.simulation.cases.case import Case
+from kai.simulation.cases.origin import Origin
+from kai.simulation.deciding.run import Outcome
 from kai.virtual.measuring import result_of
 from kai.virtual.simulation import Run, Simulation
 
@@ -134,8 +134,8 @@ def _explainer(console: Console) -> Callable[[Outcome, str], str]:
     def explain(outcome: Outcome, key: str) -> str:
         from kai.cli.explaining.explanations import block
         from kai.documents.explanations import explanation
-        from kai.simulation.explanation import Explainer
-        from kai.simulation.overview import overview
+        from kai.simulation.explaining.explanation import Explainer
+        from kai.simulation.outcomes.overview import overview
 
         seen = overview(outcome)
         jobs = [job for job in seen.jobs if job.key == key and job.words is not None]

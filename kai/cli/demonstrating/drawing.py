@@ -14,7 +14,7 @@ from kai.cli.demonstrating.picture import GOING, IDLE, PROMISED, Gpu, JobShown, 
 from kai.cli.listing.cells import letters_for
 from kai.cli.listing.shares import bar
 from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table, wrapped
-from kai.simulation.queue_lines import Share
+from kai.simulation.outcomes.queue_lines import Share
 from kai.wording import counted
 
 LEAST_COLUMNS: Final = 60

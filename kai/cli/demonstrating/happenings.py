@@ -16,8 +16,8 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.wording import counted, first_of, span_text
 
 if TYPE_CHECKING:
-    from kai.simulation.overview import Job, Overview
-    from kai.simulation.run import Cycle
+    from kai.simulation.deciding.run import Cycle
+    from kai.simulation.outcomes.overview import Job, Overview
     from kai.virtual.records import JobRecord
     from kai.virtual.simulation import Simulation
 
@@ -147,7 +147,7 @@ def _decided(cycle: Cycle, run: Simulation) -> Iterator[Line]:
 
 
 def _evicted(cycle: Cycle, evicts: Sequence[Evict], now: float) -> Iterator[Line]:
-    from kai.simulation.evictions import Evictions
+    from kai.simulation.explaining.evictions import Evictions
 
     snapshot = cycle.snapshot
     because = Evictions(cycle)

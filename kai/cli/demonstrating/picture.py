@@ -20,8 +20,8 @@ from kai.virtual.lives import Job, Life, State
 from kai.wording import span_text
 
 if TYPE_CHECKING:
-    from kai.simulation.overview import Overview
-    from kai.simulation.run import Cycle
+    from kai.simulation.deciding.run import Cycle
+    from kai.simulation.outcomes.overview import Overview
     from kai.virtual.simulation import Simulation
 
 IDLE, PROMISED, GOING = "idle", "promised", "going"

@@ -16,8 +16,8 @@ from kai.cli.demonstrating.drawing import Frame, clock_text
 from kai.cli.demonstrating.happenings import EVICTED, Happenings, Line
 from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.picture import Picture, picture_of
-from kai.simulation.overview import Overview, overview
-from kai.simulation.run import Outcome
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.overview import Overview, overview
 from kai.virtual.simulation import Simulation
 from kai.virtual.workloads import GRACE_SECONDS
 

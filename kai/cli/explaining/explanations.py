@@ -12,7 +12,7 @@ from kai.model.units import GPU_UNIT
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
-    from kai.simulation.overview import Job
+    from kai.simulation.outcomes.overview import Job
     from kai.simulation.request import Result
 
 Item: TypeAlias = Mapping[str, Any]

@@ -21,8 +21,8 @@ from kai.documents.reading import evictions as found_now
 from kai.documents.reading import past_evictions as found_before
 
 if TYPE_CHECKING:
-    from kai.simulation.jobs import JobLine
-    from kai.simulation.owners import Above
+    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.owners import Above
 
 _MOST = 20
 """So many replicas of one owner are asked about one by one."""
@@ -98,7 +98,7 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
     now, past = read(document, "EvictionList", found_now), read(document, "EvictionList", found_before)
     where = tuple(document.get("lookedAt") or ())
     if asked.log:
-        from kai.simulation.past_evictions import LOG, joined
+        from kai.simulation.explaining.past_evictions import LOG, joined
 
         found = logged(asked, served.namespace)
         found = found if served.origin.complete else tuple(each.masked() for each in found)

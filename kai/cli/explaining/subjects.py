@@ -12,9 +12,9 @@ from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.cli.sources import Source
-    from kai.simulation.jobs import JobLine
-    from kai.simulation.overview import Job, Overview
-    from kai.simulation.owners import Above
+    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.overview import Job, Overview
+    from kai.simulation.outcomes.owners import Above
     from kai.simulation.request import Result
 
 _MOST_OWNERS = 6
@@ -116,7 +116,7 @@ def _near(name: str, choices: "Mapping[str, str]") -> str:
 
 def _jobs(text: str, source: "Source", result: "Result") -> "tuple[tuple[JobLine, ...], Mapping[str, Sequence[Above]]]":
     """Return the jobs of this name, of one namespace where several have one, and what the jobs belong to."""
-    from kai.simulation.owners import owners_in
+    from kai.simulation.outcomes.owners import owners_in
 
     if result.outcome is None:
         return (), {}
@@ -146,7 +146,7 @@ def named_jobs(
 
 
 def _named(text: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]") -> "tuple[JobLine, ...]":
-    from kai.simulation.jobs import lines_named
+    from kai.simulation.outcomes.jobs import lines_named
 
     kind, name = split_subject(text)
     exact = tuple(line for line in lines if name in {line.job.name, line.job.key})

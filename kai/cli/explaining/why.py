@@ -20,11 +20,11 @@ from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.explanation import Fold, JobExplanation
-    from kai.simulation.overview import Overview
-    from kai.simulation.own import OwnJob, OwnJobs
+    from kai.simulation.deciding.run import Outcome
+    from kai.simulation.explaining.explanation import Fold, JobExplanation
+    from kai.simulation.explaining.own import OwnJob, OwnJobs
+    from kai.simulation.outcomes.overview import Overview
     from kai.simulation.request import Result
-    from kai.simulation.run import Outcome
 
 TRIED: Final = 8
 """About so many changes are decided for one job that waits."""
@@ -198,7 +198,7 @@ def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View,
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
     """Return jobs that wait, those of one queue and kind of reason together."""
-    from kai.simulation.explanation import Fold
+    from kai.simulation.explaining.explanation import Fold
 
     groups: dict[tuple[str, str], list[JobExplanation]] = {}
     for each in jobs:
@@ -210,9 +210,9 @@ def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
 def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
     from kai.explain.declared import missing_queue
-    from kai.simulation.declared import declared_in
-    from kai.simulation.entitlement import entitlement
-    from kai.simulation.jobs import job_lines
+    from kai.simulation.outcomes.declared import declared_in
+    from kai.simulation.outcomes.entitlement import entitlement
+    from kai.simulation.outcomes.jobs import job_lines
 
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
@@ -225,7 +225,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.cli.explaining.whynode import NodeAnswer
-    from kai.simulation.occupancy import occupancy
+    from kai.simulation.outcomes.occupancy import occupancy
 
     return NodeAnswer(found=occupancy(outcome, seen, name))
 

@@ -16,10 +16,10 @@ from kai.wording import counted
 if TYPE_CHECKING:
     from kai.cli.explaining.whyjobs import Asked
     from kai.cli.sources import Source
-    from kai.simulation.evictions import Eviction
-    from kai.simulation.overview import Overview
-    from kai.simulation.own import OwnJobs
-    from kai.simulation.past_evictions import PastEviction
+    from kai.simulation.explaining.evictions import Eviction
+    from kai.simulation.explaining.own import OwnJobs
+    from kai.simulation.explaining.past_evictions import PastEviction
+    from kai.simulation.outcomes.overview import Overview
     from kai.simulation.request import Result
 
 _MOST_ROWS = 20
@@ -136,7 +136,7 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
 
     Raises: NoSubjectError for a name that neither the source nor the record has.
     """
-    from kai.simulation.evictions import Evictions
+    from kai.simulation.explaining.evictions import Evictions
 
     outcome, seen = result.outcome, result.overview
     if outcome is None or seen is None:
@@ -183,7 +183,7 @@ def logged_evictions(source: "Source", asked: "Asked") -> EvictionAnswer:
 
     Raises: InputError for a log that cannot be read, NoSubjectError for a job that it does not name.
     """
-    from kai.simulation.past_evictions import LOG
+    from kai.simulation.explaining.past_evictions import LOG
 
     found = logged(asked, "" if source.everywhere else source.namespace)
     return EvictionAnswer(record=_named(Record(evictions=found, looked_at=(LOG,)), asked), detail=asked.detail)
@@ -194,7 +194,7 @@ def logged(asked: "Asked", namespace: str) -> "tuple[PastEviction, ...]":
 
     Raises: InputError for a log that cannot be read.
     """
-    from kai.simulation.past_evictions import from_log
+    from kai.simulation.explaining.past_evictions import from_log
     from kai.telemetry.decisions import PassedOver
 
     if not asked.log:
@@ -221,7 +221,7 @@ def _named(record: Record, asked: "Asked") -> Record:
 
 def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
     """Return what is on record: of a decision log, and of the events of a running cluster."""
-    from kai.simulation.past_evictions import EVENTS, LOG, from_events, joined
+    from kai.simulation.explaining.past_evictions import EVENTS, LOG, from_events, joined
 
     found = logged(asked, namespace)
     where = [LOG] if asked.log else []

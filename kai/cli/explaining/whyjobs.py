@@ -14,10 +14,10 @@ from kai.documents.spans import span
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
-    from kai.simulation.explanation import Fold
-    from kai.simulation.jobs import JobLine
-    from kai.simulation.overview import Job, Overview
-    from kai.simulation.run import Outcome
+    from kai.simulation.deciding.run import Outcome
+    from kai.simulation.explaining.explanation import Fold
+    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.overview import Job, Overview
 
 _MOST_NAMED = 6
 
@@ -53,7 +53,7 @@ class JobAnswer:
     def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: Asked) -> "JobAnswer":
         """Explain the jobs of ``lines``."""
         from kai.documents.explanations import told_of_jobs
-        from kai.simulation.explanation import Explainer, explained_jobs
+        from kai.simulation.explaining.explanation import Explainer, explained_jobs
 
         explainer = Explainer(outcome, seen, lines=lines)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
@@ -65,7 +65,7 @@ class JobAnswer:
     def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
         """Say what conditions say of jobs."""
         from kai.documents.explanations import told_of_jobs
-        from kai.simulation.explanation import Explained
+        from kai.simulation.explaining.explanation import Explained
 
         kind, told = told_of_jobs(Explained(folds=tuple(folds), settled=tuple(settled)))
         return cls(kind=kind, told=told, now=now, wire=_wire(folds) if detail else None)
@@ -145,8 +145,8 @@ class WaitingAnswer:
     def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: Asked) -> "WaitingAnswer":
         """Explain those of ``jobs`` that wait: for each reason in each queue the first in line."""
         from kai.explain.codes import stage_of
-        from kai.simulation.assumptions import assumptions
-        from kai.simulation.explanation import Explainer
+        from kai.simulation.explaining.assumptions import assumptions
+        from kai.simulation.explaining.explanation import Explainer
 
         explainer = Explainer(outcome, seen)
         waiting = explainer.in_line([job for job in jobs if job.words is not None])

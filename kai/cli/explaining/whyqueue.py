@@ -11,8 +11,8 @@ from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
-    from kai.simulation.entitlement import Entitlement
-    from kai.simulation.overview import Job
+    from kai.simulation.outcomes.entitlement import Entitlement
+    from kai.simulation.outcomes.overview import Job
 
 _MOST_SIBLINGS = 6
 _MOST_NAMED = 4

@@ -19,8 +19,8 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
+    from kai.simulation.outcomes.slots import NodeSlots
     from kai.simulation.request import Result
-    from kai.simulation.slots import NodeSlots
 
 EPILOG = """\b
 One cell is one GPU: the letter is the queue (small where the GPU is shared), the block how much is granted.
@@ -132,7 +132,7 @@ def node_view(source: Source, console: Console, result: "Result", *, by: str, jo
 
     Raises: InputError for a label or a job that is not there.
     """
-    from kai.simulation.slots import node_slots
+    from kai.simulation.outcomes.slots import node_slots
 
     source.case_of(result)
     seen = result.overview

@@ -16,7 +16,7 @@ from kai.errors import InputError
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.queue_lines import QueueLine
+    from kai.simulation.outcomes.queue_lines import QueueLine
     from kai.simulation.request import Result
 
 EPILOG = """\b
@@ -46,8 +46,8 @@ class QueueView:
     def fields(self) -> dict[str, Any]:
         """Return every queue with all its resources."""
         from kai.documents.queues import queue_items
-        from kai.simulation.declared import left_out
-        from kai.simulation.entitlement import steps_of
+        from kai.simulation.outcomes.declared import left_out
+        from kai.simulation.outcomes.entitlement import steps_of
 
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
@@ -165,7 +165,7 @@ def queue_view(source: Source, result: "Result", queue: str, resource: int | Non
 
 def _check_takes_part(result: "Result", queue: str) -> None:
     """Raise InputError for a queue that is written down and belongs to no tree."""
-    from kai.simulation.declared import left_out
+    from kai.simulation.outcomes.declared import left_out
 
     words = None if result.outcome is None else dict(left_out(result.outcome)).get(queue)
     if words is not None:

@@ -7,8 +7,8 @@ from kai.cli.console import Console
 from kai.cli.tables import Cell, Column, columns, table, wrapped
 
 if TYPE_CHECKING:
-    from kai.simulation.overview import Overview
-    from kai.simulation.queue_lines import QueueLine, Share
+    from kai.simulation.outcomes.overview import Overview
+    from kai.simulation.outcomes.queue_lines import QueueLine, Share
     from kai.simulation.request import Result
 
 CELLS = 40
@@ -36,7 +36,7 @@ def queue_tables(seen: "Overview", console: Console) -> str:
 
 def absent_queues(result: "Result", console: Console) -> str:
     """Return the queues that are written down and take no part, each with the reason, in one block; "" if none."""
-    from kai.simulation.declared import left_out
+    from kai.simulation.outcomes.declared import left_out
 
     if result.outcome is None:
         return ""

@@ -11,7 +11,7 @@ from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, Happening
 from kai.dashboard.server import Dashboard
-from kai.simulation.run import simulate
+from kai.simulation.deciding.run import simulate
 from kai.telemetry.connections import Request, Response
 from tests.doubles.cluster import VirtualClock
 from tests.doubles.two_tenants import NODES, NOW, OURS, SECRETS, THEIRS, ended_cycle

@@ -14,8 +14,8 @@ from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.configuration.reading import read_configuration
 from kai.manifests import expand
-from kai.simulation.scenario import read_objects
-from kai.simulation.shorthand import expand as expand_short_form
+from kai.simulation.scenarios.scenario import read_objects
+from kai.simulation.scenarios.shorthand import expand as expand_short_form
 from tests.reference.resources import definitions
 
 ROOT = Path(__file__).parents[3]

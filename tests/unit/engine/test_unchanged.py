@@ -11,7 +11,7 @@ from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake, take_snapshot
-from kai.simulation.shorthand import NOW
+from kai.simulation.scenarios.shorthand import NOW
 from kai.testing.building import cluster
 
 NODES = {"n1": {"gpu": 4}}

@@ -7,9 +7,9 @@ import pytest
 from kai.explain.messages import explanations, fit_message, group_message, reason_text
 from kai.framework import Domains, NodeFilter, Partition, PluginUse, PodFilter, Verdict, Words
 from kai.framework.verdict import Reason
-from kai.simulation.overview import overview
-from kai.simulation.run import simulate
-from kai.simulation.scenario import read_short
+from kai.simulation.deciding.run import simulate
+from kai.simulation.outcomes.overview import overview
+from kai.simulation.scenarios.scenario import read_short
 
 NO_LICENCE = Words(code="NoLicence", text=lambda facts: f"no licence for {facts['product']} is left")
 PLAIN = Words(code="NoLicence", text=lambda _: "for machines", plain=lambda facts: f"buy {facts['product']}.")

@@ -7,9 +7,9 @@ from kai.explain.phrases import listed, plain, quantity
 from kai.explain.recorded import least_pods
 from kai.explain.words import Teller
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
-from kai.simulation.overview import overview
-from kai.simulation.run import simulate
-from kai.simulation.scenario import read_short
+from kai.simulation.deciding.run import simulate
+from kai.simulation.outcomes.overview import overview
+from kai.simulation.scenarios.scenario import read_short
 from kai.testing import snapshot
 
 QUEUES = {"root": {"quota": 16}, "a": {"parent": "root", "quota": 16}}

@@ -20,8 +20,8 @@ SIMULATION = """
 from kai.cli.warm import load_plugins
 from kai.kernels._jit import KERNELS
 from kai.kernels.warm import warm
-from kai.simulation.run import simulate
-from kai.simulation.scenario import read_scenario
+from kai.simulation.deciding.run import simulate
+from kai.simulation.scenarios.scenario import read_scenario
 from tests.generate.scenario import generate
 
 def signatures():

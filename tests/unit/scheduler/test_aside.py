@@ -20,8 +20,8 @@ from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
 from kai.scheduler.tracebacks import place_of
-from kai.simulation.archive import read_archive
-from kai.simulation.run import simulate
+from kai.simulation.deciding.run import simulate
+from kai.simulation.sources.archive import read_archive
 from kai.telemetry.tracing import no_tracing
 from kai.testing import cluster
 

@@ -16,7 +16,7 @@ from kai.model.queue import Shares
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import address_without_password, archive, raw_objects, write_archive
 from kai.scheduler.settings import SchedulerSettings
-from kai.simulation.archive import read_archive
+from kai.simulation.sources.archive import read_archive
 from tests.unit.intake import making
 
 OBJECTS = making.objects(

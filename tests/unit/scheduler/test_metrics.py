@@ -10,7 +10,7 @@ from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
-from kai.simulation.shorthand import NOW
+from kai.simulation.scenarios.shorthand import NOW
 from kai.telemetry.exposition import exposition
 from kai.testing import cluster
 from tests.unit.scheduler.small import small_cluster

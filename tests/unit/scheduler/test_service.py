@@ -28,8 +28,8 @@ from kai.scheduler.effects import Decided, Tick
 from kai.scheduler.making import make_scheduler
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
-from kai.simulation.archive import read_archive
-from kai.simulation.run import simulate
+from kai.simulation.deciding.run import simulate
+from kai.simulation.sources.archive import read_archive
 from kai.state.snapshot import Snapshot
 from kai.telemetry.decisions import read_decisions
 from tests.doubles import virtual_time

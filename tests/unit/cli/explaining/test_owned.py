@@ -10,7 +10,7 @@ from kai.cli.sources import Source
 from kai.documents.jobs import job_values
 from kai.documents.reading import job_lines, owners_of_jobs
 from kai.manifests.expansion import expand
-from kai.simulation.owners import owners_in
+from kai.simulation.outcomes.owners import owners_in
 from tests.doubles.list_server import listing
 
 POD = {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}

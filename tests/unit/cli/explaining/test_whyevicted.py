@@ -7,7 +7,7 @@ import pytest
 
 from kai.cli.command import run
 from kai.errors import InputError
-from kai.simulation.past_evictions import from_log
+from kai.simulation.explaining.past_evictions import from_log
 from kai.telemetry.decisions import EVICT, Decision, Gainer, Subject, line_of
 from tests.doubles.list_server import listing
 from tests.doubles.own_cluster import own_manifests

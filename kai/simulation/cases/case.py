@@ -1,0 +1,99 @@
+"""A case: everything that one simulation needs, read from whatever it was written in."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.api.objects import ClusterObjects
+from kai.api.wire import EMPTY
+from kai.configuration.reading import Configuration
+from kai.errors import InputError
+from kai.intake import IntakeSettings
+from kai.model.noroom import NoRoom
+from kai.model.queue import Shares
+from kai.simulation.cases.origin import Origin
+
+if TYPE_CHECKING:
+    from kai.manifests import Finding, Unused
+
+
+@attrs.frozen(kw_only=True)
+class Expected:
+    """What a scenario in the short form expects."""
+
+    groups: Mapping[str, Any]
+    idle: Mapping[str, Any] = attrs.field(factory=dict)
+    shares: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """A cluster at a moment, a configuration, and how often to decide.
+
+    Time stands still: every cycle happens at ``now``, in seconds since the epoch.
+    """
+
+    name: str
+    """The path as it was given."""
+    title: str
+    objects: ClusterObjects
+    now: float
+    configuration: Configuration
+    settings: IntakeSettings
+    cycles: int = 1
+    stable_cycles: int = 0
+    """Cycles after those; the answer must hold after each of them."""
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which a cycle before the first evicted pods."""
+    refused: tuple[NoRoom, ...] = ()
+    """Binds that found no room before the first cycle."""
+    evicted: tuple[tuple[str, int], ...] = ()
+    """Thousandths of GPUs that pods of each queue lost in the hour before the first cycle."""
+    protected: tuple[str, ...] = ()
+    """UIDs of pods that disruption budgets protected a moment before the first cycle."""
+    usage: Mapping[str, Shares] = EMPTY
+    """The past usage of queues by name."""
+    keep_terminating: frozenset[str] = frozenset()
+    """Names of pod groups whose pods stay terminating for ever once they are evicted."""
+    expected: Mapping[str, Any] | None = None
+    sentences: Expected | None = None
+    """What a scenario in the short form expects."""
+    short_groups: frozenset[str] = frozenset()
+    """Names of the groups that are written in the short form."""
+    document: Mapping[str, Any] | None = None
+    """The configuration as a snapshot carries it; None for the default one."""
+    recorded: Mapping[str, Any] | None = None
+    """The decisions that a snapshot says were made of it, as a plan."""
+    notes: tuple[str, ...] = ()
+    """What was passed over or changed while reading."""
+    unused: "tuple[Unused, ...]" = ()
+    """Objects that had no part in it, counted by kind and reason."""
+    findings: "tuple[Finding, ...]" = ()
+    """What is doubtful about the input and does not keep it from being used."""
+    workloads: int = 0
+    """Workloads among plain manifests that this scheduler is asked to place."""
+    owners: Mapping[str, tuple[tuple[str, str, str], ...]] = EMPTY
+    """Kind, name and UID of what owns the workloads among plain manifests, by their UIDs."""
+    origin: Origin = attrs.field(factory=Origin)
+
+
+@attrs.frozen(kw_only=True)
+class FairShareCase:
+    """Sibling queues and an amount to divide, without a cluster."""
+
+    name: str
+    title: str
+    document: Mapping[str, Any]
+    expected: Mapping[str, Any] | None = None
+    origin: Origin = attrs.field(factory=Origin)
+
+
+def cluster_of(case: Case | FairShareCase) -> Case:
+    """Return a case that is a cluster.
+
+    Raises: InputError for a division of fair shares.
+    """
+    if not isinstance(case, Case):
+        raise InputError(f"{case.name}: found a division of fair shares, expected a cluster")
+    return case

@@ -1,0 +1,101 @@
+"""What would happen if a workload arrived now: whether it starts, where, at whose cost.
+
+What the scheduler would decide without it as well is told apart: it is no consequence of the workload.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.overview import Job, Overview
+from kai.simulation.outcomes.plan import Departure, Plan, plan_of
+from kai.simulation.outcomes.queue_lines import QueueLine
+from kai.simulation.outcomes.states import State
+
+STARTS, AFTER_EVICTIONS, WAITS, NEVER = "starts", "starts-after-evictions", "waits", "impossible"
+_ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER)
+
+GRACE_SECONDS: Final = 30.0
+"""How long evicted pods take at most to end, unless they say otherwise: the default of Kubernetes."""
+
+
+@attrs.frozen(kw_only=True)
+class Arrival:
+    """What would become of a workload."""
+
+    answer: str
+    """That of the job which fares worst."""
+    jobs: tuple[Job, ...]
+    plan: Plan
+    """What happens for its sake."""
+    besides: Plan
+    """What would be decided in the same moment for others."""
+    queues: tuple[QueueLine, ...]
+    """The queues of its jobs and those above, with what is used afterwards."""
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """Return in how many seconds it starts; None if it waits, because no end time is known."""
+        return {STARTS: 0.0, AFTER_EVICTIONS: GRACE_SECONDS}.get(self.answer)
+
+    @property
+    def over_quota(self) -> tuple[QueueLine, ...]:
+        """Return the queues that hold more GPUs than their quota afterwards."""
+        return tuple(
+            queue for queue in self.queues if queue.shares[2].quota is not None and _used(queue) > queue.shares[2].quota
+        )
+
+
+def arrival(outcome: Outcome, seen: Overview, added: frozenset[str]) -> Arrival:
+    """Return what became of the jobs in ``added`` in the cycle that saw them first."""
+    all_jobs = tuple(job for job in seen.jobs if job.key in added)
+    jobs = tuple(job for job in all_jobs if job.wanted) or all_jobs
+    plan = plan_of(outcome)
+    own = _part(plan, added, is_own=True)
+    answers = [answer_of(job) for job in jobs]
+    return Arrival(
+        answer=max(answers, key=_ORDER.index, default=WAITS),
+        jobs=jobs,
+        plan=own,
+        besides=_part(plan, added, is_own=False),
+        queues=tuple(_branch(seen, {job.queue for job in jobs})),
+    )
+
+
+def answer_of(job: Job) -> str:
+    """Return what becomes of one job: it starts if its minimum does."""
+    least = min(max(job.minimum, 1), job.wanted)
+    if job.wanted and job.placed >= least:
+        return STARTS
+    if job.wanted and job.placed + job.held >= least:
+        return AFTER_EVICTIONS
+    return NEVER if job.state is State.IMPOSSIBLE else WAITS
+
+
+def _part(plan: Plan, added: frozenset[str], *, is_own: bool) -> Plan:
+    def mine(departures: Iterable[Departure]) -> tuple[Departure, ...]:
+        return tuple(each for each in departures if ((each.aggressor or "") in added) is is_own)
+
+    return Plan(
+        place=tuple(each for each in plan.place if (each.job in added) is is_own),
+        hold=tuple(each for each in plan.hold if (each.job in added) is is_own),
+        evict=mine(plan.evict),
+        move=mine(plan.move),
+    )
+
+
+def _branch(seen: Overview, names: set[str]) -> Iterable[QueueLine]:
+    by_name = {queue.name: queue for queue in seen.queues}
+    wanted: dict[str, None] = {}
+    for name in sorted(names):
+        at = name
+        while at in by_name and at not in wanted:
+            wanted[at] = None
+            at = by_name[at].parent
+    return [queue for queue in seen.queues if queue.name in wanted]
+
+
+def _used(queue: QueueLine) -> float:
+    return queue.shares[2].used

@@ -1,0 +1,287 @@
+"""What changes between two outcomes: figures, jobs whose state or nodes differ, and the first decision that differs.
+
+A side is read from an outcome, or from the document of a result that was written down before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kai.model.axis import GPU, GPU_UNIT
+from kai.simulation.cases.plan_document import KINDS
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.overview import Overview
+from kai.simulation.outcomes.plan import Plan, plan_of
+
+MORE, LESS, NEITHER = "more", "less", ""
+
+
+@attrs.frozen(kw_only=True)
+class JobState:
+    """How one job ends."""
+
+    state: str
+    nodes: tuple[str, ...]
+    queue: str
+    reason: str = ""
+    placed: int = 0
+    wanted: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Side:
+    """One of the two that are compared."""
+
+    title: str
+    jobs: Mapping[str, JobState]
+    figures: Mapping[str, float]
+    """By name of the metric."""
+    decisions: tuple[Mapping[str, Any], ...] | None = None
+    """In the order of cycles; None where a result does not say."""
+
+
+@attrs.frozen(kw_only=True)
+class Metric:
+    """One figure on both sides; None where a side does not say."""
+
+    name: str
+    unit: str
+    a: float | None
+    b: float | None
+    change: float | None
+    better: str
+    """``a``, ``b``, ``equal`` or ``unclear``."""
+
+
+@attrs.frozen(kw_only=True)
+class JobChange:
+    """A job that ends otherwise; None on a side that does not have it."""
+
+    job: str
+    a: JobState | None
+    b: JobState | None
+
+
+@attrs.frozen(kw_only=True)
+class Divergence:
+    """The first decision that differs; None on a side that does not decide it."""
+
+    cycle: int
+    decision_a: Mapping[str, Any] | None
+    decision_b: Mapping[str, Any] | None
+
+
+@attrs.frozen(kw_only=True)
+class Comparison:
+    """What changes from one side to the other."""
+
+    a: str
+    b: str
+    metrics: tuple[Metric, ...]
+    jobs: tuple[JobChange, ...]
+    first_divergence: Divergence | None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing changes."""
+        return not self.jobs and self.first_divergence is None and all(each.change == 0.0 for each in self.metrics)
+
+
+_METRICS: Mapping[str, tuple[str, str]] = {
+    "jobs running": ("jobs", MORE),
+    "jobs waiting": ("jobs", LESS),
+    "pods started": ("pods", MORE),
+    "pods held": ("pods", NEITHER),
+    "pods evicted": ("pods", LESS),
+    "pods moved": ("pods", LESS),
+    "GPUs allocated": ("GPUs", MORE),
+    "utilisation": ("%", MORE),
+    "fairness (Jain)": ("", MORE),
+}
+"""By name: the unit, and which side is better. Figures of queues are unclear: what one gains another may lose."""
+
+
+def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
+    """Return an outcome as a side."""
+    plan = plan_of(outcome)
+    jobs = {
+        f"{job.namespace}/{job.name}": JobState(
+            state=str(job.state),
+            nodes=job.nodes,
+            queue=job.queue,
+            reason=str(job.words.code) if job.words is not None else "",
+            placed=job.placed,
+            wanted=job.wanted,
+        )
+        for job in seen.jobs
+    }
+    queues = [
+        {
+            "name": queue.name,
+            "leaf": queue.leaf,
+            "used": queue.shares[GPU].used / GPU_UNIT,
+            "fairShare": queue.shares[GPU].fair_share / GPU_UNIT,
+            "requested": queue.shares[GPU].wanted / GPU_UNIT,
+        }
+        for queue in seen.queues
+    ]
+    total = seen.totals[GPU] / GPU_UNIT
+    figures = {**_of_plan(plan), **_of_jobs(jobs), **_of_queues(queues, total)}
+    return Side(title=title, jobs=jobs, figures=figures, decisions=_decisions(plan))
+
+
+def side_of_document(title: str, document: Mapping[str, Any]) -> Side:
+    """Return a result that was written down (`SimulationResult`, `JobList`, `Plan`) as a side."""
+    found = document.get("jobs")
+    listed = [each for each in (found if isinstance(found, list) else ()) if isinstance(each, Mapping)]
+    jobs = {_key(each): _state(each) for each in listed}
+    figures: dict[str, float] = dict(_of_jobs(jobs)) if jobs else {}
+    queues = [
+        {"name": each.get("name"), "leaf": each.get("leaf"), **(each.get("gpus") or {})}
+        for each in document.get("queues") or ()
+        if isinstance(each, Mapping)
+    ]
+    figures |= _of_queues(queues, 0.0)
+    decisions = None
+    if "place" in document:
+        items = [{**each, "kind": kind} for kind in KINDS for each in document.get(kind) or ()]
+        decisions = tuple(sorted(items, key=lambda each: int(each.get("cycle", 1))))
+        names = {"place": "pods started", "hold": "pods held", "evict": "pods evicted", "move": "pods moved"}
+        figures |= {name: float(len(document.get(kind) or ())) for kind, name in names.items()}
+    return Side(title=title, jobs=jobs, figures=figures, decisions=decisions)
+
+
+def compare_sides(a: Side, b: Side) -> Comparison:
+    """Return what changes from one side to the other."""
+    names = (*_METRICS, *sorted({*a.figures, *b.figures} - _METRICS.keys()))
+    known = [name for name in names if name in a.figures or name in b.figures]
+    return Comparison(
+        a=a.title,
+        b=b.title,
+        metrics=tuple(_metric(name, a.figures.get(name), b.figures.get(name)) for name in known),
+        jobs=tuple(
+            JobChange(job=job, a=a.jobs.get(job), b=b.jobs.get(job))
+            for job in sorted(a.jobs.keys() | b.jobs.keys())
+            if _differ(a.jobs.get(job), b.jobs.get(job))
+        ),
+        first_divergence=_divergence(a.decisions, b.decisions),
+    )
+
+
+# --- Figures -------------------------------------------------------------------------------------------------------
+
+
+def _metric(name: str, a: float | None, b: float | None) -> Metric:
+    unit, wanted = _METRICS.get(name, ("GPUs", NEITHER))
+    if a is None or b is None:
+        return Metric(name=name, unit=unit, a=a, b=b, change=None, better="unclear")
+    change = round(b - a, 3)
+    better = "equal" if not change else "unclear"
+    if change and wanted:
+        better = "b" if (change > 0) == (wanted == MORE) else "a"
+    return Metric(name=name, unit=unit, a=round(a, 3), b=round(b, 3), change=change, better=better)
+
+
+def _of_plan(plan: Plan) -> Mapping[str, float]:
+    counts = plan.counts
+    return {
+        "pods started": float(counts["start"]),
+        "pods held": float(counts["hold"]),
+        "pods evicted": float(counts["evict"]),
+        "pods moved": float(counts["move"]),
+    }
+
+
+def _of_jobs(jobs: Mapping[str, JobState]) -> Mapping[str, float]:
+    return {
+        "jobs running": float(sum(each.placed > 0 for each in jobs.values())),
+        "jobs waiting": float(sum(bool(each.reason) for each in jobs.values())),
+    }
+
+
+def _of_queues(queues: Sequence[Mapping[str, Any]], total: float) -> Mapping[str, float]:
+    leaves = [each for each in queues if each.get("leaf")]
+    if not leaves:
+        return {}
+    used = sum(float(each.get("used") or 0) for each in leaves)
+    ratios = [
+        float(each["used"]) / float(each["fairShare"])
+        for each in leaves
+        if float(each.get("requested") or 0) > 0 and float(each.get("fairShare") or 0) > 0
+    ]
+    figures = {"GPUs allocated": used, "fairness (Jain)": jain(ratios)}
+    if total:
+        figures["utilisation"] = 100.0 * used / total
+    return {**figures, **{f"queue {each['name']}": float(each.get("used") or 0) for each in leaves}}
+
+
+def jain(values: Sequence[float]) -> float:
+    """Return Jain's index of fairness: 1 where all values are the same, 1/n where one has all."""
+    squares = sum(value * value for value in values)
+    return 1.0 if not squares else sum(values) ** 2 / (len(values) * squares)
+
+
+# --- Jobs and decisions --------------------------------------------------------------------------------------------
+
+
+def _key(job: Mapping[str, Any]) -> str:
+    return f"{job.get('namespace', '')}/{job.get('name', '')}"
+
+
+def _state(job: Mapping[str, Any]) -> JobState:
+    reason, pods = job.get("reason"), job.get("pods")
+    counts = pods if isinstance(pods, Mapping) else {}
+    placed = counts.get("placed", counts.get("running", 0))
+    return JobState(
+        state=str(job.get("state", "")),
+        nodes=tuple(map(str, job.get("nodes") or ())),
+        queue=str(job.get("queue", "")),
+        reason=str(reason.get("code", "")) if isinstance(reason, Mapping) else "",
+        placed=int(placed or 0),
+        wanted=int(counts.get("wanted") or 0),
+    )
+
+
+def _differ(a: JobState | None, b: JobState | None) -> bool:
+    if a is None or b is None:
+        return True
+    return (a.state, a.nodes, a.placed) != (b.state, b.nodes, b.placed)
+
+
+def _decisions(plan: Plan) -> tuple[Mapping[str, Any], ...]:
+    document = plan.document()
+    items = [{**each, "kind": kind} for kind in KINDS for each in document[kind]]
+    return tuple(sorted(items, key=lambda each: each["cycle"]))
+
+
+def _divergence(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, Any]] | None) -> Divergence | None:
+    """Return the first decision, by cycle and pod, that one side makes and the other does not make so."""
+    if a is None or b is None:
+        return None
+    mine, theirs = _by_identity(a), _by_identity(b)
+    first: tuple[int, str, str] | None = None
+    for key in mine.keys() | theirs.keys():
+        if _told(mine.get(key)) != _told(theirs.get(key)) and (first is None or key < first):
+            first = key
+    if first is None:
+        return None
+    pod = (first[0], first[1])
+    return Divergence(
+        cycle=first[0],
+        decision_a=mine.get(first) or _about(pod, a),
+        decision_b=theirs.get(first) or _about(pod, b),
+    )
+
+
+def _by_identity(items: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, str], Mapping[str, Any]]:
+    return {(int(each.get("cycle", 1)), str(each.get("pod")), str(each["kind"])): each for each in items}
+
+
+def _about(pod: tuple[int, str], items: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return what a side decides about a pod in a cycle, whatever it is."""
+    return next((each for each in items if (int(each.get("cycle", 1)), str(each.get("pod"))) == pod), None)
+
+
+def _told(item: Mapping[str, Any] | None) -> object:
+    return None if item is None else (item.get("node"), item.get("aggressor"), item.get("to"))

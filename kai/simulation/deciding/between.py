@@ -1,0 +1,191 @@
+"""What happens to a cluster between two cycles: bound pods run, evicted ones are gone and come back as pending pods.
+
+Objects in, objects out; time does not pass. An object that nothing happened to is the same object afterwards, so that
+intake reads only what changed.
+
+Source: the behaviour between cycles that the peer's integration tests simulate.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kai.api import names, times
+from kai.api.dra import ResourceClaim
+from kai.api.objects import ClusterObjects
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.engine.report import CycleReport
+from kai.framework.decisions import Bind, Decision
+from kai.intake.details import annotations as written_annotations
+from kai.model.status import Status
+from kai.simulation.deciding.claims import claims_after
+from kai.state.snapshot import Snapshot
+
+STARTED_BEFORE = 60.0
+"""A group with running pods counts as started so many seconds before ``now``."""
+
+
+@attrs.frozen(kw_only=True)
+class Aftermath:
+    """What one cycle left behind, looked up by pod and by group."""
+
+    snapshot: Snapshot
+    report: CycleReport
+    binds: Mapping[int, Bind]
+    number: int
+    """Number of the cycle; makes the names of new devices unique."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, report: CycleReport, decisions: Iterable[Decision], number: int) -> "Aftermath":
+        """Return the aftermath of a cycle."""
+        binds = {decision.pod: decision for decision in decisions if isinstance(decision, Bind)}
+        return cls(snapshot=snapshot, report=report, binds=binds, number=number)
+
+    def status(self, pod: int) -> Status:
+        """Return the status of a pod after the last action."""
+        return Status(int(self.report.status[pod]))
+
+    def node(self, pod: int) -> str:
+        """Return the node of a pod, "" for none."""
+        row = int(self.report.node[pod])
+        return self.snapshot.nodes[row].name if row >= 0 else ""
+
+    def devices(self, pod: int) -> tuple[str, ...]:
+        """Return the shared devices of a pod; one that was opened in this cycle has a name of its own from now on."""
+        found = self.report.devices.get(pod) or self.snapshot.pod_devices.get(pod, ())
+        return tuple(
+            f"opened-{self.number}-{name[1:].replace('/', '-')}" if name.startswith("+") else name for name in found
+        )
+
+
+def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: frozenset[str]) -> ClusterObjects:
+    """Return the objects as the next cycle finds them.
+
+    Holds: pods that were bound run where they were put; evicted pods are pending under their old names, unless their
+           group is in ``keep_terminating``; promises are forgotten; bind requests are carried out.
+    """
+    rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
+    pods: list[Pod] = []
+    for pod in objects.pods:
+        row = rows.get((pod.metadata.namespace, pod.metadata.name))
+        pods.append(pod if row is None else _next_pod(pod, row, after, keep_terminating))
+    return attrs.evolve(
+        objects,
+        pods=tuple(pods),
+        pod_groups=_next_groups(objects.pod_groups, pods, after),
+        bind_requests=(),
+        resource_claims=_next_claims(objects.resource_claims, after),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+def _next_pod(pod: Pod, row: int, after: Aftermath, keep_terminating: frozenset[str]) -> Pod:
+    match after.status(row):
+        case Status.RUNNING | Status.BINDING | Status.BOUND:
+            return _running(pod, row, after)
+        case Status.RELEASING if pod.metadata.annotations.get(names.POD_GROUP, "") in keep_terminating:
+            return _terminating(pod, after.snapshot.now)
+        case Status.RELEASING | Status.PIPELINED:
+            return recreated(pod)
+        case _:
+            return pod
+
+
+def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
+    node = after.node(row) or pod.spec.node_name
+    if pod.status.phase == "Running" and pod.spec.node_name == node:
+        return pod
+    annotations = dict(pod.metadata.annotations)
+    bind = after.binds.get(row)
+    if bind is not None:
+        annotations.pop(names.GRANTED, None)  # of a life before; what it has now, its labels say
+        annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
+        annotations |= written_annotations(bind.request, pod)
+    labels = _without_devices(pod.metadata.labels) | device_labels(after.devices(row))
+    return attrs.evolve(
+        pod,
+        metadata=attrs.evolve(pod.metadata, labels=labels, annotations=annotations),
+        spec=attrs.evolve(pod.spec, node_name=node),
+        status=attrs.evolve(pod.status, phase="Running"),
+    )
+
+
+def _terminating(pod: Pod, now: float) -> Pod:
+    if pod.metadata.deletion_timestamp is not None:
+        return pod
+    return attrs.evolve(
+        pod,
+        metadata=attrs.evolve(pod.metadata, deletion_timestamp=now),
+        status=attrs.evolve(pod.status, phase="Running"),
+    )
+
+
+def recreated(pod: Pod) -> Pod:
+    """Return the pod that its owner makes in the place of one that is gone, or that waits on without its promise."""
+    received = {names.GRANTED, names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
+    annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in received}
+    metadata = attrs.evolve(
+        pod.metadata, deletion_timestamp=None, labels=_without_devices(pod.metadata.labels), annotations=annotations
+    )
+    return attrs.evolve(
+        pod,
+        metadata=metadata,
+        spec=attrs.evolve(pod.spec, node_name=""),
+        status=attrs.evolve(pod.status, phase="Pending", nominated_node_name="", start_time=None),
+    )
+
+
+def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in labels.items()
+        if key != names.GPU_GROUP and not key.startswith(names.GPU_GROUP_PREFIX)
+    }
+
+
+def device_labels(devices: tuple[str, ...]) -> dict[str, str]:
+    """Return the labels that say which shared devices a pod is on: every device after the first has its own key."""
+    if not devices:
+        return {}
+    return {names.GPU_GROUP: devices[0]} | {names.GPU_GROUP_PREFIX + name: name for name in devices[1:]}
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+def _next_groups(groups: Iterable[PodGroup], pods: Iterable[Pod], after: Aftermath) -> tuple[PodGroup, ...]:
+    running = {pod.metadata.annotations.get(names.POD_GROUP, "") for pod in pods if pod.status.phase == "Running"}
+    rows = {(group.namespace, group.name): row for row, group in enumerate(after.snapshot.groups)}
+    started = times.instant_text(after.snapshot.now - STARTED_BEFORE)
+    out: list[PodGroup] = []
+    for group in groups:
+        row = rows.get((group.metadata.namespace, group.metadata.name))
+        if row is None:
+            out.append(group)
+            continue
+        annotations = dict(group.metadata.annotations)
+        if group.metadata.name in running:
+            annotations[names.LAST_START] = started
+        _stamp(annotations, names.STALE_SINCE, float(after.report.stale_since[row]))
+        _stamp(annotations, names.LAST_EVICTION, float(after.report.last_eviction[row]))
+        changed = annotations != dict(group.metadata.annotations)
+        out.append(
+            attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations)) if changed else group
+        )
+    return tuple(out)
+
+
+def _stamp(annotations: dict[str, str], key: str, instant: float) -> None:
+    """Write an instant, or remove it when it is not a number."""
+    if instant == instant:  # noqa: PLR0124 - the one value that differs from itself says "never"
+        annotations[key] = times.instant_text(instant)
+    else:
+        annotations.pop(key, None)
+
+
+def _next_claims(claims: tuple[ResourceClaim, ...], after: Aftermath) -> tuple[ResourceClaim, ...]:
+    """Return resource claims with what was allocated and what was given back."""
+    return claims_after(claims, after.snapshot, after.report) if claims else claims

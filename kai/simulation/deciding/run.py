@@ -1,0 +1,156 @@
+"""Running a case: snapshot, decide, let the cluster react, as often as the case asks for."""
+
+from collections import Counter
+
+import attrs
+
+from kai.configuration.profiles import make_profile
+from kai.configuration.registry import Registry
+from kai.engine.cycle import run_cycle
+from kai.engine.observe import Observer, Silent
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport
+from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.framework.hooks import PluginUse
+from kai.intake import Intake
+from kai.model.rows import Int64s
+from kai.simulation.cases.case import Case
+from kai.simulation.deciding.between import Aftermath, next_objects
+from kai.simulation.deciding.pace import settle_for, settle_on
+from kai.simulation.deciding.searching import Counted, Searches, budget_of
+from kai.state.snapshot import Snapshot
+
+
+@attrs.frozen(kw_only=True)
+class Cycle:
+    """One cycle: what it saw, what it decided, what it left behind."""
+
+    number: int
+    snapshot: Snapshot
+    report: CycleReport
+    decisions: tuple[Decision, ...]
+    was_cut_short: bool = False
+    """Whether a search for victims ended before it had tried everything."""
+
+    @property
+    def aftermath(self) -> Aftermath:
+        """The cycle as the cluster will react to it."""
+        return Aftermath.of(self.snapshot, self.report, self.decisions, self.number)
+
+    def origins(self) -> Int64s:
+        """Return int64[P]: the node that each pod was on before it was evicted, -1 for none.
+
+        A pod that was bound in this cycle may be evicted in it, too: it was on the node that it was bound to.
+        """
+        nodes = self.snapshot.pod_node.copy()
+        for decision in self.decisions:
+            if isinstance(decision, Bind) and nodes[decision.pod] < 0:
+                nodes[decision.pod] = decision.node
+        return nodes
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """Everything that happened in a case."""
+
+    case: Case
+    profile: Profile
+    cycles: tuple[Cycle, ...]
+    stable: tuple[Cycle, ...] = ()
+    settled: Snapshot | None = None
+    """The cluster after it reacted to the last of ``cycles``; pods are looked at then if stable cycles follow."""
+    searches: Searches | None = None
+    """How far victims were searched for; None: to the end."""
+    intake: Intake | None = attrs.field(default=None, repr=False, eq=False)
+    """What took the snapshots: it reads only what changed where a case is decided again with a change."""
+
+    @property
+    def last(self) -> Cycle:
+        """The last of ``cycles``."""
+        return self.cycles[-1]
+
+
+def simulate(
+    case: Case,
+    registry: Registry | None = None,
+    observer: Observer | None = None,
+    more: tuple[PluginUse, ...] = (),
+    searches: Searches | None = None,
+    again: int = 0,
+) -> Outcome:
+    """Return what happens in ``case``; plugins in ``more`` answer behind those of its configuration.
+
+    ``searches``: how far victims are searched for in each cycle; None: to the end. ``again``: about how often the
+    outcome will be decided again.
+
+    Holds: the same case gives the same outcome.
+    Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
+    """
+    profile = make_profile(case.configuration, registry)
+    profile = attrs.evolve(profile, plugins=profile.plugins + more)
+    settle_for(case.objects, profile, again)
+    watch = observer or Silent()
+    intake = Intake(case.settings)
+    objects = case.objects
+    cycles: list[Cycle] = []
+    settled: Snapshot | None = None
+    awaited, evicted = case.awaited, case.evicted
+    total = case.cycles + case.stable_cycles
+    for number in range(1, total + 1):
+        snapshot = intake.take(
+            objects,
+            case.now,
+            usage=case.usage,
+            awaited=awaited,
+            refused=case.refused,
+            evicted=evicted,
+            protected=case.protected,
+            revision=number,
+        )
+        if number == case.cycles + 1:
+            settled = snapshot
+        cycle = decide(snapshot, profile, number, watch, searches)
+        cycles.append(cycle)
+        awaited, evicted = cycle.report.awaited, _with_evicted(evicted, cycle)
+        if number < total:
+            objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
+    return Outcome(
+        case=case,
+        profile=profile,
+        cycles=tuple(cycles[: case.cycles]),
+        stable=tuple(cycles[case.cycles :]),
+        settled=settled,
+        searches=searches,
+        intake=intake,
+    )
+
+
+def _with_evicted(before: tuple[tuple[str, int], ...], cycle: Cycle) -> tuple[tuple[str, int], ...]:
+    """Return what queues lost by now: all cycles of a case are within one hour."""
+    totals, snapshot = Counter(dict(before)), cycle.snapshot
+    for each in cycle.decisions:
+        group = int(snapshot.pod_group[each.pod])
+        if isinstance(each, Evict) and group >= 0:
+            totals[snapshot.groups[group].queue] += each.gpus
+    return tuple(sorted(totals.items()))
+
+
+def decide(
+    snapshot: Snapshot,
+    profile: Profile,
+    number: int,
+    observer: Observer | None = None,
+    searches: Searches | None = None,
+) -> Cycle:
+    """Return what is decided once on ``snapshot``; the cycle bears ``number``."""
+    settle_on(snapshot, profile)
+    sink = Recorder()
+    budget = budget_of(searches)
+    report = run_cycle(snapshot, profile, sink, observer or Silent(), budget)
+    return Cycle(
+        number=number,
+        snapshot=snapshot,
+        report=report,
+        decisions=tuple(sink.decisions),
+        was_cut_short=isinstance(budget, Counted) and budget.has_ended,
+    )

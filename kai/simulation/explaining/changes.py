@@ -1,0 +1,383 @@
+"""Changes of one field that might let a waiting group run, each made on a copy of the objects.
+
+Nothing here says that a change helps; ``kai.simulation.explaining.trials`` finds out. An object that a change does not
+touch is the same object afterwards, so that reading the changed cluster costs only what changed.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from kai.api import names
+from kai.api.node import Taint
+from kai.api.objects import ClusterObjects
+from kai.api.pod import Container, Pod, PodSpec
+from kai.api.podgroup import PodGroup, TopologyConstraint
+from kai.api.queue import Queue, QueueResource, QueueResources
+from kai.api.selection import Affinity, Toleration
+from kai.explain.phrases import Words, plain, quantity
+from kai.model.axis import GPU_UNIT
+from kai.simulation.deciding.run import Cycle
+from kai.simulation.explaining.groupfields import OBJECTS, GroupFields
+from kai.wording import counted
+
+QUEUE_UNITS = {"gpu": GPU_UNIT, "cpu": 1, "memory": 1_000_000}
+"""Axis units in one unit of a queue's quota and limit."""
+
+
+@attrs.frozen(kw_only=True)
+class Site:
+    """A group that waits, as changes find it."""
+
+    objects: ClusterObjects
+    """The cluster before the cycle in which the group was left waiting."""
+    cycle: Cycle
+    group: int
+    source: PodGroup
+    waiting: tuple[Pod, ...]
+    placed: int
+    """Pods of the group that have a place."""
+    reasons: tuple[Words, ...]
+    """Why it waits, the dominant reason first."""
+    fields: GroupFields = OBJECTS
+    """What texts call the fields of the group. ``Change.field`` has the name that objects have, in each form."""
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """One field, what it says, what it would say, and the cluster in which it does."""
+
+    field: str
+    old: str
+    new: str
+    text: str
+    objects: ClusterObjects = attrs.field(repr=False, eq=False)
+
+
+# ----------------------------------------------------------------------------------------------------------------- size
+
+
+def at_once(site: Site, least: int) -> Change:
+    """Let the group start with ``least`` pods."""
+    spec = site.source.spec
+    old = spec.minimum
+    return Change(
+        field="minMember",
+        old=str(old),
+        new=str(least),
+        text=f"{site.fields.minimum} {old} -> {least}",
+        objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, min_member=least))),
+    )
+
+
+def at_once_in(site: Site, subgroup: str, least: int) -> Change:
+    """Let one sub-group start with ``least`` pods."""
+    spec = site.source.spec
+    old = next(each.min_member or 0 for each in spec.sub_groups if each.name == subgroup)
+    parts = tuple(attrs.evolve(each, min_member=least) if each.name == subgroup else each for each in spec.sub_groups)
+    return Change(
+        field=f"subGroups[{subgroup}].minMember",
+        old=str(old),
+        new=str(least),
+        text=f"{site.fields.minimum} of {subgroup} {old} -> {least}",
+        objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, sub_groups=parts))),
+    )
+
+
+def pods(site: Site, count: int) -> Change:
+    """Leave ``count`` of the pods that wait, and ask for no more than that at once."""
+    least = site.source.spec.minimum
+    gone = {id(pod) for pod in site.waiting[count:]}
+    source = attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, min_member=min(least, count)))
+    left = tuple(pod for pod in site.objects.pods if id(pod) not in gone)
+    return Change(
+        field="pods",
+        old=str(len(site.waiting)),
+        new=str(count),
+        text=f"{counted(count, 'pod')}, not {len(site.waiting)}",
+        objects=attrs.evolve(_with_group(site, source), pods=left),
+    )
+
+
+def gpus_each(site: Site, most: int) -> Change:
+    """Let no pod ask for more than ``most`` whole GPUs."""
+    amounts = sorted({asked_gpus(pod) for pod in site.waiting})
+    old, gpus = amounts[-1], counted(most, "GPU")
+    return Change(
+        field="GPUs of each pod",
+        old=str(old),
+        new=str(most),
+        text=f"{gpus} a pod, not {old}" if len(amounts) == 1 else _uneven(gpus, [n for n in amounts if n > most]),
+        objects=_with_pods(site, lambda pod: _capped(pod, gpu_resource(pod), most, str(most))),
+    )
+
+
+def _uneven(gpus: str, lowered: list[int]) -> str:
+    """Return that pods which ask for different amounts are lowered to the same."""
+    asked = f"{', '.join(map(str, lowered[:-1]))} or {lowered[-1]}" if len(lowered) > 1 else str(lowered[0])
+    return f"{gpus} for pods that ask for {asked}"
+
+
+def amount_each(site: Site, resource: str, old: int, new: int) -> Change:
+    """Let no pod ask for more than ``new`` of CPU (millicores) or memory (bytes)."""
+    text = f"{new}m" if resource == names.CPU else str(new)
+    return Change(
+        field=f"{resource} of each pod",
+        old=quantity(old, resource),
+        new=quantity(new, resource),
+        text=f"{quantity(new, resource)} a pod, not {quantity(old, resource)}",
+        objects=_with_pods(site, lambda pod: _capped(pod, resource, -1, text)),
+    )
+
+
+def fraction(site: Site, old: int, hundredths: int) -> Change:
+    """Let every pod share a device with a smaller part of it, in hundredths."""
+    text = f"{hundredths / 100:g}"
+
+    def smaller(pod: Pod) -> Pod:
+        return (
+            _with_annotation(pod, names.GPU_FRACTION, text) if names.GPU_FRACTION in pod.metadata.annotations else pod
+        )
+
+    return Change(
+        field=names.GPU_FRACTION,
+        old=f"{old / 100:g}",
+        new=text,
+        text=f"{site.fields.fraction} {old / 100:g} -> {text}",
+        objects=_with_pods(site, smaller),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ the group
+
+
+def preemptible(site: Site) -> Change:
+    """Let the pods of the group be taken back."""
+    spec = attrs.evolve(site.source.spec, preemptibility="preemptible")
+    return Change(
+        field=names.PREEMPTIBILITY,
+        old=site.source.spec.preemptibility or "",
+        new=names.PREEMPTIBLE,
+        text=site.fields.preemptible,
+        objects=_with_group(site, attrs.evolve(site.source, spec=spec)),
+    )
+
+
+def in_queue(site: Site, queue: str) -> Change:
+    """Put the group into another queue."""
+    old = site.source.spec.queue
+    return Change(
+        field="queue",
+        old=old,
+        new=queue,
+        text=f"queue {old or '(none)'} -> {queue}",
+        objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, queue=queue))),
+    )
+
+
+def without_delay(site: Site) -> Change:
+    """Let the group take from others at once."""
+    spec = attrs.evolve(site.source.spec, preemption_delay=0.0)
+    old = f"{site.source.spec.preemption_delay or 0:g}s"
+    return Change(
+        field="preemptionDelay",
+        old=old,
+        new="0s",
+        text=f"{site.fields.delay} {old} -> 0s",
+        objects=_with_group(site, attrs.evolve(site.source, spec=spec)),
+    )
+
+
+def near_if_possible(site: Site, subgroup: str) -> Change:
+    """Make the required level of the group ("") or of a sub-group a preferred one."""
+    spec = site.source.spec
+    if subgroup:
+        level, parts = "", []
+        for each in spec.sub_groups:
+            if each.name == subgroup and each.topology_constraint is not None:
+                level = each.topology_constraint.required_topology_level
+                each = attrs.evolve(each, topology_constraint=_preferred(each.topology_constraint))  # noqa: PLW2901 - the same part, changed
+            parts.append(each)
+        changed = attrs.evolve(spec, sub_groups=tuple(parts))
+    else:
+        level = spec.topology_constraint.required_topology_level
+        changed = attrs.evolve(spec, topology_constraint=_preferred(spec.topology_constraint))
+    whose = f" of {subgroup}" if subgroup else ""
+    return Change(
+        field=f"topologyConstraint{whose}",
+        old=f"required {level}",
+        new=f"preferred {level}",
+        text=f"{level}{whose} preferred, not required",
+        objects=_with_group(site, attrs.evolve(site.source, spec=changed)),
+    )
+
+
+def _preferred(constraint: TopologyConstraint) -> TopologyConstraint:
+    preferred = constraint.preferred_topology_level or constraint.required_topology_level
+    return attrs.evolve(constraint, required_topology_level="", preferred_topology_level=preferred)
+
+
+# ------------------------------------------------------------------------------------------------------------- the pods
+
+
+_AFFINITIES = {
+    "node_affinity": ("nodeAffinity", "node affinity"),
+    "pod_affinity": ("podAffinity", "pod affinity"),
+    "pod_anti_affinity": ("podAntiAffinity", "pod anti-affinity"),
+}
+
+
+def tolerating(site: Site, taint: Taint) -> Change:
+    """Let every pod put up with a taint."""
+    more = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+    name = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+    return Change(
+        field="tolerations",
+        old="",
+        new=name,
+        text=f"toleration for {name}",
+        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, tolerations=(*pod.spec.tolerations, more))),
+    )
+
+
+def selecting(site: Site, key: str, value: str | None) -> Change:
+    """Let every pod select nodes with another value of a label, or with any (None)."""
+    old = site.waiting[0].spec.node_selector.get(key, "")
+
+    def selector(pod: Pod) -> dict[str, str]:
+        rest = {each: found for each, found in pod.spec.node_selector.items() if each != key}
+        return rest if value is None or key not in pod.spec.node_selector else {**rest, key: value}
+
+    return Change(
+        field=f"nodeSelector[{key}]",
+        old=old,
+        new=value or "",
+        text=f"no selector for {key}" if value is None else f"selector {key} {old} -> {value}",
+        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, node_selector=selector(pod))),
+    )
+
+
+def without_affinity(site: Site, kind: str) -> Change:
+    """Drop what every pod requires of its node, or of the pods near it: ``kind`` is a field of Affinity."""
+    field, title = _AFFINITIES[kind]
+
+    def affinity(pod: Pod) -> Affinity | None:
+        found = pod.spec.affinity
+        part = getattr(found, kind) if found else None
+        if found is None or part is None:
+            return found
+        return attrs.evolve(found, **{kind: attrs.evolve(part, required=None if kind == "node_affinity" else ())})
+
+    return Change(
+        field=f"affinity.{field}",
+        old="required",
+        new="",
+        text=f"no required {title}",
+        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, affinity=affinity(pod))),
+    )
+
+
+def ungated(site: Site) -> Change:
+    """Open the scheduling gates of every pod."""
+    gates = sorted({gate.name for pod in site.waiting for gate in pod.spec.scheduling_gates})
+    return Change(
+        field="schedulingGates",
+        old=", ".join(gates),
+        new="",
+        text=f"open the gates {', '.join(gates)}" if len(gates) > 1 else f"open the gate {''.join(gates)}",
+        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, scheduling_gates=())),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- queues
+
+
+def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float) -> Change:
+    """Raise the quota or the limit of a queue to ``amount`` in axis units."""
+    units = QUEUE_UNITS[resource]
+    members: list[Queue] = []
+    old = 0.0
+    for each in site.objects.queues:
+        if each.metadata.name == queue:
+            resources = each.spec.resources or QueueResources()
+            share: QueueResource = getattr(resources, resource)
+            old = getattr(share, bound)
+            raised = attrs.evolve(resources, **{resource: attrs.evolve(share, **{bound: amount / units})})
+            each = attrs.evolve(each, spec=attrs.evolve(each.spec, resources=raised))  # noqa: PLW2901 - the same queue, changed
+        members.append(each)
+    was, would = (_bound_text(value * units, resource) for value in (old, amount / units))
+    return Change(
+        field=f"{bound} of queue {queue}" + ("" if resource == "gpu" else f" for {resource}"),
+        old=was,
+        new=would,
+        text=f"{bound} of {queue} {was} -> {would}",
+        objects=attrs.evolve(site.objects, queues=tuple(members)),
+    )
+
+
+def _bound_text(amount: float, resource: str) -> str:
+    return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def gpu_resource(pod: Pod) -> str:
+    """Return the name under which one container of ``pod`` asks for whole GPUs; "" when none does, or several do."""
+    found = [
+        resource
+        for container in pod.spec.containers
+        for resource in {**container.resources.limits, **container.resources.requests}
+        if resource in names.GPU_RESOURCES
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def asked_gpus(pod: Pod) -> int:
+    """Return the whole GPUs that one container of ``pod`` asks for; 0 when none does, or several do."""
+    resource = gpu_resource(pod)
+    for container in pod.spec.containers if resource else ():
+        asked = container.resources.requests.get(resource) or container.resources.limits.get(resource)
+        if asked is not None:
+            return int(asked) if asked.isdecimal() else 0
+    return 0
+
+
+# -------------------------------------------------------------------------------------------------------------- copying
+
+
+def _with_group(site: Site, changed: PodGroup) -> ClusterObjects:
+    members = tuple(changed if each is site.source else each for each in site.objects.pod_groups)
+    return attrs.evolve(site.objects, pod_groups=members)
+
+
+def _with_pods(site: Site, edit: Callable[[Pod], Pod]) -> ClusterObjects:
+    mine = {id(pod) for pod in site.waiting}
+    return attrs.evolve(site.objects, pods=tuple(edit(pod) if id(pod) in mine else pod for pod in site.objects.pods))
+
+
+def _with_spec(site: Site, edit: Callable[[Pod], PodSpec]) -> ClusterObjects:
+    return _with_pods(site, lambda pod: attrs.evolve(pod, spec=edit(pod)))
+
+
+def _with_annotation(pod: Pod, key: str, value: str) -> Pod:
+    return attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, annotations={**pod.metadata.annotations, key: value}))
+
+
+def _capped(pod: Pod, resource: str, most: int, text: str) -> Pod:
+    """Return the pod with ``text`` where its containers ask for ``resource``, unless they ask for ``most`` or less."""
+    if not resource or 0 <= asked_gpus(pod) <= most:
+        return pod
+
+    def smaller(container: Container) -> Container:
+        asked = container.resources
+        lowered = attrs.evolve(
+            asked,
+            requests={**asked.requests, resource: text} if resource in asked.requests else asked.requests,
+            limits={**asked.limits, resource: text} if resource in asked.limits else asked.limits,
+        )
+        return attrs.evolve(container, resources=lowered)
+
+    return attrs.evolve(
+        pod, spec=attrs.evolve(pod.spec, containers=tuple(smaller(each) for each in pod.spec.containers))
+    )

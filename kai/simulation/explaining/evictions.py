@@ -1,0 +1,181 @@
+"""Why pods have to go: whose they are, for whom, by which rule, and the numbers that allowed it."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from kai.explain.phrases import plain, quantity
+from kai.explain.recorded import least_pods
+from kai.framework.decisions import Bind, Cause, Evict
+from kai.model.axis import CPU, GPU, LEADING, MEMORY
+from kai.model.podgroup import PodGroup
+from kai.model.rows import Int64s
+from kai.model.status import COUNTED, Status, within
+from kai.simulation.deciding.run import Cycle
+from kai.simulation.outcomes.counting import counted_gpus
+
+
+@attrs.frozen(kw_only=True)
+class Eviction:
+    """Why one pod has to go."""
+
+    pod: str
+    job: str
+    """``namespace/name``."""
+    queue: str
+    node: str
+    gpus: int
+    """In thousandths."""
+    cause: str
+    rule: str
+    beneficiary: str
+    """``namespace/name`` of the job that gains; "" if none does."""
+    moved_to: str
+    """The node that it was promised in exchange; "" for none."""
+    because: tuple[str, ...]
+
+
+class Evictions:
+    """The evictions of one cycle."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        """Look at a cycle that is over."""
+        self._cycle = cycle
+        self.decisions = tuple(each for each in cycle.decisions if isinstance(each, Evict))
+
+    def all(self) -> tuple[Eviction, ...]:
+        """Return every eviction, in the order in which it was decided."""
+        snapshot = self._cycle.snapshot
+        found: list[Eviction] = []
+        for each in self.decisions:
+            facts = snapshot.groups[int(snapshot.pod_group[each.pod])]
+            node = int(self._origins[each.pod])
+            found.append(
+                Eviction(
+                    pod=snapshot.pods[each.pod].key,
+                    job=facts.key,
+                    queue=facts.queue,
+                    node=snapshot.nodes[node].name if node >= 0 else "",
+                    gpus=int(self._counts[each.pod]),
+                    cause=str(each.cause),
+                    rule=each.rule,
+                    beneficiary=snapshot.groups[each.aggressor].key if each.aggressor >= 0 else "",
+                    moved_to=snapshot.nodes[each.moved_to].name if each.moved_to >= 0 else "",
+                    because=tuple(self.because(each)),
+                )
+            )
+        return tuple(found)
+
+    def because(self, evict: Evict) -> Iterator[str]:
+        """Yield the numbers that allowed an eviction: what queues used before, or priorities."""
+        groups = self._cycle.snapshot.groups
+        loser = groups[int(self._cycle.snapshot.pod_group[evict.pod])]
+        if evict.cause is Cause.RECLAIM and evict.aggressor >= 0:
+            yield from self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
+        if evict.cause is Cause.PREEMPT and evict.aggressor >= 0:
+            winner = groups[evict.aggressor]
+            yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
+        if evict.cause is Cause.STALE and "minimum" in evict.facts:
+            yield f"fewer than {evict.facts['minimum']} pods of it were left"
+
+    def unused(self) -> Iterator[str]:
+        """Yield where more is vacated than the jobs that gain are promised, and why that may be."""
+        snapshot, report = self._cycle.snapshot, self._cycle.report
+        vacated: Counter[int] = Counter()
+        for each in self.decisions:
+            node = int(self._origins[each.pod])
+            if node >= 0:
+                vacated[node] += int(self._counts[each.pod])
+        promised: Counter[int] = Counter()
+        counts = counted_gpus(snapshot, report.node)
+        for row in np.flatnonzero(report.status == Status.PIPELINED):
+            promised[int(report.node[row])] += int(counts[row])
+        over = {node: amount - promised[node] for node, amount in vacated.items() if amount > promised[node]}
+        if not over:
+            return
+        names = ", ".join(f"{plain(amount)} on {snapshot.nodes[node].name}" for node, amount in sorted(over.items()))
+        gangs = sorted({facts.name for facts in self._broken_gangs()})
+        why = f"; {', '.join(gangs)} loses all its pods, because it needs its minimum at once" if gangs else ""
+        yield f"{quantity(sum(over.values()), 'gpu')} more than is promised to jobs: {names}{why}"
+
+    def _broken_gangs(self) -> Iterator[PodGroup]:
+        snapshot, report = self._cycle.snapshot, self._cycle.report
+        for group in {int(snapshot.pod_group[each.pod]) for each in self.decisions if each.moved_to < 0}:
+            rows = np.flatnonzero(snapshot.pod_group == group)
+            left = sum(within(int(report.status[row]), COUNTED) for row in rows)
+            if not left and least_pods(snapshot.groups[group]) > 1:
+                yield snapshot.groups[group]
+
+    # ------------------------------------------------------------------ queues that are compared
+
+    @cached_property
+    def _counts(self) -> Int64s:
+        """int64[P]: GPUs that pods count for where they were, or where they started."""
+        return counted_gpus(self._cycle.snapshot, self._origins)
+
+    @cached_property
+    def _origins(self) -> Int64s:
+        return self._cycle.origins()
+
+    @cached_property
+    def _used(self) -> Int64s:
+        """int64[Q, 4]: what queues held before anything was evicted, with what started in this cycle."""
+        snapshot = self._cycle.snapshot
+        started = {each.pod for each in self._cycle.decisions if isinstance(each, Bind)}
+        used = np.zeros((len(snapshot.queues), len(LEADING)), np.int64)
+        for row, group in enumerate(snapshot.pod_group):
+            if group < 0 or not (row in started or within(int(snapshot.pod_status[row]), COUNTED)):
+                continue
+            amounts = snapshot.requests[int(snapshot.pod_shape[row]), : len(LEADING)].copy()
+            amounts[GPU] = self._counts[row]
+            for queue in self._path(snapshot.groups[group].queue_row):
+                used[queue] += amounts
+        return used
+
+    def _path(self, queue: int) -> Sequence[int]:
+        """Return a queue and its parents, the top one first."""
+        path: list[int] = []
+        while queue >= 0:
+            path.append(queue)
+            queue = self._cycle.snapshot.queues[queue].parent
+        return path[::-1]
+
+    def _compared(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
+        """Yield what the two queues held that are compared: those in which the paths part."""
+        loses, gains = self._path(victim), self._path(aggressor)
+        depth = next(
+            (at for at, (one, other) in enumerate(zip(loses, gains, strict=False)) if one != other),
+            min(len(loses), len(gains)) - 1,
+        )
+        if depth < 0:
+            return
+        used, share = self._held(evict, "victim", loses[depth]), self._cycle.report.fair_share[loses[depth]]
+        quota = self._cycle.snapshot.queues[loses[depth]].quota
+        bounds = (quota.cpu, quota.memory, quota.gpu)
+        above = [at for at in (GPU, CPU, MEMORY) if used[at] > share[at]]
+        # Up to its quota a queue takes from one that is above its own, whatever the fair shares are.
+        lent = [] if above else [at for at in (GPU, CPU, MEMORY) if 0 <= bounds[at] < used[at]]
+        at = next(iter(above or lent), GPU)
+        for side, queue, leaf in (("victim", loses[depth], victim), ("aggressor", gains[depth], aggressor)):
+            yield self._shares_of(queue, leaf, at, self._held(evict, side, queue)[at], with_quota=bool(lent))
+
+    def _held(self, evict: Evict, side: str, queue: int) -> Sequence[float]:
+        """Return what a queue held when the eviction was decided, as far as that is on record, else before any was."""
+        facts = evict.facts.get(side)
+        if isinstance(facts, Mapping) and facts.get("title") == self._cycle.snapshot.queues[queue].title:
+            return tuple(facts["used"])
+        return tuple(self._used[queue].tolist())
+
+    def _shares_of(self, queue: int, leaf: int, at: int, used: float, *, with_quota: bool) -> str:
+        facts, share = self._cycle.snapshot.queues[queue], round(self._cycle.report.fair_share[queue, at])
+        inner = f" (with {self._cycle.snapshot.queues[leaf].title})" if leaf != queue else ""
+        bound = round((facts.quota.cpu, facts.quota.memory, facts.quota.gpu)[at])
+        fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
+        told = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
+        return f"{facts.title}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"
+
+
+__all__ = ["Eviction", "Evictions"]

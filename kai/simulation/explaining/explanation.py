@@ -1,0 +1,289 @@
+"""Explanations of an outcome: why a job waits, what proves it and what would help; which jobs wait for the same.
+
+Values only; commands make tables and documents of them.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from kai.api.objects import ClusterObjects
+from kai.explain.phrases import Words
+from kai.explain.words import Teller
+from kai.model.status import Status
+from kai.simulation.deciding.between import next_objects
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.deciding.searching import TRYING
+from kai.simulation.explaining.assumptions import assumptions
+from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.evictions import Eviction, Evictions
+from kai.simulation.explaining.evidence import Evidence, evidence
+from kai.simulation.explaining.groupfields import OBJECTS, SHORT
+from kai.simulation.explaining.prospects import LOST, hopes, waiting
+from kai.simulation.explaining.starts import Eta, Starts
+from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
+from kai.simulation.explaining.trials import ChangeTrials, GroupKey
+from kai.simulation.outcomes.declared import declared_in
+from kai.simulation.outcomes.jobs import JobLine, job_lines
+from kai.simulation.outcomes.overview import Job, Overview
+from kai.simulation.outcomes.states import State
+from kai.simulation.scenarios.shorthand import NAMESPACE
+
+_TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
+_SAYS_THE_SAME = {
+    "NoNodeLargeEnough": frozenset({"PodRefused", "TopologyHasNoRoom", "GangDoesNotFit"}),
+    "GpuMemoryUnknown": frozenset({"PodRefused", "TopologyHasNoRoom", "GangDoesNotFit"}),
+    "ClusterTooSmall": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "DomainTooSmall": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "NoNodeMatches": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "HeldForLeaving": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "TopologyMissing": frozenset({"TopologyHasNoRoom"}),
+    "TopologyLevelMissing": frozenset({"TopologyHasNoRoom"}),
+}
+"""By the reason that is told: what would only say it once more, or say what was true before pods were evicted."""
+_MOST_ALSO = 2
+MOST_APART = 12
+
+
+@attrs.frozen(kw_only=True)
+class JobExplanation:
+    """Why a job waits."""
+
+    job: Job
+    summary: str
+    reason: Words
+    wire_reason: str
+    """The reason under which conditions carry it; "" if they say nothing."""
+    also: tuple[Words, ...]
+    evidence: tuple[Evidence, ...]
+    suggestions: Suggestions
+    waiting: str
+    position: int | None = None
+    """Its place among the jobs of its queue that wait; None if it cannot be tried."""
+    since: float | None = None
+    """Since when it waits, in seconds since the epoch; None if that is unknown."""
+    waited: float | None = None
+    """For how many seconds it has waited."""
+    eta: Eta | None = None
+    evicted_by: tuple[str, ...] = ()
+    """For whom its pods had to go in this cycle, and by which action."""
+
+
+@attrs.frozen(kw_only=True)
+class Fold:
+    """Jobs that wait for the same, by the one of them that is explained."""
+
+    explanation: JobExplanation
+    alike: tuple[Job, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Explained:
+    """Everything that the last cycle of an outcome leaves to be explained."""
+
+    folds: tuple[Fold, ...]
+    evictions: tuple[Eviction, ...] = ()
+    unused: tuple[str, ...] = ()
+    """What is vacated and promised to no job."""
+    assumptions: tuple[str, ...] = ()
+    """What is taken for granted because the input does not say it."""
+    settled: tuple[JobLine, ...] = ()
+    """Jobs that were asked about and of which no pod waits."""
+
+    @property
+    def jobs(self) -> tuple[JobExplanation, ...]:
+        """Every job that is explained by itself."""
+        return tuple(fold.explanation for fold in self.folds)
+
+
+def explained(outcome: Outcome, seen: Overview) -> Explained:
+    """Return the explanation of the last cycle.
+
+    Jobs that differ only in name are explained once. Of more than MOST_APART jobs those are explained together that
+    wait in one queue for one kind of reason.
+    """
+    explainer = Explainer(outcome, seen)
+    waits = [job for job in seen.jobs if job.words is not None]
+    evictions = Evictions(outcome.last)
+    alike = explainer.twins if len(waits) <= MOST_APART else explainer.reasons
+    return Explained(
+        folds=tuple(explainer.folded(waits, alike)),
+        evictions=evictions.all(),
+        unused=tuple(evictions.unused()),
+        assumptions=assumptions(outcome.case.objects),
+    )
+
+
+def explained_jobs(
+    outcome: Outcome, explainer: "Explainer", lines: Sequence[JobLine], *, verify: bool = True
+) -> Explained:
+    """Return what there is to say about the jobs of ``lines``; those that differ only in name are explained once.
+
+    A command that asks about them and a reader of the service are told the same.
+    """
+    waiting = [line.job for line in lines if line.waits]
+    mine = {line.job.key for line in lines}
+    return Explained(
+        folds=tuple(explainer.folded(waiting, explainer.twins, verify=verify)) if waiting else (),
+        evictions=tuple(each for each in Evictions(outcome.last).all() if each.job in mine),
+        assumptions=assumptions(outcome.case.objects),
+        settled=tuple(line for line in lines if not line.waits),
+    )
+
+
+class Explainer:
+    """Explains the jobs of the last cycle of an outcome, one after the other.
+
+    Cost: for each job as many more cycles as it is allowed, and up to MOST_DECISIONS for all of them.
+    """
+
+    def __init__(
+        self, outcome: Outcome, seen: Overview, *, lines: Iterable[JobLine] = (), most: int = MOST_DECISIONS
+    ) -> None:
+        """Look at an outcome and its overview; ``lines`` are its jobs, where they are known already."""
+        cycle = outcome.last
+        self._outcome = outcome
+        self._seen = seen
+        self._objects = _objects_before(outcome)
+        settings = outcome.case.settings
+        self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
+        searches = None if outcome.searches is None else TRYING
+        self._trials = ChangeTrials(outcome.profile, settings, cycle, most, searches, outcome.intake)
+        self._size = 0 if searches is None else len(cycle.snapshot.pods) + len(cycle.snapshot.nodes)
+        self._starts = Starts(cycle, self._objects)
+        self._given = tuple(lines)
+        self._rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
+        self._sources = {(each.metadata.namespace, each.metadata.name): each for each in self._objects.pod_groups}
+        self._pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._objects.pods}
+
+    def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
+        """Return why ``job`` waits; it is one of ``among`` that share the decisions which prove suggestions."""
+        site = self.site(job)
+        reason = site.reasons[0] if job.words is None else job.words
+        self._trials.allow(1 + allowance(among, self._size) if verify else 0)
+        alone = self._trials.alone(site) if site.waiting and hopes(reason) else None
+        found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
+        proof = evidence(site)
+        told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
+        told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
+        line = self._lines[job.key]
+        since = None if job.placed or job.evicted else line.since
+        return JobExplanation(
+            job=job,
+            summary=summary(job, reason),
+            reason=reason,
+            wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
+            also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
+            evidence=proof,
+            suggestions=found,
+            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),
+            position=line.position,
+            since=since,
+            waited=None if since is None else site.cycle.snapshot.now - since,
+            eta=self._starts.eta(site.group, reason.code),
+            evicted_by=job.lost_to,
+        )
+
+    def folded(self, jobs: Sequence[Job], key: Callable[[Job], Hashable], *, verify: bool = True) -> Iterable[Fold]:
+        """Yield jobs that are alike by ``key`` together, each time the first of them explained."""
+        groups: dict[Hashable, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(key(job), []).append(job)
+        for first, *others in groups.values():
+            yield Fold(explanation=self.explain(first, verify=verify, among=len(jobs)), alike=tuple(others))
+
+    def in_line(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return ``jobs`` in the order in which they are asked; those that cannot be tried come last."""
+        last = len(jobs) + 1
+        return sorted(jobs, key=lambda job: (self._lines[job.key].position or last, job.key))
+
+    # ------------------------------------------------------------------ what makes jobs alike
+
+    def twins(self, job: Job) -> Hashable:
+        """Return what jobs have in common that differ in their names only."""
+        snapshot = self._outcome.last.snapshot
+        group = self._rows[job.namespace, job.name]
+        if job.placed or job.held or job.words is None:
+            return group
+        rows = np.flatnonzero(snapshot.pod_group == group)
+        shapes = tuple(sorted(snapshot.pod_shape[rows].tolist()))
+        facts = snapshot.groups[group]
+        return job.words.code, job.queue, job.priority, job.preemptible, facts.subgroups, shapes, job.words.text
+
+    @staticmethod
+    def reasons(job: Job) -> Hashable:
+        """Return what jobs have in common that wait in one queue for one kind of reason."""
+        return ("" if job.words is None else job.words.code), job.queue
+
+    # ------------------------------------------------------------------ where a job is
+
+    def site(self, job: Job) -> Site:
+        """Return ``job`` as changes and evidence find it."""
+        key = (job.namespace, job.name)
+        return Site(
+            objects=self._objects,
+            cycle=self._outcome.last,
+            group=self._rows[key],
+            source=self._sources[key],
+            waiting=tuple(self._pods[each] for each in self._members.get(key, ())),
+            placed=job.placed + job.held,
+            reasons=self._teller.tell_all(self._rows[key]),
+            fields=SHORT if job.namespace == NAMESPACE and job.name in self._outcome.case.short_groups else OBJECTS,
+        )
+
+    @cached_property
+    def _lines(self) -> Mapping[str, JobLine]:
+        """Since when jobs wait, and their places in line, by ``namespace/name``."""
+        return {line.job.key: line for line in self._given or job_lines(self._outcome, self._seen)}
+
+    @cached_property
+    def _members(self) -> Mapping[GroupKey, list[tuple[str, str]]]:
+        """Namespace and name of each pod that waits, by group."""
+        snapshot, status = self._outcome.last.snapshot, self._outcome.last.report.status
+        waits = ((status == Status.PENDING) | (status == Status.GATED)) & (snapshot.pod_group >= 0)
+        out: dict[GroupKey, list[tuple[str, str]]] = {}
+        for row in np.flatnonzero(waits).tolist():
+            facts, pod = snapshot.groups[int(snapshot.pod_group[row])], snapshot.pods[row]
+            out.setdefault((facts.namespace, facts.name), []).append((pod.namespace, pod.name))
+        return out
+
+
+def _objects_before(outcome: Outcome) -> ClusterObjects:
+    """Return the objects that the last cycle decided on."""
+    objects = outcome.case.objects
+    for cycle in outcome.cycles[:-1]:
+        objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
+    return objects
+
+
+def _tells_more(reason: Words) -> bool:
+    """Say whether a reason adds to the dominant one: a fair share does that only if the job would pass it."""
+    facts = reason.facts
+    used, asked, share = (facts.get(key) for key in ("used", "requested", "fair_share"))
+    if isinstance(used, int) and isinstance(asked, int) and isinstance(share, int):
+        return used + asked > share
+    return reason.code not in _TELLS_NOTHING_MORE
+
+
+def summary(job: Job, reason: Words) -> str:
+    text = reason.text.rstrip(". ")
+    if job.state is State.EVICTED:
+        between = "; " if reason.code == "Moves" else ": "  # pods that move are no reason why the others go
+        return f"{job.title} is evicted, {', '.join(job.lost_to)}{between}{text}."
+    if reason.code == "HeldForLeaving" and not job.placed:
+        return f"{job.title} starts later: {text}."
+    if job.state is State.MOVES:
+        return f"{job.title} moves: {text}."
+    if job.state is State.IMPOSSIBLE:
+        return f"{job.title} can never run here: {text}."
+    if job.placed and reason.code == "Moves":
+        return f"{job.title} runs with {job.placed} of {job.wanted} pods, {', '.join(job.lost_to)} go; {text}."
+    if job.placed:
+        rest = "the rest waits" if job.wanted - job.placed > 1 else "one waits"
+        return f"{job.title} runs with {job.placed} of {job.wanted} pods, {rest}: {text}."
+    return f"{job.title} waits: {text}."
+
+
+__all__ = ["Explained", "Explainer", "Fold", "JobExplanation", "explained", "explained_jobs"]

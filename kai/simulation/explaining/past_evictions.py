@@ -1,0 +1,174 @@
+"""Evictions of cycles that are over: from the decision log of a service, and from events in the cluster.
+
+kai and KAI-Scheduler write the same event on the pod group of an evicted pod; the API server keeps events for an hour,
+unless it is told otherwise. The decision log of kai goes back as far as its files do, and knows more.
+
+Source: events and annotations are those of the peer's status updater.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names, times
+from kai.api.bad_value import BadValue
+from kai.api.documents import mapping_of
+from kai.cluster.access import Access
+from kai.errors import InputError
+from kai.simulation.sources.live import list_events
+from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_decisions
+from kai.wording import counted
+
+EVENTS: Final = "events"
+LOG: Final = "decision log"
+SERVICE: Final = "service"
+"""What a service remembers of its last cycles."""
+ANOTHER: Final = "another queue"
+"""What foreign jobs are called where the reader may not see them."""
+_REASON: Final = "Evict"
+_POD: Final = re.compile(r"[Pp]od:? (\S+/\S+?)[.,]?(?:\s|$)")
+RULES: Final = {
+    "reclaim": "fair share",
+    "preempt": "priority",
+    "consolidation": "every victim finds another place",
+    "stalegangeviction": "gang below its minimum",
+}
+"""What allows evictions of an action, where the record itself does not name the rule."""
+
+
+@attrs.frozen(kw_only=True)
+class PastEviction:
+    """One pod that was evicted."""
+
+    time: str
+    """When, RFC 3339."""
+    pod: str
+    """``namespace/name``; "" where the record does not say it."""
+    job: str
+    """``namespace/name``."""
+    queue: str
+    """"" where it is not known."""
+    gpus: float | None
+    cause: str
+    rule: str
+    gainer: str
+    """``namespace/name`` of the job that gained; "" if none did."""
+    gainer_queue: str
+    because: str
+    """The numbers that allowed it, in a sentence; "" where they are not on record."""
+    source: str
+
+    def masked(self) -> "PastEviction":
+        """Return the same for users who may see the own namespace only: a gainer elsewhere is another queue."""
+        if not self.gainer or self.gainer.partition("/")[0] == self.job.partition("/")[0]:
+            return self
+        return attrs.evolve(self, gainer=ANOTHER, gainer_queue="", because="")
+
+
+Chosen = Callable[[str], bool]
+"""Says of a namespace whether its jobs are asked for."""
+
+
+def from_log(path: str, chosen: Chosen, passed: PassedOver | None = None) -> tuple[PastEviction, ...]:
+    """Return the evictions in a decision log, the oldest first; lines that are no decisions are counted in ``passed``.
+
+    Raises: InputError if it cannot be read, or holds something and no decision.
+    """
+    if next(iter(read_decisions(path)), None) is None:
+        _refuse_others(path)
+    return tuple(_logged(each) for each in evictions_in(path, passed) if chosen(each.job.partition("/")[0]))
+
+
+def _refuse_others(path: str) -> None:
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                found = line.strip()[:80].decode("utf-8", "replace")
+                wanted = "a decision of kai run --decision-log"
+                raise InputError.about(path, f"line {number}", found=found, wanted=wanted)
+
+
+def from_events(access: Access, namespace: str) -> tuple[PastEviction, ...]:
+    """Return the evictions that events in a namespace, or in all, tell of, the oldest first.
+
+    Raises: UnreachableError where events cannot be listed.
+    """
+    found = [told for event in list_events(access, _REASON, namespace) for told in _told(event)]
+    return tuple(sorted(found, key=lambda each: (each.time, each.job, each.pod)))
+
+
+def joined(logged: Iterable[PastEviction], told: Iterable[PastEviction]) -> tuple[PastEviction, ...]:
+    """Return all evictions, the oldest first; an eviction that the log has as well is not told twice."""
+    out = list(logged)
+    known = {(each.pod, _minute(each.time)) for each in out}
+    # The log has the time of the snapshot, the event that of its writing: seconds later, at times in the next minute.
+    out += [
+        each for each in told if not {(each.pod, _minute(each.time)), (each.pod, _minute(each.time, before=60))} & known
+    ]
+    return tuple(sorted(out, key=lambda each: (each.time, each.job, each.pod)))
+
+
+def _minute(time: str, before: float = 0) -> int:
+    try:
+        return int((times.instant(time) - before) // 60)
+    except BadValue:
+        return 0
+
+
+def _logged(found: Decision) -> PastEviction:
+    gainer = found.gainer
+    return PastEviction(
+        time=found.time,
+        pod=f"{found.subject.namespace}/{found.subject.name}",
+        job=found.job,
+        queue=found.queue,
+        gpus=found.numbers.get("gpus"),
+        cause=found.action,
+        rule=found.rule or RULES.get(found.action, ""),
+        gainer="" if gainer is None else f"{gainer.namespace}/{gainer.name}",
+        gainer_queue="" if gainer is None else gainer.queue,
+        because=_numbers(found),
+        source=LOG,
+    )
+
+
+def _numbers(found: Decision) -> str:
+    """Return what both queues used and were entitled to."""
+    sides = ((found.queue, "victimQueue"), (found.gainer.queue if found.gainer else "", "gainerQueue"))
+    said = []
+    for queue, side in sides:
+        used, share = found.numbers.get(f"{side}UsedGpus"), found.numbers.get(f"{side}FairShareGpus")
+        if used is not None and share is not None:
+            said.append(f"{queue} used {counted(used, 'GPU')}, fair share {share:g}")
+    return "; ".join(said)
+
+
+def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
+    """Yield what an event tells; nothing of an event that is not about the eviction of a pod group's pod."""
+    metadata, subject = mapping_of(event.get("metadata")), mapping_of(event.get("involvedObject"))
+    if event.get("reason") != _REASON or subject.get("kind") != "PodGroup":
+        return
+    noted = mapping_of(metadata.get("annotations"))
+    message = str(event.get("message") or "")
+    pod = _POD.search(f"{message.partition(chr(10))[0]} ")
+    gainer = noted.get(names.EVICTOR_NAME)
+    cause = str(noted.get(names.EVICTOR_ACTION) or "")
+    yield PastEviction(
+        time=str(event.get("lastTimestamp") or event.get("eventTime") or metadata.get("creationTimestamp") or ""),
+        pod=pod[1] if pod else "",
+        job=f"{subject.get('namespace') or metadata.get('namespace')}/{subject.get('name')}",
+        queue="",
+        gpus=None,
+        cause=cause,
+        rule=RULES.get(cause, ""),
+        gainer=f"{noted.get(names.EVICTOR_NAMESPACE)}/{gainer}" if gainer else "",
+        gainer_queue="",
+        because=" ".join(line.strip() for line in message.splitlines()[1:]),
+        source=EVENTS,
+    )
+
+
+__all__ = ["ANOTHER", "EVENTS", "LOG", "RULES", "SERVICE", "PastEviction", "from_events", "from_log", "joined"]

@@ -1,0 +1,57 @@
+"""What a pod does on its node after a cycle, and whose it is: for whole and shared GPUs as for MIG slices."""
+
+from typing import Final
+
+import attrs
+
+from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
+from kai.simulation.deciding.run import Cycle
+
+USED: Final = "used"
+HELD: Final = "held"
+LEAVING: Final = "leaving"
+_LEAVING: Final = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+
+
+@attrs.frozen(kw_only=True)
+class Holder:
+    """A pod with something of its node."""
+
+    job: str
+    namespace: str
+    queue: str
+    pod: str
+    state: str
+    """One of used, held, leaving."""
+
+
+def holder_of(cycle: Cycle, pod: int) -> Holder | None:
+    """Return what the pod of a row does on its node; None for one that is over."""
+    snapshot = cycle.snapshot
+    state = _state(int(cycle.report.status[pod]))
+    if not state:
+        return None
+    group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
+    return Holder(
+        job=snapshot.groups[group].name if group >= 0 else facts.name,
+        namespace=facts.namespace,
+        queue=snapshot.groups[group].queue if group >= 0 else "",
+        pod=facts.name,
+        state=state,
+    )
+
+
+def is_leaving(cycle: Cycle, pod: int) -> bool:
+    """Return whether a pod has been told to go, and is there still."""
+    return within(int(cycle.report.status[pod]), _LEAVING)
+
+
+def _state(status: int) -> str:
+    if within(status, _LEAVING):
+        return LEAVING
+    if status == Status.PIPELINED:
+        return HELD
+    return USED if within(status, ACTIVE_ALLOCATED) else ""
+
+
+__all__ = ["HELD", "LEAVING", "USED", "Holder", "holder_of", "is_leaving"]

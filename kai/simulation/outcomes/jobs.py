@@ -1,0 +1,189 @@
+"""The jobs of an outcome in the order in which they are asked: since when each waits or runs, and its place in line."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kai.api.podgroup import PodGroup as Manifest
+from kai.engine.waiting_order import WaitingOrder, explained_order
+from kai.model.podgroup import PodGroup
+from kai.model.status import Status
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.overview import Job, Overview
+from kai.simulation.outcomes.podstates import pod_states
+from kai.simulation.outcomes.states import State
+
+_WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
+_PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})
+
+
+@attrs.frozen
+class Owner:
+    """The object that made a group; it is what its user submitted."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@attrs.frozen
+class OrderKey:
+    """One number that orders a job within its queue; the smaller goes first."""
+
+    name: str
+    value: float
+
+
+@attrs.frozen
+class PodLine:
+    """One pod of a job."""
+
+    name: str
+    state: str
+    node: str
+    gpus: int
+    """In thousandths of a device."""
+
+
+@attrs.frozen(kw_only=True)
+class JobLine:
+    """A job with what a list of jobs says beyond what was decided."""
+
+    job: Job
+    uid: str
+    labels: Mapping[str, str]
+    owner: Owner | None
+    since: float | None
+    """Since when it runs, or waits if nothing of it runs; in seconds since the epoch, None where that is not known."""
+    position: int | None
+    """Its place among the jobs of its queue that wait; None for others."""
+    keys: tuple[OrderKey, ...]
+    pods: tuple[PodLine, ...]
+    counted: bool = True
+    """Whether its pods could be seen; otherwise they are taken to be as many as must start together."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether some pod of it waits."""
+        return self.job.words is not None
+
+
+def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
+    """Return all jobs: those that wait for nothing first, then those that wait, in the order of their queues.
+
+    Cost: where a job waits, one session beyond the decision itself.
+    """
+    snapshot = outcome.last.snapshot
+    waits = any(job.words is not None for job in seen.jobs)
+    order = explained_order(snapshot, outcome.profile) if waits else WaitingOrder()
+    rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
+    manifests = {(each.metadata.namespace, each.metadata.name): each for each in outcome.case.objects.pod_groups}
+    places = _positions(order.groups, rows, seen.jobs)
+    members = _members(outcome)
+    columns = _Columns.of(outcome)
+    lines = []
+    for job in seen.jobs:
+        key = (job.namespace, job.name)
+        row = rows[key]
+        group = snapshot.groups[row]
+        pods = members.get(row, [])
+        values = zip(order.names, order.keys[row], strict=True) if job.words is not None else ()
+        lines.append(
+            JobLine(
+                job=job,
+                uid=group.uid,
+                labels=_labels(manifests.get(key), group),
+                owner=owner_of(manifests.get(key)),
+                since=_since(outcome, columns, group, pods),
+                position=places.get(row),
+                keys=tuple(OrderKey(name, float(value)) for name, value in values),
+                pods=tuple(_pod(outcome, columns, pod) for pod in pods),
+            )
+        )
+    return tuple(sorted(lines, key=_place))
+
+
+def lines_named(name: str, lines: Sequence[JobLine]) -> tuple[JobLine, ...]:
+    """Return those of ``lines`` that have this name, else whose owner has it, else of which a pod has it."""
+    found = [line for line in lines if name in {line.job.name, line.job.key}]
+    found = found or [line for line in lines if line.owner is not None and line.owner.name == name]
+    return tuple(found or [line for line in lines if any(pod.name == name for pod in line.pods)])
+
+
+def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
+    job = line.job
+    return (line.waits, job.queue, line.position or 0, -(job.priority or 0), job.name, job.namespace)
+
+
+def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, int]:
+    """Return the place of each job that still waits, counted from 1 in its queue."""
+    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.words is not None}
+    counts: Counter[str] = Counter()
+    places: dict[int, int] = {}
+    for row in order:
+        if row in waiting:
+            counts[waiting[row]] += 1
+            places[row] = counts[waiting[row]]
+    return places
+
+
+def _members(outcome: Outcome) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for pod, group in enumerate(outcome.last.snapshot.pod_group.tolist()):
+        if group >= 0:
+            found.setdefault(group, []).append(pod)
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class _Columns:
+    """What is asked of each pod, as Python's own numbers: an array takes ten times as long to tell one."""
+
+    before: Sequence[int]
+    """Its status before the cycle."""
+    states: Sequence[State]
+    node: Sequence[int]
+    gpus: Sequence[int]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "_Columns":
+        """Return the columns of the last cycle."""
+        snapshot, report = outcome.last.snapshot, outcome.last.report
+        gpus = snapshot.requests @ snapshot.axis.gpu_weights()
+        return cls(
+            before=snapshot.pod_status.tolist(),
+            states=pod_states(outcome.last),
+            node=report.node.tolist(),
+            gpus=(gpus[snapshot.pod_shape] if len(snapshot.pods) else gpus).tolist(),
+        )
+
+
+def _since(outcome: Outcome, columns: _Columns, group: PodGroup, pods: Sequence[int]) -> float | None:
+    """Return since when a job runs, or since when it waits; what happens in this very moment has no past."""
+    snapshot, status = outcome.last.snapshot, columns.before
+    if any(status[pod] in _PLACED for pod in pods):
+        return group.last_start
+    born = [snapshot.pods[pod].created for pod in pods if status[pod] in _WAITING]
+    return min([instant for instant in (*born, group.created) if instant > 0], default=None)
+
+
+def _pod(outcome: Outcome, columns: _Columns, pod: int) -> PodLine:
+    snapshot, node = outcome.last.snapshot, columns.node[pod]
+    return PodLine(
+        name=snapshot.pods[pod].name,
+        state=columns.states[pod],
+        node=snapshot.nodes[node].name if node >= 0 else "",
+        gpus=columns.gpus[pod],
+    )
+
+
+def _labels(manifest: Manifest | None, group: PodGroup) -> Mapping[str, str]:
+    return group.labels if manifest is None else manifest.metadata.labels
+
+
+def owner_of(manifest: Manifest | None) -> Owner | None:
+    """Return what made a group: its controller, else the first of its owners."""
+    references = () if manifest is None else manifest.metadata.owner_references
+    chosen = next((each for each in references if each.controller), None) or next(iter(references), None)
+    return None if chosen is None else Owner(chosen.kind, chosen.name, chosen.uid)

@@ -1,0 +1,157 @@
+"""What is on a node, why it is not used more, and what keeps waiting jobs from it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from kai.explain.codes import Stage, stage_of
+from kai.explain.phrases import objection, quantity
+from kai.explain.words import Teller
+from kai.model.axis import GPU
+from kai.model.node import Node
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
+from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.counting import counted_gpus
+from kai.simulation.outcomes.overview import Job, Overview
+from kai.simulation.outcomes.slices import Slices, slices_of
+
+_TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.LIMIT, Stage.QUOTA)
+"""Stages at which nodes do not matter yet."""
+
+
+@attrs.frozen(kw_only=True)
+class Tenant:
+    """The pods of one job on a node."""
+
+    job: str
+    """``namespace/name``; of pods without a group the pod's."""
+    title: str
+    queue: str
+    pods: int
+    gpus: int
+    """In thousandths."""
+    state: str
+    """``running``, ``held`` or ``leaving``."""
+
+
+@attrs.frozen(kw_only=True)
+class Occupancy:
+    """One node after a cycle. Amounts are thousandths of a GPU; MIG slices count as GPUs, as they do in quota."""
+
+    node: str
+    gpus: int
+    idle: int
+    ready: bool
+    taints: tuple[str, ...]
+    tenants: tuple[Tenant, ...]
+    kept_away: tuple[tuple[str, tuple[str, ...]], ...]
+    """What keeps waiting jobs from it, with the names of the jobs; most jobs first."""
+    slices: tuple[Slices, ...] = ()
+    """Its MIG slices, by profile."""
+
+    def sum(self, state: str) -> int:
+        """Return the GPUs of tenants in ``state``."""
+        return sum(each.gpus for each in self.tenants if each.state == state)
+
+
+def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
+    """Return what is on the node ``name``.
+
+    Raises: KeyError for a node that is not in the snapshot.
+    """
+    snapshot, report = outcome.last.snapshot, outcome.last.report
+    row = snapshot.node_rows[name]
+    node = snapshot.nodes[row]
+    weights = snapshot.axis.gpu_weights()
+    kept: dict[str, list[str]] = {}
+    for title, why in _kept_away(outcome, seen, row):
+        kept.setdefault(why, []).append(title)
+    return Occupancy(
+        node=name,
+        gpus=int(snapshot.axis.vector(node.allocatable) @ weights),
+        idle=int(np.maximum(report.idle[row], 0) @ weights),
+        ready=node.ready,
+        taints=tuple(_taints(node)),
+        tenants=tuple(_tenants(outcome, seen, row)),
+        kept_away=tuple(
+            (why, tuple(titles)) for why, titles in sorted(kept.items(), key=lambda item: (-len(item[1]), item[0]))
+        ),
+        slices=slices_of(outcome.last, row, np.flatnonzero(report.node == row).tolist()),
+    )
+
+
+def _taints(node: Node) -> Iterator[str]:
+    for taint in node.taints:
+        if taint.effect in {"NoSchedule", "NoExecute"}:
+            yield f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
+    """Return who is on a node, most GPUs first."""
+    snapshot, report = outcome.last.snapshot, outcome.last.report
+    titles = {job.key: job.title for job in seen.jobs}
+    counts = counted_gpus(snapshot, report.node)
+    pods: Counter[tuple[int, str]] = Counter()
+    gpus: Counter[tuple[int, str]] = Counter()
+    for pod in np.flatnonzero(report.node == row).tolist():
+        status = int(report.status[pod])
+        if not within(status, ACTIVE_USED):
+            continue
+        state = "held" if status == Status.PIPELINED else "running" if within(status, ACTIVE_ALLOCATED) else "leaving"
+        group = int(snapshot.pod_group[pod])
+        key = (group if group >= 0 else -1 - pod, state)
+        pods[key] += 1
+        gpus[key] += int(counts[pod])
+    found = []
+    for (group, state), count in pods.items():
+        facts = snapshot.groups[group] if group >= 0 else None
+        job = facts.key if facts is not None else snapshot.pods[-1 - group].key
+        found.append(
+            Tenant(
+                job=job,
+                title=titles.get(job, job),
+                queue=facts.queue if facts is not None else "",
+                pods=count,
+                gpus=gpus[group, state],
+                state=state,
+            )
+        )
+    return sorted(found, key=lambda each: (-each.gpus, each.job, each.state))
+
+
+def _kept_away(outcome: Outcome, seen: Overview, row: int) -> Iterator[tuple[str, str]]:
+    """Yield each waiting job with what keeps it from the node."""
+    cycle = outcome.last
+    teller = Teller(cycle.snapshot, outcome.profile, cycle.report)
+    groups = {group.key: at for at, group in enumerate(cycle.snapshot.groups)}
+    for job in seen.jobs:
+        if job.words is None or job.held or job.wanted == job.placed:
+            continue
+        yield job.title, _why(outcome, teller, job, groups[job.key], row)
+
+
+def _why(outcome: Outcome, teller: Teller, job: Job, group: int, row: int) -> str:
+    snapshot, report = outcome.last.snapshot, outcome.last.report
+    code = "" if job.words is None else job.words.code
+    if stage_of(code) in _TOO_EARLY:
+        return f"waits for its queue or its pods first ({code})"
+    pending = [pod for pod in np.flatnonzero(snapshot.pod_group == group) if report.status[pod] == Status.PENDING]
+    if not pending:
+        return f"waits for something else first ({code})"
+    pod = int(pending[0])
+    for text, nodes in teller.objections(pod).items():
+        if row in nodes:
+            return objection(text)
+    request = snapshot.requests[int(snapshot.pod_shape[pod])]
+    short = np.flatnonzero(request > np.maximum(report.idle[row], 0))
+    if len(short):
+        at = int(GPU if GPU in short else short[0])
+        name = snapshot.axis.names[at]
+        asked, idle = (quantity(int(amount), name) for amount in (request[at], max(0, int(report.idle[row, at]))))
+        return f"a pod asks for {asked}, {idle} idle here"
+    return f"has room here, and waits for more than that ({code})"
+
+
+__all__ = ["Occupancy", "Tenant", "occupancy"]

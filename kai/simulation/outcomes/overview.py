@@ -1,0 +1,336 @@
+"""An outcome for people: one line for each pod group and each queue, as values that the command prints."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import attrs
+import numpy as np
+
+from kai.explain import messages
+from kai.explain.codes import NEVER
+from kai.explain.evictions import eviction_message
+from kai.explain.messages import Explanation
+from kai.explain.phrases import Words, listed
+from kai.explain.recorded import least_pods
+from kai.explain.words import Teller
+from kai.framework.decisions import Evict
+from kai.model.axis import GPU_UNIT
+from kai.model.pod import GpuKind, GpuRequest
+from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.simulation.deciding.run import Cycle, Outcome
+from kai.simulation.outcomes.declared import declared_in
+from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
+from kai.simulation.outcomes.states import RUNS, State
+from kai.wording import counted
+
+# Plain numbers: a member of an enumeration takes ten times as long to compare.
+_GONE = frozenset({int(Status.SUCCEEDED), int(Status.FAILED)})
+_WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
+_PIPELINED = int(Status.PIPELINED)
+_HERE = ACTIVE_ALLOCATED & ~(1 << Status.PIPELINED)
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """One pod group after the last cycle. Amounts of GPUs are thousandths of a device, MIG slices as in quota."""
+
+    name: str
+    namespace: str
+    queue: str
+    priority: int | None
+    """None where it is not known, as it is for ``preemptible``."""
+    preemptible: bool | None
+    wanted: int
+    """Pods that run or want to run."""
+    placed: int
+    minimum: int
+    gpus: int
+    nodes: tuple[str, ...]
+    state: State
+    started: int
+    held: int
+    evicted: int
+    """Pods that leave their node; those that move are among them."""
+    moved: int = 0
+    """Pods that leave their node for another one."""
+    gpu_memory: int = 0
+    """MiB of devices that pods ask for by memory; how many GPUs that is depends on the node."""
+    uid: str = ""
+    title: str = ""
+    """Its name; with the namespace where another job has the same name."""
+    lost_to: tuple[str, ...] = ()
+    """For whom its pods had to go, and why; those that move are not among them."""
+    words: Words | None = None
+    """Why pods of it wait; None when none does."""
+    explanations: tuple[Explanation, ...] = ()
+    """The same as conditions carry it, each reason."""
+    message: str = ""
+    pod_messages: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def gpus_text(self) -> str:
+        """What all its pods ask for: GPUs, or memory of GPUs."""
+        return self.gpus_of(self.gpus, self.gpu_memory)
+
+    @staticmethod
+    def gpus_of(gpus: float, memory: int) -> str:
+        """Return an amount of GPUs, in thousandths, and of memory, in MiB, as tables show it."""
+        shown = f"{gpus / GPU_UNIT:g}"
+        if not memory:
+            return shown
+        return f"{shown}+{memory}Mi" if gpus else f"{memory}Mi"
+
+    @property
+    def reason(self) -> tuple[str, str]:
+        """Code and text of why its pods wait or go, empty where there is nothing to say."""
+        if self.state == "Evicted" or (self.words is None and self.lost_to):
+            return "Evicted", ", ".join(self.lost_to)
+        if self.words is not None and self.words.code == "Moves" and self.lost_to:
+            return "Evicted", f"{', '.join(self.lost_to)}; {self.words.text}"
+        if self.state is State.LOST:
+            return "NodeMissing", "its pods name a node that is not there"
+        return (self.words.code, self.words.text) if self.words else ("", "")
+
+    @property
+    def runs(self) -> bool:
+        """Whether all its pods have a node, or have ended."""
+        return self.state in RUNS
+
+
+@attrs.frozen(kw_only=True)
+class Overview:
+    """What there is to say about an outcome."""
+
+    nodes: int
+    totals: tuple[int, int, int]
+    """CPU, memory and GPUs of all nodes, in axis units; MIG slices count as GPUs, as they do in quota."""
+    jobs: tuple[Job, ...]
+    queues: tuple[QueueLine, ...]
+    evictions: tuple[tuple[str, str], ...]
+    """Pods that were evicted in the last cycle, with the text of the event."""
+    counts: tuple[tuple[str, int], ...]
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """What jobs are called, by ``namespace/name``."""
+        return {job.key: job.title for job in self.jobs}
+
+    def queues_below(self, name: str) -> frozenset[str]:
+        """Return the names of a queue and of all queues below it."""
+        found = {name}
+        for queue in self.queues:  # parents come before their children
+            if queue.parent in found:
+                found.add(queue.name)
+        return frozenset(found)
+
+
+def overview(outcome: Outcome) -> Overview:
+    """Return jobs in the order of their names by queue, queues as a tree, and the last cycle's evictions."""
+    cycle = outcome.last
+    snapshot = cycle.snapshot
+    teller = Teller(snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings))
+    pods = _pods_by_group(cycle)
+    columns = _Columns.of(cycle)
+    names = Counter(group.name for group in snapshot.groups)
+    jobs = [
+        _job(cycle, columns, group, pods[group], teller, is_alone=names[facts.name] == 1)
+        for group, facts in enumerate(snapshot.groups)
+    ]
+    amounts = np.array([snapshot.axis.vector(node.allocatable) for node in snapshot.nodes], np.int64)
+    totals = amounts.sum(axis=0) if len(snapshot.nodes) else np.zeros(len(snapshot.axis), np.int64)
+    return Overview(
+        nodes=len(snapshot.nodes),
+        totals=(int(totals[0]), int(totals[1]), int(totals @ snapshot.axis.gpu_weights())),
+        jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -(job.priority or 0), job.name, job.namespace))),
+        queues=queue_lines(
+            cycle,
+            running=Counter(job.queue for job in jobs if job.placed > 0),
+            waiting=Counter(job.queue for job in jobs if job.words is not None),
+        ),
+        evictions=tuple(
+            (snapshot.pods[pod].key, eviction_message(decision, snapshot)) for pod, decision in columns.evicted.items()
+        ),
+        counts=tuple(cycle.report.counts.items()),
+    )
+
+
+def _pods_by_group(cycle: Cycle) -> list[list[int]]:
+    out: list[list[int]] = [[] for _ in cycle.snapshot.groups]
+    for pod, group in enumerate(cycle.snapshot.pod_group.tolist()):
+        if group >= 0:
+            out[group].append(pod)
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------------- jobs
+
+
+@attrs.frozen(kw_only=True)
+class _Columns:
+    """What is asked of each pod, as Python's own numbers: an array takes ten times as long to tell one."""
+
+    status: Sequence[int]
+    node: Sequence[int]
+    gpus: Sequence[int]
+    gpu_memory: Sequence[int]
+    evicted: Mapping[int, Evict]
+    bound: AbstractSet[int]
+
+    @classmethod
+    def of(cls, cycle: Cycle) -> "_Columns":
+        """Return the columns of a cycle."""
+        snapshot, report = cycle.snapshot, cycle.report
+        asked = snapshot.requests @ snapshot.axis.gpu_weights()
+        gpus = asked[snapshot.pod_shape] if len(snapshot.pods) else np.zeros(0, np.int64)
+        memory = [_gpu_memory(shape.gpu) for shape in snapshot.shapes]
+        return cls(
+            status=report.status.tolist(),
+            node=report.node.tolist(),
+            gpus=gpus.tolist(),
+            gpu_memory=[memory[shape] for shape in snapshot.pod_shape.tolist()],
+            evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
+            bound={bind.pod for bind in cycle.aftermath.binds.values()},
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _Members:
+    """The pods of a job by what became of them."""
+
+    alive: Sequence[int]
+    placed: Sequence[int]
+    held: Sequence[int] = ()
+    waiting: Sequence[int] = ()
+    started: Sequence[int] = ()
+    lost: Sequence[int] = ()
+    """Those that leave their node."""
+    astray: Sequence[int] = ()
+    """Those whose node is not there."""
+
+    @classmethod
+    def of(cls, columns: _Columns, pods: Sequence[int]) -> "_Members":
+        """Sort the pods of a job."""
+        status, evicted, bound = columns.status, columns.evicted, columns.bound
+        # Most jobs of a large cluster run, and nothing happens to them.
+        if all(within(status[pod], _HERE) and pod not in bound and pod not in evicted for pod in pods):
+            return cls(alive=pods, placed=pods, astray=[pod for pod in pods if columns.node[pod] < 0])
+        alive = [pod for pod in pods if status[pod] not in _GONE]
+        placed = [pod for pod in alive if within(status[pod], _HERE)]
+        return cls(
+            alive=alive,
+            placed=placed,
+            held=[pod for pod in alive if status[pod] == _PIPELINED],
+            waiting=[pod for pod in alive if status[pod] in _WAITING],
+            started=[pod for pod in placed if pod in bound],
+            lost=[pod for pod in alive if pod in evicted],
+            astray=[pod for pod in placed if columns.node[pod] < 0],
+        )
+
+
+def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], teller: Teller, *, is_alone: bool) -> Job:
+    """Return a job; one that ``is_alone`` in having its name is called by it."""
+    snapshot, evicted = cycle.snapshot, columns.evicted
+    facts = snapshot.groups[group]
+    members = _Members.of(columns, pods)
+    alive, held, placed, waiting, lost = members.alive, members.held, members.placed, members.waiting, members.lost
+    words = teller.tell(group) if waiting or held else None
+    record = cycle.report.records.get(group)
+    moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
+    state = _state(pods, members)
+    if moved and len(moved) == len(held) and not waiting:
+        words = _moves(cycle, [evicted[pod] for pod in moved])
+        state = State.MOVES if len(moved) == len(lost) else state
+    if state is State.WAITS and words is not None and words.code in NEVER:
+        state = State.IMPOSSIBLE
+    gpus = sum(columns.gpus[pod] for pod in alive)
+    reasons = record.reasons if record and waiting else []
+    return Job(
+        name=facts.name,
+        title=facts.name if is_alone else f"{facts.namespace}/{facts.name}",
+        namespace=facts.namespace,
+        queue=facts.queue,
+        priority=facts.priority,
+        preemptible=facts.preemptible,
+        wanted=len(alive),
+        placed=len(placed),
+        minimum=least_pods(facts),
+        gpus=gpus,
+        gpu_memory=sum(columns.gpu_memory[pod] for pod in alive),
+        nodes=tuple(
+            sorted({snapshot.nodes[columns.node[pod]].name for pod in (*placed, *held) if columns.node[pod] >= 0})
+        ),
+        state=state,
+        started=len(members.started),
+        held=len(held),
+        evicted=len(lost),
+        moved=len(moved),
+        uid=facts.uid,
+        lost_to=_lost_to(cycle, [evicted[pod] for pod in lost if evicted[pod].moved_to < 0]) if lost else (),
+        words=words,
+        explanations=messages.explanations(reasons),
+        message=messages.group_message(reasons) if reasons else "",
+        pod_messages=tuple((snapshot.pods[pod].key, messages.pod_message(record, pod)) for pod in waiting),
+    )
+
+
+def _gpu_memory(asked: GpuRequest) -> int:
+    return asked.memory * asked.devices if asked.kind is GpuKind.MEMORY else 0
+
+
+def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
+    """Return which way pods move, and for which group."""
+    snapshot = cycle.snapshot
+    nodes = [node.name for node in snapshot.nodes]
+    origins = cycle.origins()
+    ways = [(nodes[int(origins[each.pod])], nodes[each.moved_to]) for each in moves]
+    counts = [_way(origin, to, count) for (origin, to), count in Counter(ways).items()]
+    gains = sorted({snapshot.groups[each.aggressor].name for each in moves if each.aggressor >= 0})
+    why = f", which makes room for {listed(gains)}" if gains else ""
+    facts = {
+        "moves": tuple(
+            {"pod": snapshot.pods[each.pod].key, "from": origin, "to": to}
+            for each, (origin, to) in zip(moves, ways, strict=True)
+        )
+    }
+    return Words("Moves", f"{listed(counts)}{why}", facts)
+
+
+def _way(origin: str, to: str, count: int) -> str:
+    """Return how many pods take a way; a pod may get another place on its own node."""
+    if origin == to:
+        return f"{counted(count, 'pod starts', 'pods start')} again on {to}"
+    return f"{counted(count, 'pod moves', 'pods move')} from {origin} to {to}"
+
+
+def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:
+    counts: dict[tuple[str, str], int] = {}
+    for each in evictions:
+        gains = cycle.snapshot.groups[each.aggressor].name if each.aggressor >= 0 else ""
+        counts[gains, each.cause.value] = counts.get((gains, each.cause.value), 0) + 1
+    return tuple(
+        f"{counted(count, 'pod')} {f'for {gains} ' if gains else ''}({cause})"
+        for (gains, cause), count in counts.items()
+    )
+
+
+def _state(pods: Sequence[int], members: _Members) -> State:
+    alive, placed, held, lost = members.alive, members.placed, members.held, members.lost
+    if not alive:
+        return State.FINISHED if pods else State.EMPTY
+    if lost and not placed and len(lost) > len(held):
+        return State.EVICTED
+    if members.astray:
+        return State.LOST
+    if len(placed) == len(alive):
+        return State.STARTS if len(members.started) == len(placed) else State.RUNNING
+    if placed:
+        return State.PARTIAL
+    if held:
+        return State.HELD
+    return State.WAITS if members.waiting else State.LEAVING

@@ -1,0 +1,215 @@
+"""The GPUs of each node after the last cycle: which job has each one, and in what pieces.
+
+Kubernetes does not say which whole GPU a pod has, so whole GPUs are numbered in the order of jobs. Shared GPUs are the
+devices that the scheduler opened.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.node import Node
+from kai.model.pod import GpuKind
+from kai.simulation.deciding.run import Cycle, Outcome
+from kai.simulation.outcomes.holders import HELD, LEAVING, USED, holder_of, is_leaving
+from kai.simulation.outcomes.slices import Slices, slices_of
+
+FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
+PRODUCT = "nvidia.com/gpu.product"
+_RESOURCE = "nvidia.com/gpu"
+
+
+@attrs.frozen(kw_only=True)
+class User:
+    """A pod's part of one GPU. ``share`` is in thousandths of it."""
+
+    job: str
+    namespace: str
+    queue: str
+    pod: str
+    share: int
+    state: str
+    """One of used, held, leaving."""
+
+
+@attrs.frozen(kw_only=True)
+class Slot:
+    """One GPU."""
+
+    state: str
+    users: tuple[User, ...] = ()
+
+    @property
+    def granted(self) -> int:
+        """Thousandths that are taken, or still being left."""
+        return min(GPU_UNIT, sum(user.share for user in self.users if user.state != HELD))
+
+
+@attrs.frozen(kw_only=True)
+class NodeSlots:
+    """The GPUs of one node."""
+
+    name: str
+    labels: Mapping[str, str]
+    ready: bool
+    gpus: int
+    """GPUs that the node offers, and those that it has but does not offer."""
+    slots: tuple[Slot, ...]
+    """One for each of them; more where pods have more than the node offers."""
+    domains: Mapping[str, str]
+    """Its place at each level of the topologies."""
+    slices: tuple[Slices, ...] = ()
+    """Its MIG slices, by profile. They are not GPUs of ``gpus``."""
+
+    @property
+    def product(self) -> str:
+        """What its GPUs are called, "" where that is not known."""
+        return self.labels.get(PRODUCT, "")
+
+    # Every table and page adds these up for all nodes, so they are counted once.
+    @cached_property
+    def free(self) -> int:
+        """Whole GPUs that pods can have now."""
+        return [slot.state for slot in self.slots].count(FREE) if self.ready else 0
+
+    @cached_property
+    def left(self) -> int:
+        """Whole GPUs that are left by then, where pods are leaving that have them; no other job waits for these."""
+        if not self.ready:
+            return 0
+        return sum(slot.state == LEAVING and not any(user.state == HELD for user in slot.users) for slot in self.slots)
+
+    @cached_property
+    def unhealthy(self) -> int:
+        """GPUs that the node has and does not offer."""
+        return [slot.state for slot in self.slots].count(UNHEALTHY)
+
+    @cached_property
+    def taken(self) -> Mapping[str, int]:
+        """Thousandths of GPUs that pods have, by queue."""
+        found: dict[str, int] = {}
+        for slot in self.slots:
+            for user in slot.users:
+                if user.state != HELD:
+                    found[user.queue] = found.get(user.queue, 0) + user.share
+        return found
+
+    @property
+    def over(self) -> int:
+        """How many GPUs pods have beyond those that the node offers."""
+        return max(0, len(self.slots) - self.gpus)
+
+    @property
+    def fractions(self) -> float:
+        """What is left of shared GPUs, in GPUs."""
+        left = sum(GPU_UNIT - slot.granted for slot in self.slots if slot.state == SHARED)
+        return left / GPU_UNIT if self.ready else 0.0
+
+
+def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
+    """Return the nodes by name, with their GPUs as the last cycle left them."""
+    cycle = outcome.last
+    levels = [level.node_label for each in outcome.case.objects.topologies for level in each.spec.levels]
+    broken = {
+        each.metadata.name: _broken(each.status.capacity, each.status.allocatable)
+        for each in outcome.case.objects.nodes
+    }
+    pods: list[list[int]] = [[] for _ in cycle.snapshot.nodes]
+    for pod, node in enumerate(cycle.report.node.tolist()):
+        if node >= 0 and not cycle.snapshot.pod_reservation[pod]:
+            pods[node].append(pod)
+    return tuple(
+        NodeSlots(
+            name=node.name,
+            labels=node.labels,
+            ready=node.ready,
+            gpus=node.allocatable.get("gpu", 0) // GPU_UNIT + broken.get(node.name, 0),
+            slots=_slots(cycle, node, pods[row], broken.get(node.name, 0)),
+            domains={level: node.labels[level] for level in levels if level in node.labels},
+            slices=slices_of(cycle, row, pods[row]),
+        )
+        for row, node in enumerate(cycle.snapshot.nodes)
+    )
+
+
+def _broken(capacity: Mapping[str, object], allocatable: Mapping[str, object]) -> int:
+    """Return how many GPUs a node has that it does not offer."""
+    try:
+        return max(0, int(str(capacity.get(_RESOURCE, 0))) - int(str(allocatable.get(_RESOURCE, 0))))
+    except ValueError:
+        return 0
+
+
+def _slots(cycle: Cycle, node: Node, pods: Sequence[int], broken: int) -> tuple[Slot, ...]:
+    whole: list[Slot] = []
+    promised: list[User] = []
+    devices: dict[str, list[User]] = {}
+    for pod in sorted(pods, key=lambda pod: _order(cycle, pod)):
+        gpu = cycle.snapshot.shapes[int(cycle.snapshot.pod_shape[pod])].gpu
+        if gpu.shared:
+            share = _share(gpu.kind, gpu.portion, gpu.memory, node)
+            for user in _users(cycle, pod, share):
+                for device in cycle.report.devices.get(pod) or cycle.snapshot.pod_devices.get(pod, ()):
+                    devices.setdefault(device, []).append(user)
+            continue
+        count = int(cycle.snapshot.requests[int(cycle.snapshot.pod_shape[pod]), GPU]) // GPU_UNIT
+        for user in _users(cycle, pod, GPU_UNIT):
+            if user.state == HELD:
+                promised += [user] * count
+            else:
+                whole += [Slot(state=user.state, users=(user,))] * count
+    shared = [_shared(users) for users in devices.values()]
+    total = node.allocatable.get("gpu", 0) // GPU_UNIT
+    found = [*whole, *shared]
+    found += [Slot(state=FREE)] * (total - len(found))
+    return (*_with_promises(found, promised), *[Slot(state=UNHEALTHY)] * broken)
+
+
+def _with_promises(slots: Sequence[Slot], promised: Sequence[User]) -> Iterator[Slot]:
+    """Yield slots with those that wait for them: first on what is free, then on what is being left."""
+    left = list(promised)
+    ahead = max(0, len(left) - sum(slot.state == FREE for slot in slots))
+    for slot in slots:
+        if slot.state == FREE and len(left) > ahead:
+            yield Slot(state=HELD, users=(left.pop(),))
+        elif slot.state == LEAVING and ahead:
+            ahead -= 1
+            yield attrs.evolve(slot, users=(*slot.users, left.pop()))
+        else:
+            yield slot
+
+
+def _shared(users: Sequence[User]) -> Slot:
+    states = {user.state for user in users}
+    state = next(iter(states)) if len(states) == 1 and USED not in states else SHARED
+    return Slot(state=state, users=tuple(users))
+
+
+def _share(kind: GpuKind, portion: float, memory: int, node: Node) -> int:
+    part = memory / node.gpu_memory if kind is GpuKind.MEMORY else portion
+    return min(GPU_UNIT, round(part * GPU_UNIT))
+
+
+def _users(cycle: Cycle, pod: int, share: int) -> Iterator[User]:
+    """Yield what a pod does on its node; nothing for one that is over."""
+    holder = holder_of(cycle, pod)
+    if holder is not None:
+        yield User(
+            job=holder.job,
+            namespace=holder.namespace,
+            queue=holder.queue,
+            pod=holder.pod,
+            share=share,
+            state=holder.state,
+        )
+
+
+def _order(cycle: Cycle, pod: int) -> tuple[bool, str, str, int]:
+    group = int(cycle.snapshot.pod_group[pod])
+    leaving = is_leaving(cycle, pod)
+    if group < 0:
+        return leaving, "", cycle.snapshot.pods[pod].name, pod
+    facts = cycle.snapshot.groups[group]
+    return leaving, facts.queue, facts.name, pod

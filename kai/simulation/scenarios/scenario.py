@@ -1,0 +1,253 @@
+"""Scenario documents: a cluster as objects, with the time, the actions, the configuration and what is expected.
+
+The format is that of the conformance cases; ``tests/conformance/README.md`` describes it field by field.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.api import codec, times
+from kai.api.bad_value import BadValue
+from kai.api.objects import ClusterObjects, collect
+from kai.configuration.peer_settings import Settings
+from kai.configuration.reading import (
+    Configuration,
+    merged,
+    read_configuration,
+    read_peer,
+    read_tiers,
+    refuse_unknown,
+)
+from kai.configuration.registry import UnknownNameError, suggestion
+from kai.errors import ConfigError, InputError
+from kai.intake import IntakeSettings
+from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.parameters import intake_settings
+from kai.simulation.cases.past_usage import read_past_usage
+from kai.simulation.scenarios.expectations import read_expected
+from kai.simulation.scenarios.shorthand import NOW, expand, is_short
+from kai.simulation.scenarios.values import mapping
+
+Document = Mapping[str, Any]
+
+_KEYS = (
+    "name",
+    "description",
+    "source",
+    "kind",
+    "now",
+    "actions",
+    "cycles",
+    "stableCycles",
+    "config",
+    "keepTerminating",
+    "pastUsage",
+    "notes",
+    "objects",
+    "expected",
+)
+_CONFIG_KEYS = (
+    "params",
+    "tiers",
+    "addPlugins",
+    "disablePlugins",
+    "actions",
+    "queueDepthPerAction",
+    "scenarioSearchBudgets",
+    "usageDBConfig",
+)
+_PARAMETERS = (
+    "schedulerName",
+    "maxConsolidationPreemptees",
+    "allowConsolidatingReclaim",
+    "useSchedulingSignatures",
+    "defaultStalenessGracePeriod",
+    "restrictNodeScheduling",
+    "detailedFitErrors",
+    "fullHierarchyFairness",
+    "scheduleCSIStorage",
+    "stuckInReleasingThreshold",
+    "nodePoolLabelKey",
+    "nodePoolLabelValue",
+    "queueLabelKey",
+)
+_MOST_CYCLES = 100_000
+
+
+def is_scenario(document: object) -> bool:
+    """Say whether a document is a scenario or a case of another kind, rather than a manifest."""
+    if not isinstance(document, Mapping) or "apiVersion" in document:
+        return False
+    return is_short(document) or "objects" in document or "kind" in document
+
+
+def read_scenario(document: Document, name: str) -> Case | FairShareCase:
+    """Return the case that ``document`` describes; ``name`` is the path it came from.
+
+    Raises: InputError or ConfigError that names the field.
+    """
+    if is_short(document):
+        return read_short(document, name)
+    kind = document.get("kind", "scheduling")
+    title = str(document.get("description") or document.get("name") or name)
+    if kind == "fairshare":
+        return FairShareCase(name=name, title=title, document=document, expected=document.get("expected"))
+    if kind != "scheduling":
+        raise InputError.about(name, "kind", found=kind, wanted="a scheduling or a fairshare case")
+    refuse_unknown(document, _KEYS, name)
+    objects, notes = read_objects(document.get("objects"), f"{name}: objects")
+    config = mapping(document.get("config"), f"{name}: config")
+    settings = read_parameters(config, name)
+    configuration = read_config(config, name)
+    actions = document.get("actions")
+    if actions is not None:
+        configuration = attrs.evolve(configuration, actions=_names(actions, f"{name}: actions"))
+    parameters = settings.parameters(configuration.parameters)
+    return Case(
+        name=name,
+        title=title,
+        objects=objects,
+        now=_instant(document.get("now"), f"{name}: now"),
+        configuration=attrs.evolve(configuration, parameters=parameters),
+        settings=intake_settings(settings),
+        cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
+        stable_cycles=_count(document.get("stableCycles", 0), f"{name}: stableCycles"),
+        keep_terminating=frozenset(_names(document.get("keepTerminating") or (), f"{name}: keepTerminating")),
+        usage=read_past_usage(document.get("pastUsage"), name, "pastUsage"),
+        expected=mapping(document["expected"], f"{name}: expected") if document.get("expected") else None,
+        notes=notes + configuration.notes,
+    )
+
+
+def read_short(document: Document, name: str) -> Case:
+    """Return the case of a scenario in the short form.
+
+    ``run`` lists the actions, ``plugins`` replaces the default plugins, ``with`` adds to them, as in kai's own
+    configuration.
+
+    Raises: InputError or ConfigError that names the key.
+    """
+    objects, notes = read_objects(expand(document, name), f"{name}: objects")
+    own = {key: document[key] for key in ("plugins", "with", "parameters") if key in document}
+    configuration = read_configuration(own or None, name)
+    if document.get("run") is not None:
+        configuration = attrs.evolve(configuration, actions=_names(document["run"], f"{name}: run"))
+    return Case(
+        name=name,
+        title=str(document.get("about") or name),
+        objects=objects,
+        now=NOW if document.get("now") is None else _instant(document["now"], f"{name}: now"),
+        configuration=configuration,
+        settings=IntakeSettings(
+            scheduler_name=configuration.parameters.scheduler_name,
+            restrict_node_scheduling=configuration.parameters.restrict_node_scheduling,
+        ),
+        cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
+        usage=read_past_usage(document.get("past_usage"), name, "past_usage"),
+        sentences=read_expected(document, name),
+        short_groups=frozenset(mapping(document.get("groups"), f"{name}: groups")),
+        notes=notes,
+    )
+
+
+def read_config(config: Mapping[str, Any], name: str) -> Configuration:
+    """Return the configuration of a scenario: the default, its tiers in place of it, and plugins on top.
+
+    Raises: ConfigError.
+    """
+    refuse_unknown(config, _CONFIG_KEYS, f"{name}: config")
+    peer = {key: value for key, value in config.items() if key not in {"params", "addPlugins", "disablePlugins"}}
+    configuration = read_peer(peer, f"{name}: config", None)
+    added = config.get("addPlugins")
+    if not added:
+        return configuration
+    notes: list[str] = []
+    more = read_tiers([{"plugins": added}], f"{name}: config.addPlugins", None, notes)
+    return attrs.evolve(
+        configuration, plugins=merged([*configuration.plugins, *more]), notes=(*configuration.notes, *notes)
+    )
+
+
+def read_parameters(config: Mapping[str, Any], name: str) -> Settings:
+    """Return the parameters of a scenario.
+
+    Raises: ConfigError for a name that the scheduler has not.
+    """
+    params = mapping(config.get("params"), f"{name}: config.params")
+    strangers = [key for key in params if key not in _PARAMETERS]
+    if strangers:
+        message = f"{name}: config.params: found {strangers[0]!r}, expected the name of a parameter"
+        raise UnknownNameError(message, help=suggestion(strangers[0], _PARAMETERS))
+    return Settings(params, f"{name}: config.params")
+
+
+def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, ...]]:
+    """Return the cluster of a list of manifests, and notes about kinds that were passed over.
+
+    Raises: InputError.
+    """
+    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
+        raise InputError(f"{place}: found {_kind_of(value)}, expected a list of Kubernetes objects")
+    try:
+        found = codec.structure_all(value)
+    except InputError as error:
+        named = [InputError(f"{place.partition(': ')[0]}: {message}") for message in error.messages]
+        raise InputError.joined(named) from None
+    notes = skipped_notes(found)
+    return collect(found.objects), notes
+
+
+def skipped_notes(found: codec.Structured) -> tuple[str, ...]:
+    """Return one note for each kind of object that kai does not know."""
+    kinds: dict[str, int] = {}
+    for skipped in found.skipped:
+        kinds[skipped.kind] = kinds.get(skipped.kind, 0) + 1
+    return tuple(f"passed over {count} of kind {kind}" for kind, count in sorted(kinds.items()))
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+
+
+def _kind_of(value: object) -> str:
+    return "nothing" if value is None else f"a value of type {type(value).__name__}"
+
+
+def _names(value: object, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise InputError.about(*_split(place), found=value, wanted="a list of names")
+    return tuple(value)
+
+
+def _count(value: object, place: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_CYCLES:
+        return value
+    raise InputError.about(*_split(place), found=value, wanted=f"a whole number from 0 to {_MOST_CYCLES}")
+
+
+def _instant(value: object, place: str) -> float:
+    if isinstance(value, str):
+        try:
+            return times.instant(value)
+        except BadValue:
+            pass
+    raise InputError.about(*_split(place), found=value, wanted=times.WANTED_TIME)
+
+
+def _split(place: str) -> tuple[str, str]:
+    subject, _, field = place.rpartition(": ")
+    return subject, field
+
+
+__all__ = [
+    "Case",
+    "ConfigError",
+    "FairShareCase",
+    "is_scenario",
+    "read_config",
+    "read_objects",
+    "read_parameters",
+    "read_scenario",
+    "skipped_notes",
+]

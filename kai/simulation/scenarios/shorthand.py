@@ -1,0 +1,365 @@
+"""The short form of a scenario: a cluster in a few lines that read like a sentence, expanded to Kubernetes objects.
+
+    about: A gang waits until every member fits; a smaller group may pass it.
+    cluster: {nodes: {n1: {gpu: 4}}}
+    queues: {root: {}, a: {parent: root, quota: {gpu: 4}}}
+    groups:
+      big:   {queue: a, members: 6, each: {gpu: 1}}
+      small: {queue: a, members: 2, each: {gpu: 1}}
+    run: [allocate]
+    expect:
+      small: allocated on n1
+      big: {pending: needs}
+
+Queues and groups are created in the order in which they are written, a minute apart; everything happens at one instant.
+A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``; its
+``labels`` and ``annotations`` are on its pod group and on its pods. What
+queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kai.api import names, sharing, times
+from kai.configuration.registry import suggestion
+from kai.errors import InputError
+from kai.manifests.fields import unknown_of_pod_spec
+from kai.simulation.scenarios.shortnodes import NODE_KEYS, Manifest, node, node_names, topology
+from kai.simulation.scenarios.values import Values, boolean, fields, mapping, seconds, spread, texts, whole
+
+NOW = times.instant("2026-01-01T12:00:00Z")
+NAMESPACE = "default"
+KEYS = (
+    "about",
+    "cluster",
+    "queues",
+    "groups",
+    "run",
+    "cycles",
+    "plugins",
+    "with",
+    "parameters",
+    "now",
+    "past_usage",
+    "expect",
+    "idle",
+    "shares",
+)
+
+_QUEUE_KEYS = ("parent", "quota", "limit", "weight", "priority", "preempt_min_runtime", "reclaim_min_runtime")
+_GROUP_KEYS = (
+    "queue",
+    "members",
+    "minimum",
+    "priority",
+    "preemptible",
+    "each",
+    "runs_on",
+    "leaving",
+    "selector",
+    "tolerates",
+    "labels",
+    "annotations",
+    "topology",
+    "subgroups",
+    "started",
+    "preemption_delay",
+    "spec",
+)
+_EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
+_SUBGROUP_KEYS = ("members", "minimum", "parent", "required", "preferred", "each", "minimum_subgroups")
+
+
+def is_short(document: object) -> bool:
+    """Say whether a document is a scenario in the short form."""
+    return isinstance(document, Mapping) and "cluster" in document and "apiVersion" not in document
+
+
+def expand(document: Values, place: str) -> list[Manifest]:
+    """Return the Kubernetes objects that the cluster, the queues and the groups of a scenario stand for.
+
+    Raises: InputError that names the key.
+    """
+    fields(document, KEYS, place)
+    cluster = fields(document.get("cluster"), ("nodes", "topologies", "objects"), f"{place}: cluster")
+    out: list[Manifest] = []
+    for name, values in mapping(cluster.get("nodes"), f"{place}: cluster.nodes").items():
+        where = f"{place}: cluster.nodes.{name}"
+        out += [node(one, fields(values, NODE_KEYS, where), where) for one in spread(name)]
+    more = cluster.get("objects") or ()
+    if not isinstance(more, list | tuple):
+        raise InputError(f"{place}: cluster.objects: found {more!r}, expected a list of Kubernetes objects")
+    nodes = node_names([*out, *more])
+    for name, levels in mapping(cluster.get("topologies"), f"{place}: cluster.topologies").items():
+        out.append(topology(name, texts(levels, f"{place}: cluster.topologies.{name}")))
+    for at, (name, values) in enumerate(mapping(document.get("queues"), f"{place}: queues").items()):
+        where = f"{place}: queues.{name}"
+        out.append(_queue(name, fields(values, _QUEUE_KEYS, where), at, where))
+    groups = mapping(document.get("groups"), f"{place}: groups")
+    leaves = _leaves(mapping(document.get("queues"), f"{place}: queues"))
+    priorities: set[int] = set()
+    for at, (name, values) in enumerate(groups.items()):
+        where = f"{place}: groups.{name}"
+        out += _Group(name, fields(values, _GROUP_KEYS, where), at, leaves, where, priorities).objects(nodes)
+    out += [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": f"priority-{value}"},
+            "value": value,
+        }
+        for value in sorted(priorities)
+    ]
+    return out + list(more)
+
+
+# -------------------------------------------------------------------------------------------------------------- queues
+
+
+def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
+    quota = _bounds(values.get("quota"), 0, f"{place}.quota")
+    limit = _bounds(values.get("limit"), -1, f"{place}.limit")
+    weight = _bounds(values.get("weight"), 1, f"{place}.weight", unbounded=1)
+    resources = {
+        resource: {"quota": quota[resource], "limit": limit[resource], "overQuotaWeight": weight[resource]}
+        for resource in ("gpu", "cpu", "memory")
+    }
+    spec: Manifest = {"resources": resources}
+    optional = {
+        "parentQueue": values.get("parent"),
+        "priority": values.get("priority"),
+        "preemptMinRuntime": values.get("preempt_min_runtime"),
+        "reclaimMinRuntime": values.get("reclaim_min_runtime"),
+    }
+    spec |= {key: value for key, value in optional.items() if value is not None}
+    return {
+        "apiVersion": names.QUEUE_VERSION,
+        "kind": "Queue",
+        "metadata": {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)},
+        "spec": spec,
+    }
+
+
+def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> dict[str, float]:
+    """Return one number for each resource: a plain number means GPUs, CPU is in cores and memory in GB."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = {"gpu": value}
+    elif value is not None and not isinstance(value, Mapping):
+        raise InputError(f"{place}: found {value!r}, expected a number of GPUs, or numbers by resource: {{gpu: 4}}")
+    given = fields(value, ("gpu", "cpu", "memory"), place)
+    scale = {"gpu": 1, "cpu": 1000, "memory": 1000}
+    out = {"gpu": gpu, "cpu": unbounded, "memory": unbounded}
+    for resource, number in given.items():
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            raise InputError(f"{place}.{resource}: found {number!r}, expected a number")
+        out[resource] = number if number < 0 or unbounded >= 0 else number * scale[resource]
+    return out
+
+
+def _leaves(queues: Values) -> list[str]:
+    parents = [values.get("parent") for values in queues.values() if isinstance(values, Mapping)]
+    return [name for name in queues if name not in parents]
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+class _Group:
+    """One group of the short form."""
+
+    def __init__(
+        self, name: str, values: Values, at: int, leaves: Sequence[str], place: str, priorities: set[int]
+    ) -> None:
+        self._name = name
+        self._values = values
+        self._place = place
+        self._created = times.instant_text(NOW - 3600 + 60 * at)
+        queue = values.get("queue", leaves[0] if len(leaves) == 1 else None)
+        if not isinstance(queue, str):
+            raise InputError(f"{place}.queue: found {queue!r}, expected the name of a queue")
+        self._queue = queue
+        self._priority = whole(values, "priority", 50, place)
+        priorities.add(self._priority)
+        self._nodes = list(self._nodes_named())
+        self._leaving = whole(values, "leaving", 0, place)
+
+    def objects(self, nodes: Sequence[str]) -> list[Manifest]:
+        """Return the pod group and its pods, which run on some of ``nodes``.
+
+        Raises: InputError.
+        """
+        members = self._members()
+        missing = sorted(set(self._nodes).difference(nodes))
+        if missing:
+            wanted = suggestion(missing[0], list(nodes)) if nodes else "cluster.nodes has none"
+            raise InputError(f"{self._place}.runs_on: found node {missing[0]!r}; {wanted}")
+        if len(self._nodes) > len(members):
+            found = f"{len(self._nodes)} pods that run"
+            raise InputError(f"{self._place}.runs_on: found {found}, expected no more than its members, {len(members)}")
+        unknown = unknown_of_pod_spec(self._values.get("spec"))
+        if unknown:
+            raise InputError(f"{self._place}.spec: found {unknown[0]}, expected fields that the spec of a pod has")
+        return [self._pod_group(members), *(self._pod(at, *member) for at, member in enumerate(members))]
+
+    def _members(self) -> list[tuple[str, Values]]:
+        """Return, for each pod, its sub-group ("" without) and what it asks for."""
+        each = mapping(self._values.get("each"), f"{self._place}.each")
+        if self._values.get("subgroups") is None:
+            return [("", each)] * whole(self._values, "members", 1, self._place)
+        if "members" in self._values:
+            raise InputError(f"{self._place}.members: found beside subgroups, expected members in each sub-group")
+        out: list[tuple[str, Values]] = []
+        for name, values in self._subgroups():
+            where = f"{self._place}.subgroups.{name}"
+            out += [(name, mapping(values.get("each"), f"{where}.each") or each)] * whole(values, "members", 0, where)
+        return out
+
+    def _subgroups(self) -> Iterator[tuple[str, Values]]:
+        for name, values in mapping(self._values.get("subgroups"), f"{self._place}.subgroups").items():
+            yield name, fields(values, _SUBGROUP_KEYS, f"{self._place}.subgroups.{name}")
+
+    def _nodes_named(self) -> Iterator[str]:
+        on = self._values.get("runs_on")
+        match on:
+            case None:
+                return
+            case str():
+                yield from [on] * len(self._members())
+            case Mapping():
+                for node in on:
+                    yield from [str(node)] * whole(on, node, 0, f"{self._place}.runs_on")
+            case list() | tuple():
+                yield from map(str, on)
+            case _:
+                raise InputError(
+                    f"{self._place}.runs_on: found {on!r}, expected a node, a list of nodes or pods by node"
+                )
+
+    def _pod_group(self, members: Sequence[tuple[str, Values]]) -> Manifest:
+        values = self._values
+        annotations = self._written("annotations")
+        if self._nodes:
+            started = seconds(values.get("started", "10m"), f"{self._place}.started")
+            annotations[names.LAST_START] = times.instant_text(NOW - started)
+        spec: Manifest = {"queue": self._queue, "priorityClassName": f"priority-{self._priority}"}
+        if values.get("subgroups") is None:
+            spec["minMember"] = whole(values, "minimum", len(members), self._place)
+        else:
+            spec["subGroups"] = [
+                _subgroup(name, each, f"{self._place}.subgroups.{name}") for name, each in self._subgroups()
+            ]
+            if "minimum" in values:
+                spec["minSubGroup"] = whole(values, "minimum", 0, self._place)
+        if "preemptible" in values:
+            preemptible = boolean(values, "preemptible", self._place, default=True)
+            spec["preemptibility"] = names.PREEMPTIBLE if preemptible else names.NON_PREEMPTIBLE
+        if "preemption_delay" in values:
+            spec["preemptionDelay"] = values["preemption_delay"]
+        if "topology" in values:
+            spec["topologyConstraint"] = _constraint(mapping(values["topology"], f"{self._place}.topology"))
+        return {
+            "apiVersion": names.POD_GROUP_VERSION,
+            "kind": "PodGroup",
+            "metadata": {
+                "name": self._name,
+                "namespace": NAMESPACE,
+                "uid": self._name,
+                "creationTimestamp": self._created,
+                "labels": self._written("labels"),
+                "annotations": annotations,
+            },
+            "spec": spec,
+        }
+
+    def _written(self, key: str) -> dict[str, str]:
+        """Return labels or annotations as a workload has them: they are on its group and on its pods."""
+        return {name: str(value) for name, value in mapping(self._values.get(key), f"{self._place}.{key}").items()}
+
+    def _pod(self, at: int, subgroup: str, each: Values) -> Manifest:
+        requests, annotations = _requests(each, f"{self._place}.each")
+        labels = self._written("labels")
+        if subgroup:
+            labels[names.SUBGROUP] = subgroup
+        metadata: Manifest = {
+            "name": f"{self._name}-{at}",
+            "namespace": NAMESPACE,
+            "uid": f"{self._name}-{at}",
+            "creationTimestamp": self._created,
+            "labels": labels,
+            "annotations": {**self._written("annotations"), names.POD_GROUP: self._name, **annotations},
+        }
+        spec: Manifest = {
+            "schedulerName": names.SCHEDULER_NAME,
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            "nodeSelector": self._values.get("selector") or {},
+            "tolerations": [
+                _toleration(text) for text in texts(self._values.get("tolerates"), f"{self._place}.tolerates")
+            ],
+            **mapping(self._values.get("spec"), f"{self._place}.spec"),
+        }
+        status: Manifest = {"phase": "Pending"}
+        if at < len(self._nodes):
+            spec["nodeName"] = self._nodes[at]
+            status["phase"] = "Running"
+            if names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations:
+                labels.setdefault(names.GPU_GROUP, f"device-of-{self._name}")
+        if at < self._leaving:
+            metadata["deletionTimestamp"] = times.instant_text(NOW)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _subgroup(name: str, values: Values, place: str) -> Manifest:
+    out: Manifest = {"name": name}
+    if "minimum_subgroups" in values:
+        out["minSubGroup"] = whole(values, "minimum_subgroups", 0, place)
+    elif values.get("members"):
+        out["minMember"] = whole(values, "minimum", values["members"], place)
+    if "parent" in values:
+        out["parent"] = values["parent"]
+    if "required" in values or "preferred" in values:
+        out["topologyConstraint"] = _constraint({"topology": "default", **values})
+    return out
+
+
+def _constraint(values: Values) -> Manifest:
+    return {
+        "topology": values.get("topology", values.get("name", "default")),
+        "requiredTopologyLevel": values.get("required", ""),
+        "preferredTopologyLevel": values.get("preferred", ""),
+    }
+
+
+def _toleration(text: str) -> Manifest:
+    head, _, effect = text.partition(":")
+    key, equals, value = head.partition("=")
+    return {"key": key, "operator": "Equal" if equals else "Exists", "value": value, "effect": effect}
+
+
+def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the requests of the one container and the annotations of its pod."""
+    requests: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    marks: dict[str, Callable[[Any], tuple[str, str]]] = {
+        "fraction": lambda value: (names.GPU_FRACTION, str(value)),
+        "gpu_memory": lambda value: (names.GPU_MEMORY, str(value)),
+        "devices": lambda value: (names.GPU_FRACTION_DEVICES, str(value)),
+    }
+    for key, value in each.items():
+        if key in marks:
+            name, text = marks[key](value)
+            if key == "fraction" and not sharing.is_share(text):
+                wanted = f"a number from {sharing.LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
+                raise InputError(f"{place}.fraction: found {value}, expected {wanted}")
+            annotations[name] = text
+        elif key == "gpu":
+            if isinstance(value, float) and not value.is_integer():
+                share = f"fraction: {value} to share one" if 0 < value < 1 else "fraction: 0.5, say, to share one"
+                raise InputError(f"{place}.gpu: found {value}, expected whole GPUs; write {share}")
+            if not str(value).replace(".0", "").isdecimal():
+                raise InputError(f"{place}.gpu: found {value!r}, expected a whole number")
+            requests[names.NVIDIA_GPU] = str(value)
+        elif key in {"cpu", "memory"} or "/" in key:
+            requests[key] = str(value)
+        else:
+            fields({key: value}, _EACH_KEYS, place)
+    return requests, annotations

@@ -1,0 +1,171 @@
+"""A workload that is not there yet, added to a cluster as it is: manifests are read, expanded, grouped and put in.
+
+Objects of the files take the place of those of the same kind and name, as applying them would do. Pods that exist stay,
+and are no workload that is to come.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from kai.api import names
+from kai.api.codec import unstructure
+from kai.api.documents import mapping_of
+from kai.api.kinds import ApiObject, Key
+from kai.api.meta import ObjectMeta
+from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.errors import InputError
+from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
+from kai.manifests.expansion import is_workload
+from kai.manifests.lint import check_jobs, queue_fault
+from kai.manifests.reading import Reading
+from kai.simulation.cases.case import Case
+
+
+@attrs.frozen(kw_only=True)
+class Addition:
+    """A case with a workload in it that was not there."""
+
+    case: Case
+    jobs: frozenset[str]
+    """``namespace/name`` of every pod group that came with it."""
+    findings: tuple[Finding, ...] = ()
+    unused: tuple[Unused, ...] = ()
+
+
+def add(
+    case: Case, documents: Sequence[Document], *, queue: str = "", copies: int = 1, namespace: str = ""
+) -> Addition:
+    """Return ``case`` with the workloads of ``documents`` in it, as often as ``copies``, in ``queue`` if one is named.
+
+    Raises: RefusedError for what cannot be used, InputError where no workload is for this scheduler.
+    """
+    wanted = [_in_queue(document, queue) for document in documents] if queue else list(documents)
+    wanted += [
+        _copy(document, number)
+        for number in range(2, copies + 1)
+        for document in wanted
+        if is_workload(document.manifest)
+    ]
+    reading = read(wanted, attrs.evolve(_surroundings(case, namespace, wanted), queue=queue))
+    unread = RefusedError.of(reading.findings)
+    if unread is not None:
+        raise unread
+    parents = _parents(case.objects, reading)
+    fault = queue_fault(queue, parents) if queue else None
+    if fault is not None:
+        better = f"--queue {fault.better}" if fault.better else ""
+        message = f"{fault.message}; {fault.hint}"
+        raise RefusedError([Finding(code=fault.code, message=message, file=f"--queue {queue}", help=better)])
+    findings = [*reading.findings, *check_jobs(reading, parents)]
+    refused = RefusedError.of(findings)
+    if refused is not None:
+        raise refused
+    groups = [each for each in reading.objects if isinstance(each, PodGroup)]
+    if not groups:
+        said = "; ".join(str(each) for each in reading.expansion.unused)
+        raise InputError(f"{_files(documents)}: found no workload for this scheduler{f' ({said})' if said else ''}")
+    _refuse_those_that_are_there(case, reading.objects, _files(documents))
+    return Addition(
+        case=attrs.evolve(case, objects=_merged(case, reading.objects), cycles=1, stable_cycles=0),
+        jobs=frozenset(f"{each.metadata.namespace}/{each.metadata.name}" for each in groups),
+        findings=tuple(findings),
+        unused=reading.expansion.unused,
+    )
+
+
+def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: str) -> None:
+    """Refuse pods that exist: to apply them again changes nothing. Pods that workloads make have names of their own."""
+    known = {_key(pod.metadata) for pod in case.objects.pods}
+    found = sorted(key for key in (_key(each.metadata) for each in added if isinstance(each, Pod)) if key in known)
+    if found:
+        name = "/".join(found[0])
+        raise InputError(
+            f"{files}: pod {name}: found it in the cluster already, expected a workload that is not; "
+            f"kai why {found[0][1]} tells of it"
+        )
+
+
+def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> Surroundings:
+    objects = case.objects
+    # Thousands of nodes are written out as manifests only for a workload that has a pod on each.
+    on_each = any(document.manifest.get("kind") == "DaemonSet" for document in documents)
+    nodes = [unstructure(each) for each in objects.nodes] if on_each else []
+    head = {"apiVersion": names.POD_GROUP_VERSION, "kind": "PodGroup"}
+    groups = [
+        {**head, "metadata": {"name": each.metadata.name, "namespace": each.metadata.namespace}}
+        for each in objects.pod_groups
+    ]
+    return Surroundings(
+        scheduler_name=case.settings.scheduler_name,
+        namespace=namespace or case.origin.namespace or "default",
+        pods=frozenset((pod.metadata.namespace, pod.metadata.name) for pod in objects.pods),
+        objects=[*groups, *nodes, *(unstructure(each) for each in objects.priority_classes)],
+    )
+
+
+def _parents(objects: ClusterObjects, reading: Reading) -> dict[str, str]:
+    """Return all queues with their parents, those of the files over those of the cluster."""
+    found = {queue.metadata.name: queue.spec.parent_queue for queue in objects.queues}
+    for each in reading.objects:
+        if FIELD_OF.get(type(each)) == "queues":
+            found[each.metadata.name] = getattr(each, "spec").parent_queue  # noqa: B009 - the class is a queue's
+    return found
+
+
+def _merged(case: Case, added: Iterable[ApiObject]) -> ClusterObjects:
+    """Return the objects of a cluster with others; what is new was made at the moment of the case."""
+    fields: dict[str, dict[Key, Any]] = {}
+    for each in added:
+        field = FIELD_OF.get(type(each))
+        if field is None:
+            continue
+        kept = fields.get(field)
+        if kept is None:
+            kept = fields[field] = {_key(known.metadata): known for known in getattr(case.objects, field)}
+        key = _key(each.metadata)
+        if not (isinstance(each, Pod) and key in kept):
+            kept[key] = _born(each, case.now)
+    return attrs.evolve(case.objects, **{field: tuple(kept.values()) for field, kept in fields.items()})
+
+
+def _born(obj: ApiObject, now: float) -> ApiObject:
+    if obj.metadata.creation_timestamp is not None or not now:
+        return obj
+    return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, creation_timestamp=now))
+
+
+def _key(metadata: ObjectMeta) -> Key:
+    return metadata.namespace, metadata.name
+
+
+def _in_queue(document: Document, queue: str) -> Document:
+    """Return a workload that asks for another queue."""
+    manifest = document.manifest
+    if not is_workload(document.manifest):
+        return document
+    if manifest.get("kind") == "PodGroup":
+        return attrs.evolve(
+            document, manifest={**manifest, "spec": {**mapping_of(manifest.get("spec")), "queue": queue}}
+        )
+    metadata = mapping_of(manifest.get("metadata"))
+    labels = {**mapping_of(metadata.get("labels")), names.QUEUE: queue}
+    return attrs.evolve(document, manifest={**manifest, "metadata": {**metadata, "labels": labels}})
+
+
+def _copy(document: Document, number: int) -> Document:
+    """Return one more workload of the same sort, under another name."""
+    metadata = dict(mapping_of(document.manifest.get("metadata")))
+    metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
+    metadata.pop("uid", None)
+    annotations = mapping_of(metadata.get("annotations"))
+    if names.POD_GROUP in annotations:
+        metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{number}"}
+    return attrs.evolve(document, manifest={**document.manifest, "metadata": metadata})
+
+
+def _files(documents: Sequence[Document]) -> str:
+    return ", ".join(dict.fromkeys(document.text.name for document in documents)) or "input"

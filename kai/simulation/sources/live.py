@@ -1,0 +1,157 @@
+"""A running cluster as a case: everything that the scheduler reads, listed once, with the rights of the user.
+
+It makes no difference which scheduler the cluster has: pods, nodes, queues and pod groups are the same objects for kai
+and for KAI-Scheduler. Nothing is written.
+"""
+
+import importlib.metadata
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+
+from kai.api import names
+from kai.api.kinds import ApiObject
+from kai.api.objects import FIELD_OF, collect
+from kai.cluster.access import Access
+from kai.cluster.client import Client, user_agent
+from kai.cluster.clock import SystemClock
+from kai.cluster.contexts import Context
+from kai.cluster.listing import Lister, Listing
+from kai.cluster.port import Clock
+from kai.configuration.reading import Configuration, default_configuration
+from kai.configuration.registry import Registry
+from kai.errors import UnreachableError
+from kai.intake import IntakeSettings
+from kai.simulation.cases.case import Case
+from kai.simulation.cases.origin import Origin
+from kai.simulation.sources.kinds import kinds_of
+
+_COMPONENT = "cli"
+_OPERATED = "kai.scheduler/v1"
+_CONNECTIONS = 8
+
+
+@attrs.frozen(kw_only=True)
+class Installed:
+    """The objects of a cluster that may hold the configuration of its scheduler, as they are written."""
+
+    shards: tuple[Mapping[str, Any], ...] = ()
+    configs: tuple[Mapping[str, Any], ...] = ()
+    maps: tuple[Mapping[str, Any], ...] = ()
+    """The config maps of the namespace that the scheduler runs in."""
+    hidden: str = ""
+    """The right without which some of them could not be seen."""
+
+
+def read_installed(access: Access, clock: Clock | None = None) -> Installed:
+    """Return where a cluster may say how its scheduler decides.
+
+    Raises: UnreachableError, or ConfigError for credentials that cannot be used.
+    """
+    access.check()
+    asked = {
+        "shards": (_OPERATED, "schedulingshards", ""),
+        "configs": (_OPERATED, "configs", ""),
+        "maps": ("v1", "configmaps", names.KAI_NAMESPACE),
+    }
+    found: dict[str, Any] = {}
+
+    async def ask() -> None:
+        async with _lister(access, SystemClock() if clock is None else clock) as lister:
+            for field, place in asked.items():
+                try:
+                    found[field] = tuple(await lister.list_manifests(*place))
+                except UnreachableError as error:
+                    if not error.missing:
+                        raise
+                    found["hidden"] = error.missing
+
+    anyio.run(ask)
+    return Installed(**found)
+
+
+def read_cluster(
+    access: Access,
+    registry: Registry | None = None,
+    clock: Clock | None = None,
+    configuration: Configuration | None = None,
+) -> Case:
+    """Return the cluster as it is now, decided on once, under ``configuration``, or that which kai has by default.
+
+    Raises: UnreachableError, or ConfigError for credentials that cannot be used.
+    """
+    access.check()
+    configuration = default_configuration() if configuration is None else configuration
+    plugins = [entry.name for entry in configuration.plugins]
+    extra = kinds_of(Registry.installed() if registry is None else registry, plugins)
+    watch = SystemClock() if clock is None else clock
+    chosen = access.chosen
+    title = chosen.name or "this cluster"
+    found = anyio.run(_list, access, (*FIELD_OF, *extra), watch)
+    return Case(
+        name=title,
+        title=title,
+        objects=collect(found.objects),
+        now=watch.now(),
+        configuration=configuration,
+        settings=IntakeSettings(),
+        notes=tuple(found.notes),
+        origin=Origin(type="live", cluster=title, namespace=chosen.namespace or "default", revision=found.revision),
+    )
+
+
+def list_some(access: Access, cls: type[ApiObject], namespace: str, clock: Clock) -> Listing:
+    """Return the objects of one kind in one namespace, or in all.
+
+    Raises: as ``read_cluster``.
+    """
+    return anyio.run(_list, access, (cls,), clock, namespace)
+
+
+def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str, Any]]:
+    """Return the events with this reason in one namespace, or in all, as they are written.
+
+    Raises: as ``read_cluster``.
+    """
+    access.check()
+
+    async def ask() -> list[Mapping[str, Any]]:
+        async with _lister(access, SystemClock()) as lister:
+            return await lister.list_events(reason, namespace)
+
+    return anyio.run(ask)
+
+
+def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str]:
+    """Return the names of the objects of one kind; none if the cluster does not answer in time.
+
+    Raises: as ``read_cluster``.
+    """
+    access.check()
+
+    async def ask() -> Listing:
+        with anyio.move_on_after(seconds):
+            return await _list(access, (cls,), SystemClock())
+        return Listing()
+
+    return [each.metadata.name for each in anyio.run(ask).objects]
+
+
+async def _list(access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock, namespace: str = "") -> Listing:
+    async with _lister(access, clock) as lister:
+        return await lister.list_all(kinds, namespace)
+
+
+@asynccontextmanager
+async def _lister(access: Access, clock: Clock) -> AsyncIterator[Lister]:
+    account = await access.account(clock)
+    agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
+    async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:
+        yield Lister(transport=client, clock=clock, server=account.credentials.server, cluster=_called(access.chosen))
+
+
+def _called(context: Context) -> str:
+    return f'context "{context.name}"' if context.name else "this pod's account"

@@ -1,0 +1,34 @@
+"""What a path holds: a scenario, manifests in a file or folder, or a snapshot of kai's or the peer's.
+
+What reads texts is imported when there is a text: a snapshot needs neither YAML nor the rules of the pod grouper.
+"""
+
+import attrs
+
+from kai.configuration.registry import Registry
+from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.origin import Origin
+from kai.simulation.sources.archive import is_archive, read_archive
+from kai.simulation.sources.kinds import declare_kinds
+from kai.simulation.sources.places import STANDARD_INPUT, place_of, sum_of, unread
+
+
+def read_case(path: str, registry: Registry | None = None) -> Case | FairShareCase:
+    """Return the case at ``path``.
+
+    Kinds that the plugins of ``registry`` read are known from then on, unless it is a snapshot, which has none of them.
+
+    Raises: InputError or ConfigError that names the file, the object and the field.
+    """
+    place = place_of(path)
+    try:
+        if path != STANDARD_INPUT and place.is_file() and is_archive(place):
+            origin = Origin(type="snapshot", sha256=sum_of([place.read_bytes()]))
+            return attrs.evolve(read_archive(place, path), origin=origin)
+    except OSError as error:
+        raise unread(path, error) from None
+    from kai.simulation.sources import texts
+
+    if registry is not None:
+        declare_kinds(registry)
+    return texts.read_at(place, path)

@@ -1,0 +1,162 @@
+"""Texts as cases: scenarios, and manifests in a file, in a folder or on standard input, found out by looking."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from kai.api.documents import load_values
+from kai.api.objects import collect
+from kai.configuration.reading import default_configuration
+from kai.errors import InputError
+from kai.intake import IntakeSettings
+from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
+from kai.manifests.lint import unoffered_makes
+from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.moment import newest_time
+from kai.simulation.cases.origin import Origin
+from kai.simulation.scenarios.scenario import is_scenario, read_scenario
+from kai.simulation.sources.archive import is_archive
+from kai.simulation.sources.places import (
+    STANDARD_INPUT,
+    SUFFIXES,
+    files_below,
+    place_of,
+    read_standard_input,
+    sum_of,
+    unread,
+)
+
+
+def find_cases(path: str) -> Iterator[str]:
+    """Yield the paths of the cases at ``path``: itself, or every scenario file of a folder that holds scenarios.
+
+    A folder of manifests is one case.
+
+    Raises: InputError when there is nothing to read.
+    """
+    place = place_of(path)
+    if path == STANDARD_INPUT or not place.is_dir():
+        yield path
+        return
+    files = _files(place, path)
+    if is_scenario(_first_document(files[0])):
+        yield from (str(file) for file in files)
+    else:
+        yield path
+
+
+def read_at(place: Path, path: str) -> Case | FairShareCase:
+    """Return the case of the text or the texts at ``place``, which is called ``path``.
+
+    Raises: InputError or ConfigError that names the file, the object and the field.
+    """
+    if path == STANDARD_INPUT:
+        return _read_text(read_standard_input(), path)
+    if place.is_dir():
+        return _read_folder(place, path)
+    try:
+        return _read_text(place.read_bytes(), path)
+    except OSError as error:
+        raise unread(path, error) from None
+
+
+def _read_text(text: bytes, name: str) -> Case | FairShareCase:
+    source, values = open_text(text, name)
+    if len(values) == 1 and is_scenario(values[0]):
+        return attrs.evolve(read_scenario(values[0], name), origin=Origin(type="scenario", sha256=sum_of([text])))
+    if any(is_scenario(value) for value in values):
+        raise InputError(f"{name}: found {len(values)} documents with a scenario among them, expected one a file")
+    if not values:
+        raise InputError(f"{name}: found nothing, expected a scenario or Kubernetes objects")
+    documents = documents_of(source, values)
+    if not documents:
+        raise InputError(f"{name}: found a list without items, expected Kubernetes objects")
+    return _manifests(documents, name, Path(name).stem, [text])
+
+
+def _read_folder(folder: Path, name: str) -> Case:
+    documents, texts = _documents_in(folder, name)
+    return _manifests(documents, name, folder.resolve().name, texts)
+
+
+def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]:
+    documents: list[Document] = []
+    texts: list[bytes] = []
+    refused: list[Finding] = []
+    for file in _files(folder, name):
+        try:
+            texts.append(file.read_bytes())
+            source, values = open_text(texts[-1], str(file))
+            found = documents_of(source, values)
+        except OSError as error:
+            raise InputError(f"{file}: found {error.strerror or error}, expected a readable file") from None
+        except RefusedError as error:
+            refused += error.findings
+            continue
+        if any(is_scenario(document.manifest) for document in found):
+            raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
+        documents += found
+    if refused:
+        raise RefusedError(refused)
+    return documents, texts
+
+
+def read_documents(path: str) -> list[Document]:
+    """Return the manifests at ``path``: a file, a folder, or standard input.
+
+    Raises: RefusedError for what cannot be read, InputError where there are no manifests.
+    """
+    place = place_of(path)
+    try:
+        if place.is_dir() and path != STANDARD_INPUT:
+            documents, _ = _documents_in(place, path)
+        elif path != STANDARD_INPUT and is_archive(place):
+            raise InputError(f"{path}: found a snapshot, expected manifests; a snapshot is given with --from")
+        else:
+            text = read_standard_input() if path == STANDARD_INPUT else place.read_bytes()
+            documents = documents_of(*open_text(text, path))
+    except OSError as error:
+        raise unread(path, error) from None
+    if not documents:
+        raise InputError(f"{path}: found nothing, expected Kubernetes objects")
+    return documents
+
+
+def _files(folder: Path, name: str) -> Sequence[Path]:
+    try:
+        found = files_below(folder)
+    except OSError as error:
+        raise unread(error.filename or name, error) from None
+    if not found:
+        raise InputError(f"{name}: found no file that ends in {', '.join(SUFFIXES)}, expected manifests or scenarios")
+    return found
+
+
+def _first_document(file: Path) -> object:
+    """Return the first document of a file; None if it cannot be read, which reading the folder will say better."""
+    try:
+        return next(iter(load_values(file.read_bytes(), str(file))), None)
+    except (OSError, InputError):
+        return None
+
+
+def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequence[bytes]) -> Case:
+    reading = read(documents)
+    refused = RefusedError.of(reading.findings)
+    if refused is not None:
+        raise refused
+    objects = collect(reading.objects)
+    return Case(
+        name=name,
+        title=title,
+        objects=objects,
+        now=newest_time(objects),
+        configuration=default_configuration(),
+        settings=IntakeSettings(),
+        unused=reading.expansion.unused,
+        workloads=reading.expansion.workloads,
+        owners=reading.expansion.owners,
+        findings=(*reading.findings, *unoffered_makes(reading)),
+        origin=Origin(type="manifests", sha256=sum_of(texts)),
+    )
