@@ -124,7 +124,7 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
     from kai.cluster.access import Access
-    from kai.simulation.sources.live import list_names
+    from kai.simulation.sources.live_cluster import list_names
 
     given = context.params
     access = Access(
@@ -148,8 +148,8 @@ def _written(context: click.Context) -> "ClusterObjects":
 def _case(context: click.Context) -> "Case | None":
     """Return the cluster of the file or the snapshot that the flags before name; None where it cannot be read."""
     from kai.simulation.cases.case import Case
-    from kai.simulation.sources.places import STANDARD_INPUT
-    from kai.simulation.sources.source import read_case
+    from kai.simulation.sources.files import STANDARD_INPUT
+    from kai.simulation.sources.loading import read_case
 
     kept: dict[str, Case | None] = context.meta.setdefault(__name__, {})  # one answer asks several times
     place = context.params["place"]

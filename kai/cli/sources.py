@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kai.cluster.access import Access
     from kai.engine.observe import Observer
     from kai.simulation.cases.case import Case
-    from kai.simulation.explaining.own import OwnJobs
+    from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.request import Request, Result
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +67,7 @@ class Source:
         Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
         """
         from kai.simulation.cases.case import cluster_of
-        from kai.simulation.sources.source import read_case
+        from kai.simulation.sources.loading import read_case
 
         if self.is_live:
             return self._read_cluster()
@@ -105,7 +105,7 @@ class Source:
     @cached_property
     def request(self) -> "Request":
         """The request of a command that reads: it changes nothing, and what is installed is looked up once."""
-        from kai.simulation.deciding.searching import READING
+        from kai.simulation.deciding.search_budget import READING
         from kai.simulation.request import Request
 
         return Request(searches=READING, again=self.again)
@@ -129,7 +129,7 @@ class Source:
 
         Raises: ``refused`` itself where that is nothing.
         """
-        from kai.simulation.explaining.own import read_own
+        from kai.simulation.explaining.own_jobs import read_own
 
         access = self.access
         namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
@@ -160,7 +160,7 @@ class Source:
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 
     def _read_cluster(self) -> "Case":
-        from kai.simulation.sources.live import read_cluster
+        from kai.simulation.sources.live_cluster import read_cluster
 
         access = self.access
         try:

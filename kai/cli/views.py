@@ -21,7 +21,7 @@ from kai.wording import counted
 if TYPE_CHECKING:
     from kai.cli.serving import Served
     from kai.simulation.cases.origin import Origin
-    from kai.simulation.explaining.own import OwnJobs
+    from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.request import Result
 
 PAUSE_SECONDS = 2.0

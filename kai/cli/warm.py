@@ -22,7 +22,7 @@ def warm(console: Console) -> int:
     """Compile the kernels of kai and of all installed plugins, and keep them."""
     from kai.kernels.warm import warm as warm_kernels
     from kai.progress import report
-    from kai.simulation.deciding.pace import COMPILING
+    from kai.simulation.deciding.kernel_pace import COMPILING
 
     modules, problems = load_plugins()
     found = warm_kernels(*modules, tell=lambda done, total: report(COMPILING, done, total))

@@ -24,7 +24,7 @@ from kai.documents.queues import queue_items
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.explanation import Fold
 from kai.simulation.explaining.past_evictions import RULES, SERVICE, PastEviction
-from kai.simulation.outcomes.jobs import lines_named
+from kai.simulation.outcomes.job_lines import lines_named
 from kai.simulation.outcomes.owners import owners_in
 from kai.telemetry.connections import Response
 

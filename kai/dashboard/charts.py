@@ -9,10 +9,10 @@ import attrs
 
 from kai.colors import OTHERS
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.outcomes.holders import HELD, LEAVING, USED
+from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED
+from kai.simulation.outcomes.gpu_slots import FREE, UNHEALTHY, NodeSlots, Slot
+from kai.simulation.outcomes.mig_slices import Slices
 from kai.simulation.outcomes.queue_lines import QueueLine
-from kai.simulation.outcomes.slices import Slices
-from kai.simulation.outcomes.slots import FREE, UNHEALTHY, NodeSlots, Slot
 
 WIDTH = 1000
 

@@ -32,11 +32,11 @@ from kai.simulation.explaining.explanation import Explained, Explainer, Fold, Jo
 from kai.simulation.explaining.suggestions import Suggestions
 from kai.simulation.explaining.trials import ChangeTrial
 from kai.simulation.outcomes.entitlement import Entitlement, entitlement
-from kai.simulation.outcomes.jobs import JobLine, job_lines
-from kai.simulation.outcomes.occupancy import Occupancy, Tenant, occupancy
+from kai.simulation.outcomes.gpu_slots import NodeSlots, node_slots
+from kai.simulation.outcomes.job_lines import JobLine, job_lines
+from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant, occupancy
 from kai.simulation.outcomes.overview import Overview, overview
 from kai.simulation.outcomes.queue_lines import QueueLine
-from kai.simulation.outcomes.slots import NodeSlots, node_slots
 
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0

@@ -20,7 +20,7 @@ from kai.dashboard.look import Look
 from kai.documents.entitlements import entitled
 from kai.explain.codes import NEVER, stage_of
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.outcomes.jobs import JobLine
+from kai.simulation.outcomes.job_lines import JobLine
 from kai.simulation.outcomes.overview import Job
 from kai.wording import counted
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kai.simulation.explaining.explanation import Explained, Fold
     from kai.simulation.explaining.past_evictions import PastEviction
     from kai.simulation.explaining.trials import ChangeTrial
-    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.overview import Job
 
 _UNITS = {"gpu": GPU_UNIT}
@@ -123,7 +123,7 @@ def settled_values(line: "JobLine") -> dict[str, Any]:
 
 def settled(job: "Job") -> str:
     """Return where a job stands of which no pod waits, in one sentence."""
-    from kai.simulation.outcomes.states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
+    from kai.simulation.outcomes.job_states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
 
     nodes = first_of(job.nodes, _MOST_NAMED)
     match job.state:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kai.api.times import instant_text
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.jobs import JobLine, PodLine
+    from kai.simulation.outcomes.job_lines import JobLine, PodLine
     from kai.simulation.outcomes.owners import Above
 
 

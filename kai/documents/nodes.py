@@ -6,9 +6,9 @@ from kai.model.axis import GPU_UNIT
 from kai.wording import counted
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.occupancy import Occupancy
-    from kai.simulation.outcomes.slices import Slices
-    from kai.simulation.outcomes.slots import NodeSlots
+    from kai.simulation.outcomes.gpu_slots import NodeSlots
+    from kai.simulation.outcomes.mig_slices import Slices
+    from kai.simulation.outcomes.node_occupancy import Occupancy
 
 
 def node_values(node: "NodeSlots") -> dict[str, Any]:

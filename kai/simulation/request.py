@@ -14,18 +14,17 @@ from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import InputError
 from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.low_limits import low_limits
-from kai.simulation.cases.missing_nodes import missing_nodes
+from kai.simulation.cases.doubts import low_limits, missing_nodes
 from kai.simulation.cases.past_usage import unread
-from kai.simulation.comparing.check import Differences, compare
-from kai.simulation.comparing.sentences import differences
-from kai.simulation.deciding.fairness import divide_case
+from kai.simulation.comparing.expected_answer import Differences, compare
+from kai.simulation.comparing.expected_states import differences
+from kai.simulation.deciding.fair_share_division import divide_case
 from kai.simulation.deciding.run import Outcome, simulate
-from kai.simulation.deciding.searching import Searches
-from kai.simulation.outcomes.answer import answer
-from kai.simulation.outcomes.jobs import JobLine, job_lines
+from kai.simulation.deciding.search_budget import Searches
+from kai.simulation.outcomes.answer_document import answer
+from kai.simulation.outcomes.job_lines import JobLine, job_lines
 from kai.simulation.outcomes.overview import Overview, overview
-from kai.simulation.sources.source import read_case
+from kai.simulation.sources.loading import read_case
 
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused

@@ -16,8 +16,8 @@ from kai.intake import take_snapshot
 from kai.kernels import begin_plainly
 from kai.simulation.scenarios.scenario import read_objects
 from kai.simulation.scenarios.shorthand import NOW, expand
-from kai.simulation.scenarios.values import fields
-from kai.simulation.sources.kinds import declare_objects
+from kai.simulation.scenarios.validation import fields
+from kai.simulation.sources.plugin_kinds import declare_objects
 from kai.state.snapshot import Snapshot
 
 Values = Mapping[str, Any]

@@ -8,7 +8,7 @@ from kai.framework.hooks import Plugin, PluginUse
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.run import Outcome, simulate
 from kai.simulation.request import Request
-from kai.simulation.sources.source import read_case
+from kai.simulation.sources.loading import read_case
 
 
 def load_scenario(path: str | Path) -> Case:

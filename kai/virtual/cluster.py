@@ -22,7 +22,7 @@ from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
-from kai.simulation.deciding.between import device_labels
+from kai.simulation.deciding.cluster_reaction import device_labels
 from kai.state.snapshot import Snapshot
 from kai.virtual.objects import Objects
 

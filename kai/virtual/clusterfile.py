@@ -38,7 +38,7 @@ from kai.errors import InputError
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path
 from kai.simulation.scenarios.shorthand import expand
-from kai.simulation.scenarios.values import spread
+from kai.simulation.scenarios.validation import spread
 from kai.virtual.scene import Autoscale, Change, Faults, NodeEvent
 
 KEYS: Final = ("shapes", "queues", "topologies", "events", "mtbf", "repair", "autoscale")

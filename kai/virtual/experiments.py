@@ -24,7 +24,7 @@ from kai.configuration.registry import Registry
 from kai.errors import ConfigError
 from kai.manifests import Finding
 from kai.progress import heard_by
-from kai.simulation.sources.kinds import declare_kinds
+from kai.simulation.sources.plugin_kinds import declare_kinds
 from kai.virtual.loading import Loaded, load
 from kai.virtual.measuring import PolicyInput, result_of
 from kai.virtual.progress import STEPS, show_all, telling

@@ -18,8 +18,8 @@ from kai.errors import InputError
 from kai.manifests import Document, Finding
 from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
-from kai.simulation.sources.places import files_below
-from kai.simulation.sources.texts import read_documents
+from kai.simulation.sources.files import files_below
+from kai.simulation.sources.text_files import read_documents
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
 from kai.virtual.inherited import Inherited, inherited_from, snapshot_in

@@ -23,8 +23,8 @@ from kai.manifests import Document, Finding, RefusedError, read
 from kai.manifests.expansion import Job, is_workload
 from kai.manifests.gpus import gpus_of
 from kai.manifests.reading import Reading
-from kai.simulation.cases.moment import newest_time
-from kai.simulation.deciding.between import recreated
+from kai.simulation.cases.newest_time import newest_time
+from kai.simulation.deciding.cluster_reaction import recreated
 from kai.virtual.annotations import Declared, Instant, Lognormal, Poisson, Steps, has_annotations, read_annotations
 from kai.virtual.cronjobs import Runs, is_repeated, once_note, runs_of
 from kai.virtual.installed import installed_classes

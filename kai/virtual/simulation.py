@@ -35,7 +35,7 @@ from kai.model.axis import GPU_UNIT
 from kai.scheduler.feedback.moved_pods import MovedPods, is_stand_in
 from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
-from kai.simulation.deciding.pace import settle_on
+from kai.simulation.deciding.kernel_pace import settle_on
 from kai.simulation.deciding.run import Cycle
 from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, device_of

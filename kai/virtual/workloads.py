@@ -23,7 +23,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.framework.decisions import Bind
 from kai.scheduler.rhythm import starts_alone
-from kai.simulation.deciding.between import recreated
+from kai.simulation.deciding.cluster_reaction import recreated
 from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, held_gpus
 from kai.virtual.events import Calendar

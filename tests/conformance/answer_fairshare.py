@@ -3,7 +3,7 @@
 from typing import Any
 
 from kai.simulation.cases.case import FairShareCase
-from kai.simulation.deciding.fairness import divide_case
+from kai.simulation.deciding.fair_share_division import divide_case
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Says in what an answer differs from what a case expects. What is compared, and how, is in the README beside this.
 
-Clusters and divisions are judged by `kai.simulation.comparing.check`, which is also behind `kai simulate --check`; here
-are the components around the scheduler.
+Clusters and divisions are judged by `kai.simulation.comparing.expected_answer`, which is also behind
+`kai simulate --check`; here are the components around the scheduler.
 """
 
 import re
@@ -13,7 +13,7 @@ import yaml
 
 from kai.api import quantity
 from kai.api.bad_value import BadValue
-from kai.simulation.comparing.check import compare
+from kai.simulation.comparing.expected_answer import compare
 
 Values = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import KaiError
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.answer import answer
+from kai.simulation.outcomes.answer_document import answer
 from kai.simulation.outcomes.overview import overview
 from kai.simulation.scenarios.scenario import read_scenario
 

@@ -15,7 +15,7 @@ from kai.api.documents import mapping_of
 from kai.api.podgroup import PodGroup, SubGroup
 from kai.intake.groups import fault_of_tree
 from kai.simulation.cases.case import Case
-from kai.simulation.cases.low_limits import low_limits
+from kai.simulation.cases.doubts import low_limits
 from kai.simulation.scenarios.shorthand import is_short
 
 

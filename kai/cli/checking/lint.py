@@ -49,7 +49,7 @@ def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, exp
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
     wanted, unwanted = _codes("--select", select), _codes("--ignore", ignore)
     from kai.cli.checking.linting import lint_paths, summary
-    from kai.simulation.sources.places import read_standard_input
+    from kai.simulation.sources.files import read_standard_input
 
     text = read_standard_input() if "-" in paths else b""
     linted = lint_paths(paths, text)

@@ -26,8 +26,8 @@ from kai.model.axis import mig_slices
 from kai.simulation.cases.case import Case
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 from kai.simulation.sources.archive import is_archive
-from kai.simulation.sources.places import SUFFIXES, files_below
-from kai.simulation.sources.source import read_case
+from kai.simulation.sources.files import SUFFIXES, files_below
+from kai.simulation.sources.loading import read_case
 from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})

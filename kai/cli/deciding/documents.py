@@ -9,7 +9,7 @@ from kai.model.axis import GPU_UNIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kai.simulation.comparing.check import Differences
+    from kai.simulation.comparing.expected_answer import Differences
     from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Job, Overview
     from kai.simulation.request import Result
@@ -41,8 +41,8 @@ def _answer(result: "Result") -> dict[str, Any]:
 
     Pods have their state in the words of jobs beside the status, which is that of KAI-Scheduler.
     """
-    from kai.simulation.outcomes.answer import pod_names
-    from kai.simulation.outcomes.podstates import pod_states
+    from kai.simulation.outcomes.answer_document import pod_names
+    from kai.simulation.outcomes.pod_states import pod_states
 
     out, outcome = dict(result.answer), result.outcome
     if outcome is None:

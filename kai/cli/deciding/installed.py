@@ -51,7 +51,7 @@ def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
     Raises: ConfigError for one that cannot be used, UnreachableError for a cluster that cannot be asked.
     """
     from kai.cli.deciding.policy import policy_of
-    from kai.simulation.sources.live import read_installed
+    from kai.simulation.sources.live_cluster import read_installed
 
     found = read_installed(access)
     texts = _texts(found.shards, found.configs, found.maps)

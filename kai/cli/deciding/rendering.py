@@ -6,7 +6,7 @@ from kai.cli.console import Console
 from kai.cli.writing import write_document
 
 if TYPE_CHECKING:
-    from kai.simulation.comparing.check import Differences
+    from kai.simulation.comparing.expected_answer import Differences
     from kai.simulation.request import Result
 
 

@@ -85,7 +85,7 @@ def case_at(path: str) -> "Case":
     """
     from kai.configuration.registry import Registry
     from kai.simulation.cases.case import cluster_of
-    from kai.simulation.sources.source import read_case
+    from kai.simulation.sources.loading import read_case
 
     return cluster_of(read_case(path, Registry.installed()))
 

@@ -126,7 +126,7 @@ def _policy(path: str | None) -> "Policy | None":
 
 def _cases(paths: tuple[str, ...]) -> Iterator[str]:
     """Yield the cases of all paths. What cannot be found is left for reading it to say."""
-    from kai.simulation.sources.texts import find_cases
+    from kai.simulation.sources.text_files import find_cases
 
     for path in paths:
         try:

@@ -40,8 +40,8 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
     from kai.simulation.comparing.arrival import arrival
     from kai.simulation.sources.addition import add
-    from kai.simulation.sources.kinds import declare_kinds
-    from kai.simulation.sources.texts import read_documents
+    from kai.simulation.sources.plugin_kinds import declare_kinds
+    from kai.simulation.sources.text_files import read_documents
 
     documents: list[Document] = [document for path in paths for document in read_documents(path)]
     case = source.read()

@@ -51,7 +51,7 @@ class DemoScene:
         Raises: InputError that names what is wrong with which file.
         """
         from kai.configuration.registry import Registry
-        from kai.simulation.sources.kinds import declare_kinds
+        from kai.simulation.sources.plugin_kinds import declare_kinds
         from kai.virtual.loading import load
 
         declare_kinds(Registry.installed())

@@ -21,7 +21,7 @@ from kai.documents.reading import evictions as found_now
 from kai.documents.reading import past_evictions as found_before
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.owners import Above
 
 _MOST = 20

@@ -12,7 +12,7 @@ from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.cli.sources import Source
-    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.overview import Job, Overview
     from kai.simulation.outcomes.owners import Above
     from kai.simulation.request import Result
@@ -146,7 +146,7 @@ def named_jobs(
 
 
 def _named(text: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]") -> "tuple[JobLine, ...]":
-    from kai.simulation.outcomes.jobs import lines_named
+    from kai.simulation.outcomes.job_lines import lines_named
 
     kind, name = split_subject(text)
     exact = tuple(line for line in lines if name in {line.job.name, line.job.key})

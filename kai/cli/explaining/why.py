@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kai.cli.serving import Served
     from kai.simulation.deciding.run import Outcome
     from kai.simulation.explaining.explanation import Fold, JobExplanation
-    from kai.simulation.explaining.own import OwnJob, OwnJobs
+    from kai.simulation.explaining.own_jobs import OwnJob, OwnJobs
     from kai.simulation.outcomes.overview import Overview
     from kai.simulation.request import Result
 
@@ -212,7 +212,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.explain.declared import missing_queue
     from kai.simulation.outcomes.declared import declared_in
     from kai.simulation.outcomes.entitlement import entitlement
-    from kai.simulation.outcomes.jobs import job_lines
+    from kai.simulation.outcomes.job_lines import job_lines
 
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
@@ -225,7 +225,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.cli.explaining.whynode import NodeAnswer
-    from kai.simulation.outcomes.occupancy import occupancy
+    from kai.simulation.outcomes.node_occupancy import occupancy
 
     return NodeAnswer(found=occupancy(outcome, seen, name))
 

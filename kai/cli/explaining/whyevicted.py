@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kai.cli.explaining.whyjobs import Asked
     from kai.cli.sources import Source
     from kai.simulation.explaining.evictions import Eviction
-    from kai.simulation.explaining.own import OwnJobs
+    from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.explaining.past_evictions import PastEviction
     from kai.simulation.outcomes.overview import Overview
     from kai.simulation.request import Result

@@ -16,7 +16,7 @@ from kai.wording import counted, first_of
 if TYPE_CHECKING:
     from kai.simulation.deciding.run import Outcome
     from kai.simulation.explaining.explanation import Fold
-    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.overview import Job, Overview
 
 _MOST_NAMED = 6

@@ -11,7 +11,7 @@ from kai.model.axis import GPU_UNIT
 from kai.wording import first_of
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.occupancy import Occupancy
+    from kai.simulation.outcomes.node_occupancy import Occupancy
 
 _MOST_TENANTS = 8
 _MOST_NAMED = 4

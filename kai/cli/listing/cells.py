@@ -8,8 +8,8 @@ from kai.cli.console import Console
 from kai.cli.tables import wrapped
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.slices import Slices
-    from kai.simulation.outcomes.slots import NodeSlots, Slot, User
+    from kai.simulation.outcomes.gpu_slots import NodeSlots, Slot, User
+    from kai.simulation.outcomes.mig_slices import Slices
 
 WIDTH = 3
 """Places from one GPU to the next."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.outcomes.job_lines import JobLine
 
 PARTIAL = "Partial"
 _BEGUN = frozenset({"Running", "Starts", "Partial"})

@@ -22,8 +22,8 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.explaining.own import OwnJobs
-    from kai.simulation.outcomes.jobs import JobLine
+    from kai.simulation.explaining.own_jobs import OwnJobs
+    from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.request import Result
 
 EPILOG = """\b
@@ -239,7 +239,7 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
 
 def _states() -> list[str]:
     """Return what --state takes: the states that tables show, and what they have in common."""
-    from kai.simulation.outcomes.states import State
+    from kai.simulation.outcomes.job_states import State
 
     return sorted([*(state.lower() for state in State), _WAITING])
 

@@ -19,7 +19,7 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.outcomes.slots import NodeSlots
+    from kai.simulation.outcomes.gpu_slots import NodeSlots
     from kai.simulation.request import Result
 
 EPILOG = """\b
@@ -132,7 +132,7 @@ def node_view(source: Source, console: Console, result: "Result", *, by: str, jo
 
     Raises: InputError for a label or a job that is not there.
     """
-    from kai.simulation.outcomes.slots import node_slots
+    from kai.simulation.outcomes.gpu_slots import node_slots
 
     source.case_of(result)
     seen = result.overview

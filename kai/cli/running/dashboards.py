@@ -109,7 +109,7 @@ def make_board(
     from kai.dashboard.feed import Feed
     from kai.dashboard.pages import make_pages
     from kai.dashboard.server import Dashboard
-    from kai.simulation.deciding.pace import leave_to
+    from kai.simulation.deciding.kernel_pace import leave_to
 
     leave_to("scheduler")
     feed, routes = Feed(), scheduler.routes()
@@ -134,7 +134,7 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
     from kai.simulation.cases.case import Case
     from kai.simulation.cases.origin import Origin
     from kai.simulation.deciding.run import Cycle, Outcome
-    from kai.simulation.deciding.searching import READING
+    from kai.simulation.deciding.search_budget import READING
 
     # Of a change that is tried for a reader only what it touches is read anew, and it is tried as a command does it.
     intake = Intake(settings.intake)

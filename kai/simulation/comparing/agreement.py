@@ -12,7 +12,7 @@ import attrs
 
 from kai.explain.phrases import Words
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.explaining.told import reasons_told
+from kai.simulation.explaining.condition_reasons import reasons_told
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.plan import Departure, plan_of
 from kai.wording import counted, first_of

@@ -9,10 +9,10 @@ from typing import Final
 import attrs
 
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.plan import Departure, Plan, plan_of
 from kai.simulation.outcomes.queue_lines import QueueLine
-from kai.simulation.outcomes.states import State
 
 STARTS, AFTER_EVICTIONS, WAITS, NEVER = "starts", "starts-after-evictions", "waits", "impossible"
 _ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER)

@@ -15,9 +15,9 @@ from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.model.rows import Int64s
 from kai.simulation.cases.case import Case
-from kai.simulation.deciding.between import Aftermath, next_objects
-from kai.simulation.deciding.pace import settle_for, settle_on
-from kai.simulation.deciding.searching import Counted, Searches, budget_of
+from kai.simulation.deciding.cluster_reaction import Aftermath, next_objects
+from kai.simulation.deciding.kernel_pace import settle_for, settle_on
+from kai.simulation.deciding.search_budget import Counted, Searches, budget_of
 from kai.state.snapshot import Snapshot
 
 

@@ -18,7 +18,7 @@ from kai.api.selection import Affinity, Toleration
 from kai.explain.phrases import Words, plain, quantity
 from kai.model.axis import GPU_UNIT
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.explaining.groupfields import OBJECTS, GroupFields
+from kai.simulation.explaining.field_names import OBJECTS, GroupFields
 from kai.wording import counted
 
 QUEUE_UNITS = {"gpu": GPU_UNIT, "cpu": 1, "memory": 1_000_000}

@@ -15,7 +15,7 @@ from kai.model.podgroup import PodGroup
 from kai.model.rows import Int64s
 from kai.model.status import COUNTED, Status, within
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.outcomes.counting import counted_gpus
+from kai.simulation.outcomes.quota_gpus import counted_gpus
 
 
 @attrs.frozen(kw_only=True)

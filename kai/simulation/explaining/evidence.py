@@ -21,7 +21,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.evictions import Evictions
-from kai.simulation.outcomes.counting import counted_gpus
+from kai.simulation.outcomes.quota_gpus import counted_gpus
 from kai.wording import counted
 
 _MOST_NAMED = 5

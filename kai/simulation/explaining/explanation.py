@@ -13,22 +13,22 @@ from kai.api.objects import ClusterObjects
 from kai.explain.phrases import Words
 from kai.explain.words import Teller
 from kai.model.status import Status
-from kai.simulation.deciding.between import next_objects
+from kai.simulation.deciding.cluster_reaction import next_objects
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.deciding.searching import TRYING
+from kai.simulation.deciding.search_budget import TRYING
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.eta import Eta, Starts
 from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.evidence import Evidence, evidence
-from kai.simulation.explaining.groupfields import OBJECTS, SHORT
+from kai.simulation.explaining.field_names import OBJECTS, SHORT
 from kai.simulation.explaining.prospects import LOST, hopes, waiting
-from kai.simulation.explaining.starts import Eta, Starts
 from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
 from kai.simulation.explaining.trials import ChangeTrials, GroupKey
 from kai.simulation.outcomes.declared import declared_in
-from kai.simulation.outcomes.jobs import JobLine, job_lines
+from kai.simulation.outcomes.job_lines import JobLine, job_lines
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
-from kai.simulation.outcomes.states import State
 from kai.simulation.scenarios.shorthand import NAMESPACE
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})

@@ -21,7 +21,7 @@ from kai.intake import Intake, IntakeSettings
 from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, decide
-from kai.simulation.deciding.searching import Searches
+from kai.simulation.deciding.search_budget import Searches
 from kai.simulation.explaining.changes import Change, Site
 from kai.simulation.outcomes.declared import declared_in
 

@@ -20,8 +20,8 @@ from kai.model.pod import GpuKind, GpuRequest
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, Outcome
 from kai.simulation.outcomes.declared import declared_in
+from kai.simulation.outcomes.job_states import RUNS, State
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
-from kai.simulation.outcomes.states import RUNS, State
 from kai.wording import counted
 
 # Plain numbers: a member of an enumeration takes ten times as long to compare.

@@ -6,7 +6,7 @@ from typing import Any
 
 from kai.errors import InputError
 from kai.simulation.cases.case import Expected
-from kai.simulation.scenarios.values import mapping
+from kai.simulation.scenarios.validation import mapping
 
 STATES = ("allocated", "pipelined", "running", "pending", "evicted", "moved", "terminating", "gated", "finished")
 _CLAUSE = re.compile(r"(?:(?P<count>\d+)\s+)?(?P<state>[a-z]+)(?:\s+on\s+(?P<nodes>.+))?")

@@ -24,11 +24,11 @@ from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError, InputError
 from kai.intake import IntakeSettings
 from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.parameters import intake_settings
+from kai.simulation.cases.intake_settings import intake_settings
 from kai.simulation.cases.past_usage import read_past_usage
 from kai.simulation.scenarios.expectations import read_expected
 from kai.simulation.scenarios.shorthand import NOW, expand, is_short
-from kai.simulation.scenarios.values import mapping
+from kai.simulation.scenarios.validation import mapping
 
 Document = Mapping[str, Any]
 

@@ -24,8 +24,8 @@ from kai.api import names, sharing, times
 from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
-from kai.simulation.scenarios.shortnodes import NODE_KEYS, Manifest, node, node_names, topology
-from kai.simulation.scenarios.values import Values, boolean, fields, mapping, seconds, spread, texts, whole
+from kai.simulation.scenarios.short_nodes import NODE_KEYS, Manifest, node, node_names, topology
+from kai.simulation.scenarios.validation import Values, boolean, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
 NAMESPACE = "default"

@@ -25,8 +25,8 @@ from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
 from kai.simulation.cases.case import Case
-from kai.simulation.cases.moment import newest_time
-from kai.simulation.cases.parameters import intake_settings
+from kai.simulation.cases.intake_settings import intake_settings
+from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.cases.past_usage import read_past_usage, unread
 
 MEMBER = "snapshot.json"

@@ -1,4 +1,4 @@
-"""``kai jobs`` and ``kai why`` for users who may list one namespace only; see ``kai.simulation.explaining.own``."""
+"""``kai jobs`` and ``kai why`` for users who may list one namespace only (``kai.simulation.explaining.own_jobs``)."""
 
 import json
 

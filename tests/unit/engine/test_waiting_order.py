@@ -1,7 +1,7 @@
 from kai.configuration.profiles import make_profile
 from kai.engine.waiting_order import explained_order, waiting_order
 from kai.intake import take_snapshot
-from kai.simulation.sources.source import read_case
+from kai.simulation.sources.loading import read_case
 
 
 def test_an_order_has_a_named_key_for_each_opinion_of_a_plugin():

@@ -226,7 +226,7 @@ def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monk
     for count in (2, 3):
         (tmp_path / f"{count}.json").write_text(manifests(count))
     settled, crowded = (Source(place=str(tmp_path / f"{count}.json")).decide() for count in (2, 3))
-    monkeypatch.setattr("kai.simulation.outcomes.jobs.explained_order", order)
+    monkeypatch.setattr("kai.simulation.outcomes.job_lines.explained_order", order)
     assert [(line.position, line.keys, line.waits) for line in settled.lines] == [(None, (), False)] * 2
     with pytest.raises(AssertionError):
         _ = crowded.lines

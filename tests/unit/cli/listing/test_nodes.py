@@ -11,7 +11,7 @@ from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 from kai.documents.nodes import node_values
 from kai.documents.reading import node_slots as read_nodes
-from kai.simulation.outcomes.slots import node_slots
+from kai.simulation.outcomes.gpu_slots import node_slots
 
 LAB = Source(place="examples/lab")
 SMALL = """

@@ -11,7 +11,7 @@ from kai.simulation.explaining.explanation import Explainer, explained
 from kai.simulation.explaining.trials import ChangeTrials
 from kai.simulation.outcomes.overview import overview
 from kai.simulation.scenarios.scenario import read_short
-from kai.simulation.sources.source import read_case
+from kai.simulation.sources.loading import read_case
 
 LAB = Path(__file__).parents[4] / "examples" / "lab"
 QUEUES = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64}}

@@ -2,7 +2,7 @@ import pytest
 
 from kai.errors import InputError
 from kai.simulation.scenarios.shorthand import expand, is_short
-from kai.simulation.scenarios.values import spread
+from kai.simulation.scenarios.validation import spread
 
 
 def objects(kind, **document):

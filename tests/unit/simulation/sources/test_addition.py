@@ -3,7 +3,7 @@ import pytest
 from kai.errors import InputError
 from kai.manifests import RefusedError, documents_of, open_text
 from kai.simulation.sources.addition import add
-from kai.simulation.sources.source import read_case
+from kai.simulation.sources.loading import read_case
 
 CLUSTER = """\
 cluster: {nodes: {n1: {gpu: 8}}}

@@ -2,7 +2,7 @@ import pytest
 
 from kai.errors import InputError
 from kai.simulation.cases.case import FairShareCase
-from kai.simulation.deciding.fairness import divide_case
+from kai.simulation.deciding.fair_share_division import divide_case
 
 
 def queue(uid, **gpu):

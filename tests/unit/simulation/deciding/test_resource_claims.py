@@ -11,7 +11,7 @@ from kai.intake import take_snapshot
 from kai.model.status import Status
 from kai.plugins.dra import Dra
 from kai.plugins.proportion import Proportion
-from kai.simulation.deciding.claims import claims_after
+from kai.simulation.deciding.resource_claims import claims_after
 from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, offer
 from tests.unit.plugins.stage import NOW, groups_of
 

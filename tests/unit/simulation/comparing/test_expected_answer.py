@@ -1,7 +1,7 @@
 import pytest
 
 from kai.errors import InputError
-from kai.simulation.comparing.check import compare
+from kai.simulation.comparing.expected_answer import compare
 
 POD = {"status": "Running", "node": "n1", "gpuGroups": [], "numaZones": []}
 

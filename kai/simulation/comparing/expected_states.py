@@ -6,7 +6,7 @@ from kai.framework.decisions import Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.simulation.cases.case import Expected
-from kai.simulation.comparing.check import Differences
+from kai.simulation.comparing.expected_answer import Differences
 from kai.simulation.deciding.run import Cycle, Outcome
 from kai.simulation.outcomes.overview import Job, overview
 from kai.simulation.scenarios.expectations import parsed_clause, sentence_of

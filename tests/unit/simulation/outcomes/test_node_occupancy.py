@@ -1,5 +1,5 @@
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.occupancy import occupancy
+from kai.simulation.outcomes.node_occupancy import occupancy
 from kai.simulation.outcomes.overview import overview
 from kai.simulation.scenarios.scenario import read_short
 

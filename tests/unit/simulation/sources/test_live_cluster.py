@@ -6,9 +6,9 @@ import pytest
 from kai.cluster.access import Access
 from kai.errors import ConfigError, UnreachableError
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.answer import answer
-from kai.simulation.sources.live import read_cluster
-from kai.simulation.sources.source import read_case
+from kai.simulation.outcomes.answer_document import answer
+from kai.simulation.sources.live_cluster import read_cluster
+from kai.simulation.sources.loading import read_case
 from tests.doubles.list_server import listing, manifests_of
 
 LAB = Path("examples/lab")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kai.api import names
-from kai.simulation.scenarios.values import Values, boolean, mapping, texts
+from kai.simulation.scenarios.validation import Values, boolean, mapping, texts
 
 NODE_KEYS = ("gpu", "cpu", "memory", "pods", "labels", "taints", "ready", "cordoned", "gpu_memory", "resources")
 

@@ -10,9 +10,9 @@ from kai.engine.waiting_order import WaitingOrder, explained_order
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
-from kai.simulation.outcomes.podstates import pod_states
-from kai.simulation.outcomes.states import State
+from kai.simulation.outcomes.pod_states import pod_states
 
 _WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
 _PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})

@@ -9,8 +9,8 @@ from kai.configuration.registry import Registry
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.origin import Origin
 from kai.simulation.sources.archive import is_archive, read_archive
-from kai.simulation.sources.kinds import declare_kinds
-from kai.simulation.sources.places import STANDARD_INPUT, place_of, sum_of, unread
+from kai.simulation.sources.files import STANDARD_INPUT, place_of, sum_of, unread
+from kai.simulation.sources.plugin_kinds import declare_kinds
 
 
 def read_case(path: str, registry: Registry | None = None) -> Case | FairShareCase:
@@ -27,8 +27,8 @@ def read_case(path: str, registry: Registry | None = None) -> Case | FairShareCa
             return attrs.evolve(read_archive(place, path), origin=origin)
     except OSError as error:
         raise unread(path, error) from None
-    from kai.simulation.sources import texts
+    from kai.simulation.sources import text_files
 
     if registry is not None:
         declare_kinds(registry)
-    return texts.read_at(place, path)
+    return text_files.read_at(place, path)

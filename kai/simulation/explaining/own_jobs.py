@@ -30,17 +30,17 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.cases.origin import Origin
+from kai.simulation.explaining.condition_reasons import bound_evidence, newest, reasons_told, unready
 from kai.simulation.explaining.evidence import Evidence
 from kai.simulation.explaining.explanation import JobExplanation, summary
 from kai.simulation.explaining.suggestions import Suggestions
-from kai.simulation.explaining.told import bound_evidence, newest, reasons_told, unready
 from kai.simulation.outcomes.declared import declared_in
-from kai.simulation.outcomes.jobs import JobLine, PodLine, owner_of
+from kai.simulation.outcomes.job_lines import JobLine, PodLine, owner_of
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job
 from kai.simulation.outcomes.owners import Above, owners_in
-from kai.simulation.outcomes.podstates import state_of
-from kai.simulation.outcomes.states import State
-from kai.simulation.sources.live import list_some
+from kai.simulation.outcomes.pod_states import state_of
+from kai.simulation.sources.live_cluster import list_some
 from kai.state.snapshot import Snapshot
 
 _ENDED = (Status.SUCCEEDED, Status.FAILED)

@@ -9,8 +9,8 @@ import pytest
 from kai.errors import InputError
 from kai.framework.objects import Objects
 from kai.simulation.cases.case import Case
-from kai.simulation.sources.source import read_case
-from kai.simulation.sources.texts import find_cases, read_documents
+from kai.simulation.sources.loading import read_case
+from kai.simulation.sources.text_files import find_cases, read_documents
 from tests.doubles.own_kinds import declared_for_a_while
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "creationTimestamp": "2026-01-02T00:00:00Z"}}

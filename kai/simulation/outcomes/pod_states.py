@@ -3,7 +3,7 @@
 from kai.framework.decisions import Evict
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.outcomes.states import State
+from kai.simulation.outcomes.job_states import State
 
 _WITHOUT_NODE = {
     int(Status.PENDING): State.WAITS,

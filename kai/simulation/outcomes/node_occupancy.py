@@ -13,9 +13,9 @@ from kai.model.axis import GPU
 from kai.model.node import Node
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.counting import counted_gpus
+from kai.simulation.outcomes.mig_slices import Slices, slices_of
 from kai.simulation.outcomes.overview import Job, Overview
-from kai.simulation.outcomes.slices import Slices, slices_of
+from kai.simulation.outcomes.quota_gpus import counted_gpus
 
 _TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.LIMIT, Stage.QUOTA)
 """Stages at which nodes do not matter yet."""

@@ -3,9 +3,9 @@ import pytest
 
 from kai.cli.command import run
 from kai.engine.budget import BudgetAnswer, Unlimited
-from kai.simulation.deciding import searching
+from kai.simulation.deciding import search_budget
 from kai.simulation.deciding.run import simulate
-from kai.simulation.deciding.searching import PASSED_FOR_ONE, Counted, Searches, budget_of
+from kai.simulation.deciding.search_budget import PASSED_FOR_ONE, Counted, Searches, budget_of
 from kai.simulation.explaining.explanation import Explainer
 from kai.simulation.explaining.suggestions import LEAST_FOR_ONE, MOST_FOR_ONE, WORTH, allowance
 from kai.simulation.outcomes.overview import overview
@@ -93,7 +93,7 @@ def test_a_command_that_reads_says_last_that_it_did_not_try_everything(tmp_path,
     assert run(["snapshot", path, "-q", "--from", "examples/lab"]) == 0
     assert run(["jobs", "--from", path]) == 0
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(searching, "READING", attrs.evolve(NOTHING))
+    monkeypatch.setattr(search_budget, "READING", attrs.evolve(NOTHING))
     assert run(["jobs", "--from", path]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == SAID
     assert run(["replay", path, "--expect"]) == 0

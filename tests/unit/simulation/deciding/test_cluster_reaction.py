@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from kai.simulation.deciding.between import next_objects
+from kai.simulation.deciding.cluster_reaction import next_objects
 from kai.simulation.deciding.run import simulate
 from kai.simulation.scenarios.scenario import read_short
 

@@ -13,8 +13,8 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.model.node import Node
 from kai.model.pod import GpuKind
 from kai.simulation.deciding.run import Cycle, Outcome
-from kai.simulation.outcomes.holders import HELD, LEAVING, USED, holder_of, is_leaving
-from kai.simulation.outcomes.slices import Slices, slices_of
+from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, holder_of, is_leaving
+from kai.simulation.outcomes.mig_slices import Slices, slices_of
 
 FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
 PRODUCT = "nvidia.com/gpu.product"

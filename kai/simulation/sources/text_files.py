@@ -13,11 +13,11 @@ from kai.intake import IntakeSettings
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.lint import unoffered_makes
 from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.moment import newest_time
+from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.cases.origin import Origin
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 from kai.simulation.sources.archive import is_archive
-from kai.simulation.sources.places import (
+from kai.simulation.sources.files import (
     STANDARD_INPUT,
     SUFFIXES,
     files_below,

@@ -9,7 +9,7 @@ import attrs
 
 from kai.api import names
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.outcomes.holders import HELD, LEAVING, USED, holder_of
+from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, holder_of
 
 
 @attrs.frozen(kw_only=True)

@@ -19,7 +19,7 @@ from kai.engine.report import CycleReport
 from kai.framework.decisions import Bind, Decision
 from kai.intake.details import annotations as written_annotations
 from kai.model.status import Status
-from kai.simulation.deciding.claims import claims_after
+from kai.simulation.deciding.resource_claims import claims_after
 from kai.state.snapshot import Snapshot
 
 STARTED_BEFORE = 60.0

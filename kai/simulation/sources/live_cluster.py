@@ -27,7 +27,7 @@ from kai.errors import UnreachableError
 from kai.intake import IntakeSettings
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.origin import Origin
-from kai.simulation.sources.kinds import kinds_of
+from kai.simulation.sources.plugin_kinds import kinds_of
 
 _COMPONENT = "cli"
 _OPERATED = "kai.scheduler/v1"

@@ -1,0 +1,57 @@
+"""What cannot be as the objects of a case say: limits below quotas, and pods on nodes that are not there."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kai.api.objects import ClusterObjects
+from kai.api.pod import ENDED
+from kai.simulation.cases.case import Case
+
+_RESOURCES: Final = ("gpu", "cpu", "memory")
+_MOST: Final = 3
+
+
+def low_limits(objects: ClusterObjects) -> tuple[tuple[str, str], ...]:
+    """Return for each queue whose limit is below its quota its name, and a sentence without it.
+
+    The rest of such a quota can never be used.
+    """
+    return tuple(_low(objects))
+
+
+def _low(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
+    for queue in objects.queues:
+        if queue.spec.resources is None:
+            continue
+        for resource in _RESOURCES:
+            amounts = getattr(queue.spec.resources, resource)
+            if 0 <= amounts.limit < amounts.quota:
+                text = f"its limit of {resource}, {amounts.limit:.15g}, is below its quota, {amounts.quota:.15g}"
+                yield queue.metadata.name, text
+
+
+def missing_nodes(case: Case) -> tuple[str, ...]:
+    """Return a sentence for each of the first pods whose node is not among the nodes of a case.
+
+    What they hold counts for their queues, and they run nowhere.
+    """
+    known = {node.metadata.name for node in case.objects.nodes}
+    scheduler = case.settings.scheduler_name
+    astray = [
+        pod
+        for pod in case.objects.pods
+        if pod.spec.node_name
+        and pod.spec.node_name not in known
+        and pod.status.phase not in ENDED
+        and pod.spec.scheduler_name == scheduler
+    ]
+    first = [
+        f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.nodeName: found {pod.spec.node_name}, "
+        "which is not among the nodes"
+        for pod in astray[:_MOST]
+    ]
+    more = len(astray) - len(first)
+    return (*first, f"so it is with {more} more pods") if more > 0 else tuple(first)
+
+
+__all__ = ["low_limits", "missing_nodes"]
