@@ -6,8 +6,8 @@ from itertools import combinations
 
 from attrs import frozen
 
-from kai.virtual.measuring import percentile
-from kai.virtual.records import JobRecord
+from kai.virtual.results.measuring import percentile
+from kai.virtual.running.records import JobRecord
 
 
 @frozen(kw_only=True)

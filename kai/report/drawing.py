@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kai.colors import OTHERS, colors_of
-from kai.virtual.result import QueueResult, SimulationResult
+from kai.virtual.results.result import QueueResult, SimulationResult
 
 Figure: TypeAlias = dict[str, Any]
 

@@ -10,7 +10,7 @@ import attrs
 
 from kai.report.drawing import PATTERN, Figure, Frame, Key, label, layout, short
 from kai.report.sections import Plot, Section, Table
-from kai.virtual.result import SimulationResult
+from kai.virtual.results.result import SimulationResult
 from kai.wording import counted, span_text
 
 MOST_NODES: Final = 40

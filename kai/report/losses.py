@@ -8,8 +8,8 @@ from typing import Final
 
 from kai.report.drawing import Figure, Frame, Key, label, layout
 from kai.report.sections import Plot, Section, Table
-from kai.virtual.figures import figure
-from kai.virtual.result import EvictionResult, SimulationResult
+from kai.virtual.results.figures import figure
+from kai.virtual.results.result import EvictionResult, SimulationResult
 from kai.wording import counted, first_of, span_text
 
 MOST_ROWS: Final = 50

@@ -20,8 +20,8 @@ from kai.report.drawing import (
     steps,
 )
 from kai.report.sections import Plot, Section, Table
-from kai.virtual.figures import figure
-from kai.virtual.result import SimulationResult
+from kai.virtual.results.figures import figure
+from kai.virtual.results.result import SimulationResult
 from kai.wording import counted, span_text
 
 ROWS: Final = 24

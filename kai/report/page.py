@@ -31,9 +31,9 @@ from kai.report.over_time import usable, who_had
 from kai.report.sections import Section, Table
 from kai.report.shares import got_shares
 from kai.report.waits import at_most, how_long
-from kai.virtual.figures import figure, headline
-from kai.virtual.remarks import remarks
-from kai.virtual.result import SimulationResult
+from kai.virtual.results.figures import figure, headline
+from kai.virtual.results.remarks import remarks
+from kai.virtual.results.result import SimulationResult
 from kai.wording import counted, span_text
 
 MOST_RUNS: Final = 6

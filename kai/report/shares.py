@@ -7,8 +7,8 @@ from typing import Final
 
 from kai.report.drawing import GREY, Figure, Frame, Key, Paint, column, layout, leaf_queues, steps
 from kai.report.sections import Plot, Section, Table
-from kai.virtual.figures import figure
-from kai.virtual.result import QueueResult, SimulationResult
+from kai.virtual.results.figures import figure
+from kai.virtual.results.result import QueueResult, SimulationResult
 from kai.wording import counted, span_text
 
 MOST_PANELS: Final = 12

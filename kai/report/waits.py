@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 from kai.report.drawing import DASHES, GREY, HUES, Figure, Frame, Key, Paint, label, layout, leaf_queues, short
 from kai.report.sections import Plot, Section, Table
-from kai.virtual.figures import figure, headline
-from kai.virtual.measuring import percentile, waited
-from kai.virtual.result import QueueResult, SimulationResult
+from kai.virtual.results.figures import figure, headline
+from kai.virtual.results.measuring import percentile, waited
+from kai.virtual.results.result import QueueResult, SimulationResult
 
 Waited: TypeAlias = tuple[float, bool]
 """How long a job waited, and whether it started then."""

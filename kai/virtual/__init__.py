@@ -1,5 +1,10 @@
 """Virtual time: the scheduler on an embedded cluster whose clock jumps from one event to the next.
 
-Start reading at ``simulation``. What is simulated is a ``Scene`` (``scene``), read by ``reading`` from manifests and a
-cluster file or by ``replaying`` from a trace; what comes out is a ``SimulationResult`` (``result``).
+Read `running.simulation` first. The rooms, each of which imports only those above it in this list:
+
+    scenes/   what one run needs: files, traces and snapshots become jobs, nodes and what happens to both
+    running/  the loop, the embedded cluster, owners of pods, and what is recorded of them
+    results/  figures, documents, comparisons of what came out
+
+`experiments` describes runs so that another process carries them out; `remote` sends them to other machines.
 """

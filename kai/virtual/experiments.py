@@ -25,11 +25,11 @@ from kai.errors import ConfigError
 from kai.manifests import Finding
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
-from kai.virtual.loading import Loaded, load
-from kai.virtual.measuring import PolicyInput, result_of
-from kai.virtual.progress import STEPS, show_all, telling
-from kai.virtual.result import SimulationResult
-from kai.virtual.simulation import run
+from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.result import SimulationResult
+from kai.virtual.running.progress import STEPS, show_all, telling
+from kai.virtual.running.simulation import run
+from kai.virtual.scenes.loading import Loaded, load
 
 _LOOK_SECONDS: Final = 0.5
 """Between two looks at how far runs are."""

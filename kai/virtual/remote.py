@@ -19,7 +19,7 @@ from kai.extras import load_extra
 from kai.manifests import Finding, RefusedError
 from kai.progress import report
 from kai.virtual.experiments import Done, Experiment, carry_out
-from kai.virtual.loading import files_of
+from kai.virtual.scenes.loading import files_of
 
 SCHEME: Final = "dask://"
 DISTRIBUTION: Final = "kai-scheduler"

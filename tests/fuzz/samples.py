@@ -103,9 +103,9 @@ def workloads() -> tuple[dict[str, Any], ...]:
 @functools.cache
 def results() -> tuple[dict[str, Any], ...]:
     """Return the result of a short run."""
-    from kai.virtual.documents import document_of
-    from kai.virtual.measuring import result_of
-    from kai.virtual.simulation import run
+    from kai.virtual.results.documents import document_of
+    from kai.virtual.results.measuring import result_of
+    from kai.virtual.running.simulation import run
     from tests.unit.virtual.builders import job, scene_of
 
     found = document_of(result_of(run(scene_of(job("a", 1, duration="1h")), until=7200.0)))

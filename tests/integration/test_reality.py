@@ -15,8 +15,8 @@ import pytest
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.telemetry.decisions import BIND, EVICT, read_decisions
-from kai.virtual.loading import load
-from kai.virtual.simulation import Simulation
+from kai.virtual.running.simulation import Simulation
+from kai.virtual.scenes.loading import load
 from tests.integration.client import until
 from tests.integration.installation import install
 from tests.integration.mirror import Mirror

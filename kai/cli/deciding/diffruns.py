@@ -9,8 +9,8 @@ from kai.cli.console import Console
 from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 
 if TYPE_CHECKING:
-    from kai.virtual.comparing import Compared
-    from kai.virtual.result import SimulationResult
+    from kai.virtual.results.comparing import Compared
+    from kai.virtual.results.result import SimulationResult
 
     Sides = tuple[SimulationResult, SimulationResult]
 
@@ -32,7 +32,7 @@ def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> 
 
     Raises: InputError for a document that is none.
     """
-    from kai.virtual.documents import result_of_document
+    from kai.virtual.results.documents import result_of_document
 
     sides = [result_of_document(values, name) for values, name in zip((a, b), names, strict=True)]
     return _titled(sides[0], sides[1], names)
@@ -41,7 +41,7 @@ def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> 
 def runs_text(compared: "Compared", console: Console) -> str:
     """Return a comparison of two runs for people."""
     from kai.cli.tables import Column, table, wrapped
-    from kai.virtual.figures import figure
+    from kai.virtual.results.figures import figure
     from kai.wording import span_text
 
     found = compared.comparison

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
 from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
-from kai.virtual.comparing import top_queues
-from kai.virtual.figures import HEADLINES, figure
-from kai.virtual.remarks import remarks
+from kai.virtual.results.comparing import top_queues
+from kai.virtual.results.figures import HEADLINES, figure
+from kai.virtual.results.remarks import remarks
 from kai.wording import counted, span_text
 
 if TYPE_CHECKING:
-    from kai.virtual.result import QueueResult, SimulationResult
+    from kai.virtual.results.result import QueueResult, SimulationResult
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _WIDE = 64

@@ -12,7 +12,7 @@ from kai.cli.console import Console
 from kai.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from kai.virtual.result import SimulationResult
+    from kai.virtual.results.result import SimulationResult
 
 
 def check_places(out: str | None, page: str | None, engine: str | None) -> None:
@@ -34,7 +34,7 @@ def check_places(out: str | None, page: str | None, engine: str | None) -> None:
     if out is not None and out.endswith((".json", ".parquet")):
         _check_folder(Path(out))
         if out.endswith(".parquet"):
-            from kai.virtual.parquet import require_pyarrow
+            from kai.virtual.results.parquet import require_pyarrow
 
             _require(require_pyarrow)
 
@@ -55,8 +55,8 @@ def document(result: "SimulationResult") -> dict[str, Any]:
     """Return a result with its envelope."""
     from kai.documents.envelope import envelope
     from kai.simulation.cases.origin import Origin
-    from kai.virtual.documents import document_of
-    from kai.virtual.names import is_trace
+    from kai.virtual.results.documents import document_of
+    from kai.virtual.scenes.names import is_trace
 
     origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
     if is_trace(result.inputs.workload):
@@ -71,7 +71,7 @@ def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Conso
     """
     try:
         if place.suffix == ".parquet":
-            from kai.virtual.parquet import write_tables
+            from kai.virtual.results.parquet import write_tables
 
             names = write_tables(place, results)
             console.talk(f"saved {place}: one row for each job; beside it {', '.join(names)}")

@@ -26,12 +26,12 @@ from kai.errors import InputError
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.origin import Origin
 from kai.simulation.deciding.run import Outcome
-from kai.virtual.measuring import result_of
-from kai.virtual.simulation import Run, Simulation
+from kai.virtual.results.measuring import result_of
+from kai.virtual.running.simulation import Run, Simulation
 
 if TYPE_CHECKING:
     from kai.engine.profile import Profile
-    from kai.virtual.scene import Scene
+    from kai.virtual.scenes.scene import Scene
 
 _SLOWEST: Final = 0.1
 

@@ -18,8 +18,8 @@ from kai.wording import counted, first_of, span_text
 if TYPE_CHECKING:
     from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Job, Overview
-    from kai.virtual.records import JobRecord
-    from kai.virtual.simulation import Simulation
+    from kai.virtual.running.records import JobRecord
+    from kai.virtual.running.simulation import Simulation
 
 ARRIVES, STARTS, HELD, EVICTED, DONE, BROKEN, WAITS = "+", ">", "~", "-", ".", "!", " "
 _FEW: Final = 3

@@ -16,13 +16,13 @@ from kai.api.queue import Queue
 from kai.api.sharing import gpu_groups
 from kai.framework.decisions import Nominate
 from kai.model.axis import GPU, GPU_UNIT
-from kai.virtual.lives import Job, Life, State
+from kai.virtual.running.lives import Job, Life, State
 from kai.wording import span_text
 
 if TYPE_CHECKING:
     from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Overview
-    from kai.virtual.simulation import Simulation
+    from kai.virtual.running.simulation import Simulation
 
 IDLE, PROMISED, GOING = "idle", "promised", "going"
 _TINY: Final = 1e-6

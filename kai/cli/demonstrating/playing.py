@@ -18,8 +18,8 @@ from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.picture import Picture, picture_of
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.overview import Overview, overview
-from kai.virtual.simulation import Simulation
-from kai.virtual.workloads import GRACE_SECONDS
+from kai.virtual.running.simulation import Simulation
+from kai.virtual.running.workloads import GRACE_SECONDS
 
 FRAME_SECONDS: Final = 0.2
 _KEPT: Final = 200

@@ -14,13 +14,13 @@ from kai.errors import InputError
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import archive_document, packed
 from kai.scheduler.settings import SchedulerSettings
-from kai.virtual.measuring import result_of
+from kai.virtual.results.measuring import result_of
 from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
     from kai.cli.demonstrating.scenes import DemoScene
-    from kai.virtual.simulation import Run, Simulation
+    from kai.virtual.running.simulation import Run, Simulation
 
 _POLICIES: Final = {"default.yaml": frozenset[str](), "no-reclaim.yaml": frozenset({"reclaim"})}
 """Which actions policies leave out that are saved, to be compared on the scene."""

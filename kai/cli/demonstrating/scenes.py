@@ -15,7 +15,7 @@ import attrs
 from kai.errors import InputError
 
 if TYPE_CHECKING:
-    from kai.virtual.loading import Loaded
+    from kai.virtual.scenes.loading import Loaded
 
 FOLDER: Final = Path(__file__).parent / "scenes"
 NAMES: Final = ("lab", "gang", "fraction", "topology", "reclaim")
@@ -52,7 +52,7 @@ class DemoScene:
         """
         from kai.configuration.registry import Registry
         from kai.simulation.sources.plugin_kinds import declare_kinds
-        from kai.virtual.loading import load
+        from kai.virtual.scenes.loading import load
 
         declare_kinds(Registry.installed())
         cluster = str(self.folder / self.cluster) if self.cluster else None

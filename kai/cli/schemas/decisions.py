@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kai.cli.schemas.document import Document
-from kai.virtual import result as over_time
+from kai.virtual.results import result as over_time
 
 
 @attrs.frozen(kw_only=True)

@@ -4,9 +4,9 @@ from functools import cache
 
 import attrs
 
-from kai.virtual.measuring import PolicyInput, result_of
-from kai.virtual.result import SimulationResult
-from kai.virtual.simulation import run
+from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.result import SimulationResult
+from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import case, scene_of
 
 EIGHT_HOURS = 8 * 3600.0

@@ -11,7 +11,7 @@ import pytest
 from kai.errors import ConfigError, InputError
 from kai.progress import heard_by
 from kai.virtual.experiments import Experiment, carry_out, carry_out_all, with_value
-from kai.virtual.result import SimulationResult
+from kai.virtual.results.result import SimulationResult
 
 CASE = str(Path(__file__).parent / "cases" / "reclaim.yaml")
 LAB = str(Path(__file__).parents[3] / "examples" / "lab")

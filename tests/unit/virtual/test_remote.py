@@ -13,7 +13,7 @@ from kai.manifests import Finding, RefusedError
 from kai.virtual import remote
 from kai.virtual.experiments import Experiment, carry_out, with_value
 from kai.virtual.remote import Parcel, carry_out_on, carry_out_there
-from kai.virtual.result import SimulationResult
+from kai.virtual.results.result import SimulationResult
 
 CASE = str(Path(__file__).parent / "cases" / "reclaim.yaml")
 EIGHT_HOURS = 8 * 3600.0

@@ -11,11 +11,11 @@ from kai.cli.console import Console
 from kai.cli.deciding.diffruns import runs_text
 from kai.cli.deciding.runlines import run_text, runs_table
 from kai.configuration.reading import default_configuration
-from kai.virtual.comparing import compare_runs
-from kai.virtual.loading import load
-from kai.virtual.measuring import PolicyInput, result_of
-from kai.virtual.result import SimulationResult
-from kai.virtual.simulation import run as simulated
+from kai.virtual.results.comparing import compare_runs
+from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.result import SimulationResult
+from kai.virtual.running.simulation import run as simulated
+from kai.virtual.scenes.loading import load
 
 CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
 PAGE = """\

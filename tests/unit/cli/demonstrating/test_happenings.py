@@ -1,7 +1,7 @@
 import pytest
 
 from kai.cli.demonstrating.demonstration import watch_of
-from kai.virtual.loading import load
+from kai.virtual.scenes.loading import load
 from kai.wording import span_text
 
 CLUSTER = """

@@ -3,7 +3,7 @@ import pytest
 from kai import durations
 from kai.cli.demonstrating.scenes import FOLDER, NAMES, scene_named
 from kai.errors import InputError
-from kai.virtual.simulation import run
+from kai.virtual.running.simulation import run
 
 
 def ran(name):

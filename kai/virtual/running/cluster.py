@@ -1,0 +1,179 @@
+"""The embedded cluster: objects in memory, changed as API server, binder and kubelet would change them.
+
+A pod that is bound runs at once, and holds what it was granted until it is gone. An object that nothing happened to
+stays the same object, so that a cycle reads only what changed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import isnan
+from typing import Final
+
+import attrs
+
+from kai.api import names, times
+from kai.api.grants import Grant
+from kai.api.node import Node
+from kai.api.objects import ClusterObjects
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.framework.decisions import Bind
+from kai.intake.details import annotations as written_annotations
+from kai.model.axis import GPU_UNIT
+from kai.model.pod import GpuKind
+from kai.simulation.deciding.cluster_reaction import device_labels
+from kai.state.snapshot import Snapshot
+from kai.virtual.running.objects import Objects
+
+_GPU: Final = names.NVIDIA_GPU
+
+
+@attrs.define(eq=False)
+class EmbeddedCluster:
+    """The objects of a cluster as they are at this moment of virtual time."""
+
+    rest: ClusterObjects
+    """What does not change: queues, priority classes, topologies and so on."""
+    began: float
+    """The start of virtual time, in seconds since the epoch."""
+    pods: Objects[Pod] = attrs.field(factory=Objects)
+    groups: Objects[PodGroup] = attrs.field(factory=Objects)
+    _nodes: dict[str, Node] = attrs.field(factory=dict)
+    _node_list: tuple[Node, ...] | None = None
+    _gpus: dict[str, float] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, objects: ClusterObjects, began: float) -> EmbeddedCluster:
+        """Return a cluster with these objects; its pods and groups are put in by what simulates them."""
+        cluster = cls(rest=attrs.evolve(objects, nodes=(), pods=(), pod_groups=()), began=began)
+        for node in objects.nodes:
+            cluster.put_node(node)
+        for pod in objects.pods:
+            cluster.pods.put(pod)
+        for group in objects.pod_groups:
+            cluster.groups.put(group)
+        return cluster
+
+    def objects(self) -> ClusterObjects:
+        """Return all objects. Cost: of what changed since the last time."""
+        if self._node_list is None:
+            self._node_list = tuple(self._nodes.values())
+        return attrs.evolve(
+            self.rest, nodes=self._node_list, pods=self.pods.listing(), pod_groups=self.groups.listing()
+        )
+
+    # --- Nodes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def gpus(self) -> float:
+        """How many GPUs all nodes have."""
+        return sum(self._gpus.values())
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes."""
+        return tuple(self._nodes)
+
+    def node(self, name: str) -> Node | None:
+        """Return a node."""
+        return self._nodes.get(name)
+
+    def put_node(self, node: Node) -> None:
+        """Add a node, or change one."""
+        name = node.metadata.name
+        self._nodes[name], self._node_list = node, None
+        self._gpus[name] = gpus_of_node(node)
+
+    def remove_node(self, name: str) -> None:
+        """Take a node out."""
+        self._nodes.pop(name, None)
+        self._gpus.pop(name, None)
+        self._node_list = None
+
+    # --- Pods ------------------------------------------------------------------------------------------------------
+
+    def instant(self, now: float) -> float:
+        """Return an instant of virtual time in seconds since the epoch."""
+        return self.began + now
+
+    def bind(self, pod: Pod, decision: Bind, snapshot: Snapshot, cycle: int) -> Pod:
+        """Bind a pod as decided, have it run, and return it."""
+        devices = devices_of(decision, cycle)
+        metadata = pod.metadata
+        annotations = {**metadata.annotations, names.GRANTED: _granted(decision, snapshot, devices)}
+        if decision.received:
+            annotations[names.RECEIVED_RESOURCE_TYPE] = decision.received
+        annotations |= written_annotations(decision.request, pod)
+        labels = {**metadata.labels, **device_labels(devices)} if devices else metadata.labels
+        bound = attrs.evolve(
+            pod,
+            metadata=attrs.evolve(metadata, labels=labels, annotations=annotations),
+            spec=attrs.evolve(pod.spec, node_name=snapshot.nodes[decision.node].name),
+            status=attrs.evolve(pod.status, phase="Running"),
+        )
+        self.pods.put(bound)
+        return bound
+
+    def tell_to_go(self, pod: Pod, now: float) -> Pod:
+        """Mark a pod as terminating, and return it."""
+        leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.instant(now)))
+        self.pods.put(leaving)
+        return leaving
+
+    def stamp(self, group: PodGroup, key: str, instant: float) -> PodGroup:
+        """Write an instant on a group, or remove it if it is NaN; return the group."""
+        annotations = dict(group.metadata.annotations)
+        if not isnan(instant):
+            annotations[key] = times.instant_text(instant)
+        else:
+            annotations.pop(key, None)
+        stamped = attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations))
+        self.groups.put(stamped)
+        return stamped
+
+
+def gpus_of_node(node: Node) -> float:
+    """Return how many GPUs a node offers."""
+    text = node.status.allocatable.get(_GPU, "0")
+    return float(text) if text.isdecimal() else 0.0
+
+
+def devices_of(decision: Bind, cycle: int) -> tuple[str, ...]:
+    """Return the shared devices of a pod."""
+    return tuple(device_of(name, cycle) for name in decision.devices)
+
+
+def device_of(name: str, cycle: int) -> str:
+    """Return the name of a device; one that is opened in this cycle has a name of its own from now on."""
+    return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
+
+
+def held_gpus(decision: Bind) -> float:
+    """Return how many GPUs a pod holds by a decision, to a thousandth."""
+    return round(decision.gpu_count * decision.gpu_portion * GPU_UNIT) / GPU_UNIT
+
+
+def _granted(decision: Bind, snapshot: Snapshot, devices: tuple[str, ...]) -> str:
+    """Return as text what a bind grants. Source: the orders of the scheduler and what the binder adds to them."""
+    group = int(snapshot.pod_group[decision.pod])
+    if group < 0:
+        return Grant(gpus=devices).text
+    facts = snapshot.groups[group]
+    portion: float | None = None
+    memory: int | None = None
+    if decision.received == names.FRACTION:
+        share = snapshot.shapes[int(snapshot.pod_shape[decision.pod])].gpu
+        portion = share.portion if share.kind is GpuKind.FRACTION else None
+        memory = share.memory if share.kind is GpuKind.MEMORY else None
+    return _text_of(facts.queue, facts.node_pool, facts.name, devices, portion, memory)
+
+
+@lru_cache(maxsize=1 << 12)
+def _text_of(
+    queue: str, pool: str, group: str, devices: tuple[str, ...], portion: float | None, memory: int | None
+) -> str:
+    return Grant(queue=queue, pool=pool, group=group, gpus=devices, portion=portion, memory=memory).text
+
+
+__all__ = ["EmbeddedCluster", "device_of", "devices_of", "gpus_of_node", "held_gpus"]

@@ -1,0 +1,121 @@
+"""What is known of a workload while it is there: jobs, their tasks, the slots of pods and the lives of pods.
+
+    Job ─ Task ─ Slot ─ Life      a slot outlives its pods: whenever one is evicted, its owner makes another
+
+A life begins when a pod is created and ends when it is gone; it holds devices from its binding to its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from math import isnan, nan
+
+import attrs
+
+from kai.api.kinds import Key, key_of
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.virtual.scenes.plans import JobPlan, PodPlan, TaskPlan
+
+
+class State(Enum):
+    """Where a pod stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    LEAVING = "leaving"
+    """It has been told to go and holds what it has until it is gone."""
+
+
+@attrs.define(eq=False)
+class Life:
+    """One pod from its creation to its end."""
+
+    slot: Slot
+    pod: Pod
+    group: PodGroup
+    state: State = State.WAITING
+    node: str = ""
+    gpus: float = 0.0
+    """GPUs that it holds."""
+    since: float = nan
+    """When it was bound."""
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name of the pod."""
+        return key_of(self.pod)
+
+
+@attrs.define(eq=False)
+class Slot:
+    """The place of one pod in its task."""
+
+    task: Task
+    plan: PodPlan
+    life: Life | None = None
+    """The pod that fills it; None while there is none, or only one that leaves."""
+    lives: int = 0
+
+
+@attrs.define(eq=False)
+class Task:
+    """Pods that progress together.
+
+    Units: seconds of virtual time.
+    """
+
+    job: Job
+    plan: TaskPlan
+    slots: tuple[Slot, ...] = ()
+    running: int = 0
+    """How many of its pods run."""
+    progress: float = 0.0
+    """Work that is saved."""
+    since: float = nan
+    """Since when enough of its pods run; NaN while they do not."""
+    idle_since: float = 0.0
+    """Since when they do not, while they do not."""
+    run: int = 0
+    """The number of its start: what was expected of an earlier one does not happen."""
+    is_over: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether enough of its pods run."""
+        return not isnan(self.since)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether enough of its pods run at this moment."""
+        return self.running >= self.plan.needed
+
+    def work_at(self, now: float) -> float:
+        """Return how much work is done by now, saved or not."""
+        if not self.runs:
+            return self.progress
+        return self.progress + max(0.0, now - self.since - self.job.plan.behaviour.startup)
+
+
+@attrs.define(eq=False)
+class Job:
+    """A job while it is there."""
+
+    plan: JobPlan
+    number: int
+    """Its place in the results."""
+    group: PodGroup
+    tasks: list[Task] = attrs.field(factory=list)
+    waiting: deque[TaskPlan] = attrs.field(factory=deque)
+    """Tasks that its owner starts when others are over."""
+    failures: int = 0
+    left: int = 0
+    """How many tasks are not over."""
+    is_over: bool = False
+
+    def let_go(self) -> None:
+        """Cut what refers to each other, so that memory is free at once and not when the collector comes."""
+        for task in self.tasks:
+            task.slots = ()
+        self.tasks.clear()

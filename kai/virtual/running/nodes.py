@@ -1,0 +1,192 @@
+"""What happens to nodes: they fail and come back, are drained, tainted and added, by plan, by chance or by need."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from math import ceil
+from typing import Final
+
+import attrs
+
+from kai.api.node import Node, Taint
+from kai.virtual.running.cluster import EmbeddedCluster, gpus_of_node
+from kai.virtual.running.events import Calendar
+from kai.virtual.running.lives import State
+from kai.virtual.running.records import Records
+from kai.virtual.running.workloads import Workloads
+from kai.virtual.scenes.random_numbers import exponential, generator
+from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent, Scene
+
+_TINY: Final = 1e-6
+
+
+@attrs.define(eq=False)
+class Nodes:
+    """All nodes of the embedded cluster, and what is going to happen to them."""
+
+    calendar: Calendar
+    cluster: EmbeddedCluster
+    workloads: Workloads
+    records: Records
+    failures: int = 0
+    _down: dict[str, Node] = attrs.field(factory=dict)
+    _pools: list[_Pool] = attrs.field(factory=list)
+
+    def begin(self, scene: Scene) -> None:
+        """Enter what the scene says into the calendar."""
+        for name in self.cluster.nodes:
+            self._tell(name)
+        for event in scene.events:
+            self.calendar.enter(event.at, partial(self._happen, event))
+        for faults in scene.faults:
+            for name in faults.nodes:
+                numbers = generator(scene.seed, "faults", name)
+                self._enter_fault(name, faults, numbers)
+        self._pools = [_Pool(rule=rule) for rule in scene.autoscale]
+        for pool in self._pools:
+            for _ in range(pool.rule.least):
+                self._provide(pool)
+
+    def _happen(self, event: NodeEvent) -> None:
+        for node in event.added:
+            self._put(node)
+        for name in event.nodes:
+            if event.change is Change.FAIL:
+                self._fail(name, event.seconds)
+            elif event.change is Change.DRAIN:
+                self._drain(name, event.seconds)
+            elif event.taint is not None:
+                self._taint(name, event.taint, event.seconds)
+
+    # --- One node --------------------------------------------------------------------------------------------------
+
+    def _fail(self, name: str, seconds: float | None) -> None:
+        """Have a node be gone at once, with its pods."""
+        node = self.cluster.node(name)
+        if node is None:
+            return
+        self.failures += 1
+        self._down[name] = node
+        self._remove(name)
+        for life in [each for each in self.workloads.lives.values() if each.node == name]:
+            self.workloads.lose(life)
+        if seconds is not None:
+            self.calendar.enter(self.calendar.now + seconds, partial(self._come_back, name))
+
+    def _come_back(self, name: str) -> None:
+        node = self._down.pop(name, None)
+        if node is not None:
+            self._put(node)
+
+    def _drain(self, name: str, seconds: float | None) -> None:
+        """Close a node for new pods, and tell those there to go."""
+        node = self.cluster.node(name)
+        if node is None:
+            return
+        self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, unschedulable=True)))
+        for life in [each for each in self.workloads.lives.values() if each.node == name]:
+            if life.state is State.RUNNING:
+                self.workloads.evict(life)
+        if seconds is not None:
+            self.calendar.enter(self.calendar.now + seconds, partial(self._open, name))
+
+    def _open(self, name: str) -> None:
+        node = self.cluster.node(name)
+        if node is not None:
+            self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, unschedulable=False)))
+
+    def _taint(self, name: str, taint: Taint, seconds: float | None) -> None:
+        node = self.cluster.node(name)
+        if node is None:
+            return
+        self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, taints=(*node.spec.taints, taint))))
+        if seconds is not None:
+            self.calendar.enter(self.calendar.now + seconds, partial(self._clean, name, taint))
+
+    def _clean(self, name: str, taint: Taint) -> None:
+        node = self.cluster.node(name)
+        if node is not None:
+            taints = tuple(each for each in node.spec.taints if each != taint)
+            self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, taints=taints)))
+
+    def _put(self, node: Node) -> None:
+        self.cluster.put_node(node)
+        self._tell(node.metadata.name)
+        self.workloads.is_changed = True
+
+    def _remove(self, name: str) -> None:
+        self.cluster.remove_node(name)
+        self._tell(name)
+        self.workloads.is_changed = True
+
+    def _tell(self, name: str) -> None:
+        node = self.cluster.node(name)
+        self.records.meters.advance(self.calendar.now)
+        self.records.meters.node(name, None if node is None else gpus_of_node(node))
+
+    # --- By chance -------------------------------------------------------------------------------------------------
+
+    def _enter_fault(self, name: str, faults: Faults, numbers: random.Random) -> None:
+        at = self.calendar.now + exponential(numbers, faults.mean_between)
+        self.calendar.enter(at, partial(self._fault, name, faults, numbers))
+
+    def _fault(self, name: str, faults: Faults, numbers: random.Random) -> None:
+        self._fail(name, faults.repair)
+        self.calendar.enter(self.calendar.now + faults.repair, partial(self._enter_fault, name, faults, numbers))
+
+    # --- By need ---------------------------------------------------------------------------------------------------
+
+    def scale(self) -> None:
+        """Ask for nodes that waiting pods need, and give back those that have been idle for long.
+
+        It is called after each cycle: what still waits then found no room.
+        """
+        for pool in self._pools:
+            rule = pool.rule
+            asked = sum(
+                life.slot.plan.gpus
+                for life in self.workloads.lives.values()
+                if life.state is State.WAITING and 0 < life.slot.plan.gpus <= rule.gpus + _TINY
+            )
+            wanted = ceil(asked / rule.gpus - _TINY) - pool.coming
+            for _ in range(max(0, min(wanted, rule.most - len(pool.nodes) - pool.coming))):
+                pool.coming += 1
+                self.calendar.enter(self.calendar.now + rule.provision, partial(self._arrive, pool))
+
+    def _arrive(self, pool: _Pool) -> None:
+        pool.coming -= 1
+        self._provide(pool)
+
+    def _provide(self, pool: _Pool) -> None:
+        node = pool.rule.make(pool.made)
+        pool.made += 1
+        pool.nodes[node.metadata.name] = self.calendar.now
+        self._put(node)
+        self.calendar.enter(self.calendar.now + pool.rule.idle, partial(self._look, pool, node.metadata.name))
+
+    def _look(self, pool: _Pool, name: str) -> None:
+        """Give a node back that no pod was on for long enough; else look again later."""
+        if name not in pool.nodes:
+            return
+        now, idle = self.calendar.now, pool.rule.idle
+        if any(life.node == name for life in self.workloads.lives.values()):
+            pool.nodes[name] = now
+        free_for = now - pool.nodes[name]
+        if free_for >= idle - _TINY and len(pool.nodes) > pool.rule.least:
+            del pool.nodes[name]
+            self._remove(name)
+            return
+        again = idle - free_for if 0 < free_for < idle - _TINY else idle
+        self.calendar.enter(now + again, partial(self._look, pool, name))
+
+
+@attrs.define(eq=False)
+class _Pool:
+    """The nodes of one shape that come and go."""
+
+    rule: Autoscale
+    nodes: dict[str, float] = attrs.field(factory=dict)
+    """By name: since when no pod is known to be there."""
+    coming: int = 0
+    made: int = 0

@@ -1,0 +1,72 @@
+"""How far a run has come: virtual time against the horizon, or arrivals against all that come.
+
+Runs in processes of their own write how far they are into memory that they share with the one that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from math import inf
+from typing import Final
+
+import attrs
+
+from kai.progress import Listener, report
+from kai.virtual.running.records import Records
+from kai.virtual.scenes.scene import Scene
+from kai.wording import span_text
+
+STEPS: Final = 1000
+"""Of one run."""
+
+
+@attrs.define
+class Progress:
+    """Tells listeners of a run in thousandths, no more often."""
+
+    scene: Scene
+    until: float
+    _told: int = -1
+
+    def show(self, now: float, records: Records) -> None:
+        """Tell how far the run is, if that is another thousandth."""
+        arrived, all_jobs = len(records.jobs), max(1, self.scene.jobs)
+        if self.until < inf:
+            done = int(STEPS * now / self.until) if self.until else STEPS
+            where = f"T+{span_text(now)} of {span_text(self.until)}, {_jobs(records.ended)} ended"
+        else:
+            done = int(STEPS * arrived / all_jobs)
+            where = f"T+{span_text(now)}, {arrived:,} of {_jobs(all_jobs)} arrived, {records.ended:,} ended"
+        done = min(done, STEPS - 1)
+        if done > self._told:
+            self._told = done
+            report(self._what, done, STEPS, where)
+
+    def finish(self) -> None:
+        """Tell that the run is over."""
+        report(self._what, STEPS, STEPS, "")
+
+    @property
+    def _what(self) -> str:
+        return f"simulating {self.scene.title}"
+
+
+def telling(told: MutableSequence[int], at: int) -> Listener:
+    """Return a listener that writes into one place how far the run is that its process carries out."""
+
+    def listen(_what: str, done: int, total: int, detail: str | None) -> None:
+        if detail is not None:  # without one it is other work, such as compiling
+            told[at] = min(STEPS * done // total, STEPS - 1)  # what came out is still to be gathered
+
+    return listen
+
+
+def show_all(told: Sequence[int], at_a_time: int) -> None:
+    """Tell how far runs are that go on side by side, from what each of them wrote."""
+    total, ended = STEPS * len(told), sum(each == STEPS for each in told)
+    what = f"simulating {len(told)} runs, {at_a_time} at a time"
+    report(what, sum(told), total, f"{ended} ended")
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number:,} jobs"

@@ -1,0 +1,286 @@
+"""What happened, job by job, and what the cluster looked like, as sums over time. Nothing here decides anything.
+
+Every change is told with its instant; first the meters advance to that instant with what was true until then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from math import isnan, nan
+from operator import attrgetter
+from typing import Any, Final, overload
+
+import attrs
+
+from kai.virtual.running.meters import Meters
+from kai.virtual.running.past import Rows, packed, unpacked
+from kai.virtual.scenes.plans import JobPlan
+
+MOST_STAYS: Final = 200_000
+"""Stays of pods on nodes that are kept for charts, and as many evictions; of the others only sums are known."""
+_DIGITS: Final = 6
+
+
+class Ending(StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """It crashed more often than its owner retries."""
+    TAKEN_BACK = "taken back"
+    """Its owner wanted fewer replicas."""
+
+
+class Loss(StrEnum):
+    """What cost work."""
+
+    EVICTION = "eviction"
+    NODE = "node failure"
+    CRASH = "crash"
+
+
+@attrs.define(kw_only=True, eq=False)
+class JobRecord:
+    """What happened to one job.
+
+    Units: seconds of virtual time.
+    """
+
+    name: str
+    namespace: str
+    queue: str
+    kind: str
+    owner: str
+    user: str
+    pods: int
+    alone: float | None
+    """Start-up and duration: how long it takes on a cluster of its own; None if it has no end."""
+    arrival: float
+    possible: float = nan
+    """When a pod of it first had a place, or the promise of one."""
+    start: float = nan
+    """When enough of its pods first ran together."""
+    end: float = nan
+    ending: Ending | None = None
+    waits: tuple[float, ...] = ()
+    """How long it waited before each of its starts."""
+    evictions: int = 0
+    """Evicted pods."""
+    lost: float = 0.0
+    """GPU-seconds lost by evictions and failed nodes."""
+    crashed: float = 0.0
+    """GPU-seconds lost by crashes of its own."""
+    nodes: tuple[str, ...] = ()
+    gpus: float = 0.0
+    """That all of its pods ask for together, at most."""
+
+
+@attrs.frozen(kw_only=True)
+class Stay:
+    """A pod on a node."""
+
+    job: int
+    node: str
+    start: float
+    end: float
+    gpus: float
+
+
+@attrs.frozen(kw_only=True)
+class Eviction:
+    """An eviction: of whom, for whom and by which rule."""
+
+    time: float
+    job: int
+    pod: str
+    node: str
+    gpus: float
+    cause: str
+    rule: str
+    aggressor: int
+    """The job that gains; -1 for none."""
+
+
+def rows_of(cls: type) -> Rows[Any]:
+    """Return no rows yet, of a frozen class."""
+    names = [field.name for field in attrs.fields(cls)]
+    return Rows(attrgetter(*names), lambda *values: cls(**dict(zip(names, values, strict=True))))
+
+
+_FIELDS: Final = tuple(field.name for field in attrs.fields(JobRecord))
+_VALUES: Final = attrgetter(*_FIELDS)
+
+
+class JobRecords(Sequence[JobRecord]):
+    """The records of all jobs by number. Cost: of a job that is over, its text as bytes."""
+
+    def __init__(self) -> None:
+        self._records: list[JobRecord | bytes] = []
+        self._shared: dict[str, str] = {}
+        """Names that many jobs have."""
+
+    def append(self, record: JobRecord) -> None:
+        """Add the record of a job that arrives."""
+        self._records.append(record)
+
+    def close(self, number: int) -> None:
+        """Keep the record of a job that is over small."""
+        record = self._records[number]
+        if isinstance(record, JobRecord):
+            self._records[number] = packed(_VALUES(record)) or record
+
+    def changing(self, number: int) -> JobRecord:
+        """Return a record that is written to; one that is kept small is made again for it."""
+        record = self._records[number]
+        if isinstance(record, bytes):
+            record = self._records[number] = self._made(record)
+        return record
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, number: int) -> JobRecord: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[JobRecord]: ...
+
+    def __getitem__(self, number: int | slice) -> JobRecord | list[JobRecord]:
+        """Return what is known of one job, or of some."""
+        if isinstance(number, slice):
+            return [self._seen(record) for record in self._records[number]]
+        return self._seen(self._records[number])
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        return map(self._seen, self._records)
+
+    def _seen(self, record: JobRecord | bytes) -> JobRecord:
+        return self._made(record) if isinstance(record, bytes) else record
+
+    def _made(self, text: bytes) -> JobRecord:
+        values = dict(zip(_FIELDS, unpacked(text), strict=True))
+        shared = self._shared
+        for name in ("namespace", "queue", "kind", "user"):
+            values[name] = shared.setdefault(values[name], values[name])
+        values["waits"] = tuple(values["waits"])
+        values["nodes"] = tuple([shared.setdefault(node, node) for node in values["nodes"]])
+        values["ending"] = None if values["ending"] is None else Ending(values["ending"])
+        return JobRecord(**values)
+
+
+@attrs.define(eq=False)
+class Records:
+    """All records of one run."""
+
+    meters: Meters
+    jobs: JobRecords = attrs.field(factory=JobRecords)
+    stays: Rows[Stay] = attrs.field(factory=lambda: rows_of(Stay))
+    evictions: Rows[Eviction] = attrs.field(factory=lambda: rows_of(Eviction))
+    put_off: Counter[str] = attrs.field(factory=Counter)
+    """Runs of each CronJob that came while the one before had not ended."""
+    missed: Counter[str] = attrs.field(factory=Counter)
+    """Those of them that never ran."""
+    ended: int = 0
+    """Jobs that are over."""
+    unkept: int = 0
+    """Stays and evictions that are not kept."""
+    evicted_pods: int = 0
+    evicted_gpus: float = 0.0
+    gained_gpus: float = 0.0
+    """GPUs of jobs for which others were evicted."""
+    _gained: tuple[float, int] = (nan, -1)
+    losses: dict[Loss, float] = attrs.field(factory=lambda: dict.fromkeys(Loss, 0.0))
+    """GPU-seconds."""
+
+    def arrive(self, plan: JobPlan, now: float) -> int:
+        """Note the arrival of a job, and return its number."""
+        gpus = round(sum(task.gpus for task in plan.tasks[: plan.at_once or None]), _DIGITS)
+        metadata, behaviour = plan.group.metadata, plan.behaviour
+        record = JobRecord(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            queue=plan.queue,
+            kind=plan.kind,
+            owner=plan.owner,
+            user=plan.user,
+            pods=sum(len(task.pods) for task in plan.tasks),
+            alone=None if behaviour.duration is None else behaviour.startup + behaviour.duration,
+            arrival=now,
+            gpus=gpus,
+        )
+        self.jobs.append(record)
+        return len(self.jobs) - 1
+
+    def start(self, job: int, now: float, waited: float) -> None:
+        """Note that enough pods of a job, or of a part of it, run together after it waited."""
+        record = self.jobs.changing(job)
+        if isnan(record.start):
+            record.start = now
+        record.waits = (*record.waits, round(waited, _DIGITS))
+
+    def promise(self, job: int, now: float) -> None:
+        """Note that a pod of a job has a place, or the promise of one."""
+        record = self.jobs.changing(job)
+        if isnan(record.possible):
+            record.possible = now
+
+    def end(self, job: int, now: float, ending: Ending) -> None:
+        """Note the end of a job."""
+        record = self.jobs.changing(job)
+        record.end, record.ending = now, ending
+        self.ended += 1
+        self.jobs.close(job)
+
+    def lose(self, job: int, gpu_seconds: float, loss: Loss) -> None:
+        """Note work that is lost."""
+        self.losses[loss] += gpu_seconds
+        if loss is Loss.CRASH:
+            self.jobs.changing(job).crashed += gpu_seconds
+        else:
+            self.jobs.changing(job).lost += gpu_seconds
+
+    # --- Pods ------------------------------------------------------------------------------------------------------
+
+    def wait(self, job: int, gpus: float, now: float) -> None:
+        """Note a pod that waits."""
+        self.meters.advance(now)
+        self.meters.wait(self.jobs[job].queue, gpus, 1)
+
+    def give_up(self, job: int, gpus: float, now: float) -> None:
+        """Note that a pod waits no more, without having run."""
+        self.meters.advance(now)
+        self.meters.wait(self.jobs[job].queue, gpus, -1)
+
+    def bind(self, job: int, asked: float, held: float, node: str, now: float) -> None:
+        """Note that a pod that waited has devices."""
+        record, meters = self.jobs.changing(job), self.meters
+        meters.advance(now)
+        meters.wait(record.queue, asked, -1)
+        meters.hold(record.queue, node, held)
+        self.promise(job, now)
+        if node not in record.nodes:
+            record.nodes = (*record.nodes, node)
+
+    def release(self, job: int, node: str, since: float, gpus: float, now: float) -> None:
+        """Note that a pod gives its devices back."""
+        self.meters.advance(now)
+        self.meters.hold(self.jobs[job].queue, node, -gpus)
+        if len(self.stays) < MOST_STAYS:
+            self.stays.append(Stay(job=job, node=node, start=since, end=now, gpus=gpus))
+        else:
+            self.unkept += 1
+
+    def evict(self, eviction: Eviction) -> None:
+        """Note an eviction."""
+        self.jobs.changing(eviction.job).evictions += 1
+        self.evicted_pods += 1
+        self.evicted_gpus += eviction.gpus
+        if eviction.aggressor >= 0 and (eviction.time, eviction.aggressor) != self._gained:
+            self._gained = (eviction.time, eviction.aggressor)
+            self.gained_gpus += self.jobs[eviction.aggressor].gpus
+        if len(self.evictions) < MOST_STAYS:
+            self.evictions.append(eviction)
+        else:
+            self.unkept += 1

@@ -1,0 +1,395 @@
+"""One run: events change the cluster, and a cycle decides whenever something changed. Start reading at ``run``.
+
+    calendar ─ the next instant: arrivals, ends, crashes, nodes, pods that are gone
+       │
+       └→ changed and pods wait? ─ snapshot (intake) ─ cycle (engine) ─ binds and evictions carried out ─ calendar
+
+The cycle is the scheduler's own; ``Rhythm`` says how soon it follows a change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from math import inf, isnan
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.api import names
+from kai.api.kinds import key_of
+from kai.api.objects import ClusterObjects
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import Configuration, default_configuration
+from kai.configuration.registry import Registry
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport
+from kai.engine.unchanged import holds_until
+from kai.errors import InputError
+from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.intake import Intake, IntakeSettings
+from kai.model.axis import GPU_UNIT
+from kai.scheduler.feedback.moved_pods import MovedPods, is_stand_in
+from kai.scheduler.feedback.recent_evictions import RecentEvictions
+from kai.scheduler.rhythm import Rhythm
+from kai.simulation.deciding.kernel_pace import settle_on
+from kai.simulation.deciding.run import Cycle
+from kai.state.snapshot import Snapshot
+from kai.virtual.running.cluster import EmbeddedCluster, device_of
+from kai.virtual.running.decision_lines import DecisionLines
+from kai.virtual.running.events import Calendar
+from kai.virtual.running.meters import Meters
+from kai.virtual.running.nodes import Nodes
+from kai.virtual.running.progress import Progress
+from kai.virtual.running.records import Eviction, Records, Stay
+from kai.virtual.running.workloads import Workloads
+from kai.virtual.scenes.plans import JobPlan
+from kai.virtual.scenes.scene import Scene
+
+LOOK_AGAIN_SECONDS: Final = 60.0
+"""After so long a cycle is repeated that does not say until when its answers hold."""
+_GPU: Final = 2
+"""The column of GPUs among the resources of queues."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Run:
+    """What came out of one run, as it was recorded."""
+
+    scene: Scene
+    horizon: float
+    records: Records
+    cycles: int
+    decisions: int
+    digest: str
+    """Of all decisions, in their order."""
+    first: tuple[tuple[float, int, str], ...]
+    """The decisions of the run up to a number, each with its instant and its cycle."""
+    node_failures: int
+    gpus: float
+    """Of all nodes at the start."""
+    staying: tuple[Stay, ...]
+    """Of pods that are there at the horizon."""
+
+
+def run(
+    scene: Scene,
+    configuration: Configuration | None = None,
+    *,
+    until: float = inf,
+    settings: IntakeSettings | None = None,
+    registry: Registry | None = None,
+) -> Run:
+    """Return what becomes of a scene up to an instant, or until nothing more can happen.
+
+    Holds: the same scene and configuration give the same run, bit for bit.
+    Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
+    """
+    if until == inf and (scene.faults or scene.autoscale):
+        raise InputError(
+            f"{scene.inputs.cluster}: faults by chance and autoscaling never end; say how long with --until"
+        )
+    chosen = configuration or scene.configuration or default_configuration()
+    simulation = Simulation(scene, make_profile(chosen, registry), settings or scene.settings, until)
+    return simulation.run()
+
+
+class Simulation:
+    """A run while it goes on."""
+
+    def __init__(
+        self, scene: Scene, profile: Profile, settings: IntakeSettings, until: float, rhythm: Rhythm | None = None
+    ) -> None:
+        self._scene, self._profile, self._until = scene, profile, until
+        self._rhythm = rhythm or Rhythm()
+        self._haste = self._rhythm.haste()
+        self._calendar = Calendar()
+        self.cluster = EmbeddedCluster.of(scene.objects, scene.began)
+        parents = {queue.spec.parent_queue for queue in scene.objects.queues}
+        leaves = sorted(each.metadata.name for each in scene.objects.queues if each.metadata.name not in parents)
+        self.records = Records(Meters(leaves))
+        self.workloads = Workloads(self._calendar, self.cluster, self.records)
+        self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
+        self._intake = Intake(settings)
+        self._awaited: tuple[str, ...] = ()
+        self._evicted = RecentEvictions()
+        self._moved = MovedPods()
+        self._stale: set[tuple[str, str]] = set()
+        """Namespace and name of groups that are stamped as stale."""
+        self._next_cycle = 0.0
+        """Not before then."""
+        self._changed = inf
+        """When something changed first after the last cycle."""
+        self._came = inf
+        """When a pod that starts without others came first after the last cycle."""
+        self._wake = inf
+        """When the passing of time alone may change what is decided."""
+        self._cycles = self._decisions = 0
+        self._digest = hashlib.sha256()
+        self._gpus = 0.0
+        """Of all nodes at the start."""
+        self._log = DecisionLines()
+        self.arriving: JobPlan | None = None
+        """The job that arrives next."""
+        self.last: Cycle | None = None
+        """The last cycle that was decided."""
+        self.last_saw = ClusterObjects()
+        """What it was decided on."""
+
+    # --- The run -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Run:
+        """Have everything happen up to the horizon."""
+        self.begin()
+        progress = Progress(self._scene, self._until)
+        while (at := self.next) < inf:
+            self.step()
+            progress.show(at, self.records)
+        progress.finish()
+        return self.finish()
+
+    def begin(self) -> None:
+        """Enter what the scene says into the calendar."""
+        self._nodes.begin(self._scene)
+        self._gpus = self.cluster.gpus
+        arrivals = iter(self._scene.arrivals())
+        self._expect(next(arrivals, None), arrivals)
+
+    @property
+    def now(self) -> float:
+        """The instant up to which everything has happened."""
+        return self._calendar.now
+
+    @property
+    def next(self) -> float:
+        """The next instant at which something happens; infinity if nothing does up to the horizon."""
+        at = min(self._calendar.next, self._due)
+        return at if at <= self._until else inf
+
+    def step(self) -> None:
+        """Have happen what happens at the next instant, and decide if a cycle is due."""
+        self.happen()
+        self.decide()
+
+    def happen(self) -> None:
+        """Have happen what happens at the next instant; nothing is decided yet."""
+        at = self.next
+        self._calendar.advance(at)
+        while self._calendar.next <= at:
+            self._calendar.pop()()
+        self._note_change()
+
+    def decide(self) -> None:
+        """Decide if a cycle is due by now."""
+        if self._due <= self._calendar.now:
+            self._cycle()
+            self._note_change()
+
+    def finish(self, horizon: float | None = None) -> Run:
+        """Return what was recorded up to the horizon; without one, up to where the run was to end."""
+        if horizon is None:
+            horizon = self._until if self._until < inf else self._calendar.now
+        self.records.meters.advance(horizon)
+        return Run(
+            scene=self._scene,
+            horizon=horizon,
+            records=self.records,
+            cycles=self._cycles,
+            decisions=self._decisions,
+            digest=self._digest.hexdigest(),
+            first=self._log.lines,
+            node_failures=self._nodes.failures,
+            gpus=self._gpus,
+            staying=tuple(
+                Stay(job=each.slot.task.job.number, node=each.node, start=each.since, end=horizon, gpus=each.gpus)
+                for each in self.workloads.lives.values()
+                if each.node
+            ),
+        )
+
+    @property
+    def to_come(self) -> int:
+        """How many jobs have not arrived yet."""
+        return max(0, self._scene.jobs - len(self.records.jobs))
+
+    def _expect(self, plan: JobPlan | None, rest: Iterator[JobPlan]) -> None:
+        """Enter the next arrival only: a trace is read as far as it is needed."""
+        self.arriving = plan
+        if plan is not None:
+
+            def arrive() -> None:
+                self.workloads.arrive(plan)
+                self._expect(next(rest, None), rest)
+
+            self._calendar.enter(plan.arrival, arrive)
+
+    @property
+    def _due(self) -> float:
+        """When the next cycle is due; infinity if nothing could come of it."""
+        if not self.workloads.waiting and not self._stale:
+            return inf
+        if self.workloads.is_changed:
+            return max(min(self._gathered, self._at_once), self._calendar.now)
+        return max(self._wake, self._next_cycle)
+
+    @property
+    def _gathered(self) -> float:
+        """When the cycle is due that follows a change."""
+        return max(self._next_cycle, self._changed + self._rhythm.after)
+
+    @property
+    def _at_once(self) -> float:
+        """When the cycle is due that follows a pod which starts without others; infinity for none."""
+        return self._haste.due(self._came) if self._rhythm.hurries else inf
+
+    def _note_change(self) -> None:
+        if not self.workloads.waiting and not self._stale:  # a cycle would decide nothing, and is not decided
+            self._changed = self._came = inf
+        elif self.workloads.is_changed:
+            self._changed = min(self._changed, self._calendar.now)
+            if self.workloads.has_independent_pods:
+                self._came = min(self._came, self._calendar.now)
+
+    def _cycle(self) -> None:
+        now = self._calendar.now
+        self._cycles += 1
+        if self._at_once <= now < self._gathered:
+            self._haste.take(now)
+        self.workloads.is_changed = self.workloads.has_independent_pods = False
+        self._changed = self._came = inf
+        objects = self.cluster.objects()
+        self._moved.look(objects, now)
+        objects = self._moved.shown(objects)
+        snapshot = self._intake.take(
+            objects,
+            self.cluster.instant(now),
+            awaited=self._moved.served_first(self._awaited),
+            protected=self._moved.spared(()),
+            evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
+            revision=self._cycles,
+        )
+        settle_on(snapshot, self._profile, self.to_come)
+        sink = Recorder()
+        report = run_cycle(snapshot, self._profile, sink)
+        self._awaited = report.awaited
+        self._next_cycle = now + self._rhythm.apart
+        self._share(snapshot, report)
+        statements = [each for each in sink.statements if not _is_rejected(each, snapshot)]
+        decisions = [decision for statement in statements for decision in statement]
+        self.last = Cycle(number=self._cycles, snapshot=snapshot, report=report, decisions=tuple(decisions))
+        self.last_saw = objects
+        self._wake = self._next_look(snapshot, is_quiet=not decisions)
+        for each in decisions:
+            group = int(snapshot.pod_group[each.pod])
+            if isinstance(each, Evict) and group >= 0:
+                self._evicted.note(snapshot.pods[each.pod].uid, snapshot.groups[group].queue, each.gpus, now)
+        for statement in statements:
+            self._note_moved(statement, snapshot)
+        carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
+        self._stamp(snapshot, report, carried_out)
+        self._nodes.scale()
+
+    def _note_moved(self, statement: tuple[Decision, ...], snapshot: Snapshot) -> None:
+        """Keep the places of the pods that a statement moves; a device has the name that a bind would give it."""
+        if any(isinstance(each, Evict) and each.moved_to >= 0 for each in statement):
+            facts = [snapshot.pods[each.pod] for each in statement]
+            lives = [self.workloads.lives.get((pod.namespace, pod.name)) for pod in facts]
+            pods = [None if life is None else life.pod for life in lives]
+            device = partial(device_of, cycle=self._cycles)
+            self._moved.note(snapshot, statement, pods, device, self._calendar.now)
+
+    def _next_look(self, snapshot: Snapshot, *, is_quiet: bool) -> float:
+        """Return when the passing of time alone may change what is decided."""
+        now, moved = self._calendar.now, self._moved.next_due()
+        if not is_quiet:
+            return inf if moved is None else moved
+        known = holds_until(snapshot) - self.cluster.began
+        due = self._evicted.next_due() if self._profile.parameters.caps_evictions_by_the_hour else None
+        known = min(known, inf if due is None else due, inf if moved is None else moved)
+        if known > now:
+            return known
+        return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf
+
+    def _share(self, snapshot: Snapshot, report: CycleReport) -> None:
+        self.records.meters.advance(self._calendar.now)
+        fair = (report.fair_share[:, _GPU] / GPU_UNIT).tolist()
+        self.records.meters.share(dict(zip([queue.name for queue in snapshot.queues], fair, strict=True)))
+
+    def _carry_out(self, decision: Decision, snapshot: Snapshot) -> bool:
+        """Do what was decided; return whether the pod is one of a job, and not one that only stands there."""
+        pod = snapshot.pods[decision.pod]
+        life = self.workloads.lives.get((pod.namespace, pod.name))
+        if life is None:
+            return False
+        now, job = self._calendar.now, life.slot.task.job
+        node = snapshot.nodes[int(snapshot.pod_node[decision.pod]) if isinstance(decision, Evict) else decision.node]
+        self._decisions += 1
+        line = self._log.line(decision, snapshot, (now, self._cycles), f"{pod.key} {node.name}")
+        self._digest.update(line.encode())
+        if isinstance(decision, Bind):
+            self.workloads.bind(life, decision, snapshot, self._cycles)
+        elif isinstance(decision, Evict):
+            self._evict(decision, snapshot, node.name)
+        else:
+            self.records.promise(job.number, now)
+        return True
+
+    def _evict(self, decision: Evict, snapshot: Snapshot, node: str) -> None:
+        pod = snapshot.pods[decision.pod]
+        life = self.workloads.lives[pod.namespace, pod.name]
+        gains = -1
+        if decision.aggressor >= 0:
+            group = snapshot.groups[decision.aggressor]
+            known = self.workloads.jobs.get((group.namespace, group.name))
+            gains = -1 if known is None else known.number
+        self.records.evict(
+            Eviction(
+                time=self._calendar.now,
+                job=life.slot.task.job.number,
+                pod=pod.key,
+                node=node,
+                gpus=life.gpus,
+                cause=decision.cause.value,
+                rule=decision.rule,
+                aggressor=gains,
+            )
+        )
+        self.workloads.evict(life)
+
+    def _stamp(self, snapshot: Snapshot, report: CycleReport, decisions: list[Decision]) -> None:
+        """Write on groups when they started, lost pods or became stale, as the service does after a cycle."""
+        starts = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Bind)}
+        losses = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Evict)}
+        for rows, key, column in (
+            (starts, names.LAST_START, report.last_start),
+            (losses, names.LAST_EVICTION, report.last_eviction),
+        ):
+            for row in sorted(rows - {-1}):
+                self._write(snapshot, row, key, float(column[row]))
+        stale = np.flatnonzero(~np.isnan(report.stale_since)).tolist()
+        found = {(snapshot.groups[row].namespace, snapshot.groups[row].name): row for row in stale}
+        for place, row in found.items():
+            if place not in self._stale:
+                self._write(snapshot, row, names.STALE_SINCE, float(report.stale_since[row]))
+        for namespace, name in sorted(self._stale - found.keys()):
+            job = self.workloads.jobs.get((namespace, name))
+            if job is not None and key_of(job.group) == (namespace, name):
+                self.workloads.stamp(job, names.STALE_SINCE, float("nan"))
+        self._stale = set(found)
+
+    def _write(self, snapshot: Snapshot, row: int, key: str, instant: float) -> None:
+        group = snapshot.groups[row]
+        job = self.workloads.jobs.get((group.namespace, group.name))
+        if job is not None and key_of(job.group) == (group.namespace, group.name) and not isnan(instant):
+            self.workloads.stamp(job, key, instant)
+
+
+def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:
+    """Return whether a statement is about a pod that only stands in for another, as the committer finds."""
+    return any(is_stand_in(snapshot.pods[each.pod].name) for each in statement)
+
+
+__all__ = ["Rhythm", "Run", "Simulation", "run"]

@@ -1,0 +1,375 @@
+"""Small models of owners: they make pods, make them again after an eviction or a crash, and end with their work.
+
+    arrive → pods wait → bound → enough run together: work → over
+                ↑                     │ an eviction, a crash or a failed node interrupts: saved work stays
+                └─────── made again ──┘
+
+Start reading at ``arrive``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from functools import partial
+from math import inf, nan
+from typing import Final
+
+import attrs
+
+from kai.api import names
+from kai.api.kinds import Key, key_of
+from kai.api.meta import ObjectMeta
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.framework.decisions import Bind
+from kai.scheduler.rhythm import starts_alone
+from kai.simulation.deciding.cluster_reaction import recreated
+from kai.state.snapshot import Snapshot
+from kai.virtual.running.cluster import EmbeddedCluster, held_gpus
+from kai.virtual.running.events import Calendar
+from kai.virtual.running.lives import Job, Life, Slot, State, Task
+from kai.virtual.running.records import Ending, Loss, Records
+from kai.virtual.scenes.plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
+
+GRACE_SECONDS: Final = 30.0
+"""How long a pod that is told to go takes: the default of Kubernetes."""
+_FIRST_BACKOFF: Final = 10.0
+_LONGEST_BACKOFF: Final = 360.0
+"""How long a Job waits before it makes a pod again that crashed, doubled each time. Source: the Job controller."""
+
+
+@attrs.define(eq=False)
+class Workloads:
+    """All jobs that are there, and their pods."""
+
+    calendar: Calendar
+    cluster: EmbeddedCluster
+    records: Records
+    grace: float = GRACE_SECONDS
+    lives: dict[Key, Life] = attrs.field(factory=dict)
+    jobs: dict[Key, Job] = attrs.field(factory=dict)
+    """By namespace and name of their groups."""
+    waiting: int = 0
+    """How many pods wait."""
+    is_changed: bool = False
+    """Whether anything happened that a cycle should see."""
+    has_independent_pods: bool = False
+    """Whether pods came that start without others."""
+    _latest: dict[str, Job] = attrs.field(factory=dict)
+    """The last run of each CronJob."""
+    _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
+    """The run of each that waits for it to end."""
+    _members: Counter[Key] = attrs.field(factory=Counter)
+    """How many pods each group has."""
+
+    # --- Coming and going ------------------------------------------------------------------------------------------
+
+    def arrive(self, plan: JobPlan) -> None:
+        """Have a job arrive, with the tasks that its owner starts first."""
+        if plan.series is not None and self._is_put_off(plan, plan.series):
+            return
+        now = self.calendar.now
+        group = _born(plan.group, self.cluster.instant(now))
+        job = Job(plan=plan, number=self.records.arrive(plan, now), group=group, left=len(plan.tasks))
+        self._add_group(group, job)
+        if plan.series is not None:
+            self._latest[plan.series.name] = job
+        most = plan.at_once or len(plan.tasks)
+        job.waiting = deque(plan.tasks[most:])
+        for task in plan.tasks[:most]:
+            if task.arrival > now:
+                self.calendar.enter(task.arrival, partial(self._begin, job, task))
+            else:
+                self._begin(job, task)
+
+    def _is_put_off(self, plan: JobPlan, series: Series) -> bool:
+        """Do what a CronJob says of runs that overlap; return whether this one has to wait for the one before.
+
+        Source: the CronJob controller, which starts the last run that it could not start once it can.
+        """
+        before = self._latest.get(series.name)
+        if before is None or before.is_over or series.overlap is Overlap.ALLOW:
+            return False
+        if series.overlap is Overlap.REPLACE:
+            self._give_up(before, Ending.TAKEN_BACK)
+            return False
+        self.records.put_off[plan.owner] += 1
+        self.records.missed[plan.owner] += series.name in self._put_off
+        self._put_off[series.name] = plan
+        return True
+
+    def _come_late(self, series: Series) -> None:
+        """Have the run arrive that waited for the one before, unless it is too late for it."""
+        plan = self._put_off.pop(series.name, None)
+        if plan is None:
+            return
+        if self.calendar.now - plan.arrival <= series.deadline:
+            self.arrive(plan)
+        else:
+            self.records.missed[plan.owner] += 1
+
+    def _begin(self, job: Job, plan: TaskPlan) -> None:
+        if job.is_over:
+            return
+        task = Task(job=job, plan=plan, idle_since=self.calendar.now)
+        task.slots = tuple(Slot(task=task, plan=each) for each in plan.pods)
+        job.tasks.append(task)
+        for slot in task.slots:
+            self._fill(slot)
+        if plan.leaves < inf:
+            self.calendar.enter(plan.leaves, partial(self._take_back, task))
+        self._settle(task)
+
+    def _take_back(self, task: Task) -> None:
+        """Have the owner take a task back: pods that wait go at once, others in their grace period."""
+        if task.is_over:
+            return
+        self._interrupt(task, None)
+        task.is_over = True
+        for life in self._lives_of(task):
+            self._let_go(life)
+        self._task_is_over(task, Ending.TAKEN_BACK)
+
+    # --- What the scheduler decides --------------------------------------------------------------------------------
+
+    def bind(self, life: Life, decision: Bind, snapshot: Snapshot, cycle: int) -> None:
+        """Bind a pod, which runs at once."""
+        self.run(life, self.cluster.bind(life.pod, decision, snapshot, cycle), held_gpus(decision))
+
+    def run(self, life: Life, bound: Pod, gpus: float) -> None:
+        """Have a pod run that is bound and holds so many GPUs."""
+        life.pod = bound
+        self._runs(life, gpus)
+        self._settle(life.slot.task)
+
+    def evict(self, life: Life) -> None:
+        """Tell a pod to go; what its task has not saved is lost."""
+        slot, task = life.slot, life.slot.task
+        self._stop(life)
+        self._settle(task, Loss.EVICTION)
+        self._let_go(life)
+        if slot.life is None and not task.is_over and task.job.plan.replacement is not Replacement.SAME_NAME:
+            self._fill(slot)
+
+    def lose(self, life: Life) -> None:
+        """Take away a pod whose node is gone."""
+        slot, task = life.slot, life.slot.task
+        self._stop(life)
+        self._settle(task, Loss.NODE)
+        self._end(life)
+        if slot.life is None and not task.is_over:
+            self._fill(slot)
+
+    # --- Work ------------------------------------------------------------------------------------------------------
+
+    def _settle(self, task: Task, loss: Loss | None = None) -> None:
+        """Have a task begin to work if enough of its pods run, or stop if not any more."""
+        if task.is_complete and not task.runs and not task.is_over:
+            self._start(task)
+        elif not task.is_complete and task.runs:
+            self._interrupt(task, loss)
+
+    def _start(self, task: Task) -> None:
+        now, job = self.calendar.now, task.job
+        behaviour = job.plan.behaviour
+        task.since = now
+        task.run += 1
+        self.records.start(job.number, now, now - task.idle_since)
+        if behaviour.duration is not None:
+            end = now + behaviour.startup + behaviour.duration - task.progress
+            self.calendar.enter(end, partial(self._finish, task, task.run))
+        if behaviour.fails_at is not None:
+            self.calendar.enter(now + behaviour.fails_at, partial(self._crash, task, task.run))
+
+    def _interrupt(self, task: Task, loss: Loss | None) -> None:
+        """Stop a task's work; only what is saved is left of it."""
+        if not task.runs:
+            return
+        now, behaviour = self.calendar.now, task.job.plan.behaviour
+        work, warm = task.work_at(now), min(now - task.since, behaviour.startup)
+        kept = work if behaviour.duration is None else max(task.progress, behaviour.saved(work))
+        task.progress, task.since, task.idle_since = kept, nan, now
+        if loss is not None:
+            self.records.lose(task.job.number, (work - kept + warm) * task.plan.gpus, loss)
+
+    def _finish(self, task: Task, run: int) -> None:
+        """Have a task end with its work done, unless it was interrupted since."""
+        if task.run != run or not task.runs:
+            return
+        task.is_over, task.since = True, nan
+        self._end_all(task)
+        self._task_is_over(task, Ending.DONE)
+
+    def _crash(self, task: Task, run: int) -> None:
+        """Have all pods of a task crash, unless it was interrupted since."""
+        if task.run != run or not task.runs:
+            return
+        job = task.job
+        self._interrupt(task, Loss.CRASH)
+        self._end_all(task)
+        job.failures += 1
+        if job.failures > job.plan.behaviour.restarts:
+            self._give_up(job, Ending.FAILED)
+            return
+        delay = min(_FIRST_BACKOFF * 2 ** (job.failures - 1), _LONGEST_BACKOFF)
+        self.calendar.enter(self.calendar.now + delay, partial(self._fill_again, task))
+
+    @staticmethod
+    def _lives_of(task: Task) -> list[Life]:
+        return [slot.life for slot in task.slots if slot.life is not None]
+
+    def _end_all(self, task: Task) -> None:
+        """Have all pods of a task end by themselves."""
+        for life in self._lives_of(task):
+            self._stop(life)
+            self._end(life)
+
+    def _fill_again(self, task: Task) -> None:
+        if task.is_over:
+            return
+        for slot in task.slots:
+            if slot.life is None:
+                self._fill(slot)
+
+    def _give_up(self, job: Job, ending: Ending) -> None:
+        """End a job before its work is done."""
+        for task in job.tasks:
+            if not task.is_over:
+                self._interrupt(task, None)
+                task.is_over = True
+                for life in self._lives_of(task):
+                    self._let_go(life)
+        job.waiting.clear()
+        self._job_is_over(job, ending)
+
+    def _task_is_over(self, task: Task, ending: Ending) -> None:
+        job = task.job
+        job.left -= 1
+        if job.waiting and not job.is_over:
+            self._begin(job, job.waiting.popleft())
+        if not job.left and not job.is_over:
+            self._job_is_over(job, ending)
+
+    def _job_is_over(self, job: Job, ending: Ending) -> None:
+        job.is_over = True
+        self.records.end(job.number, self.calendar.now, ending)
+        self._drop_group(key_of(job.group), job)
+        if job.plan.series is not None:
+            self._come_late(job.plan.series)
+
+    # --- Pods ------------------------------------------------------------------------------------------------------
+
+    def _fill(self, slot: Slot) -> None:
+        """Make a pod for a slot: the first as it was written, each later one as its owner makes it again."""
+        job, plan = slot.task.job, slot.plan.pod
+        slot.lives += 1
+        pod = plan if slot.lives == 1 else self._made_again(slot, plan)
+        metadata = attrs.evolve(pod.metadata, creation_timestamp=self.cluster.instant(self.calendar.now))
+        life = Life(slot=slot, pod=attrs.evolve(pod, metadata=metadata), group=job.group)
+        slot.life = life
+        self.lives[life.key] = life
+        self._members[key_of(job.group)] += 1
+        self.cluster.pods.put(life.pod)
+        self.records.wait(job.number, slot.plan.gpus, self.calendar.now)
+        self.waiting += 1
+        self.is_changed = True
+        self.has_independent_pods |= starts_alone(job.group)
+        if pod.spec.node_name:
+            self._runs(life, slot.plan.gpus)
+
+    def _made_again(self, slot: Slot, plan: Pod) -> Pod:
+        job, number = slot.task.job, slot.lives - 1
+        pod, metadata = recreated(plan), plan.metadata
+        name, annotations = metadata.name, dict(pod.metadata.annotations)
+        if job.plan.replacement is not Replacement.SAME_NAME:
+            name = f"{name}-r{number}"
+        if job.plan.replacement is Replacement.NEW_GROUP:
+            group = job.plan.group
+            renamed = attrs.evolve(
+                group.metadata, name=f"{group.metadata.name}-r{number}", uid=f"{identity_of(group)}-r{number}"
+            )
+            job.group = _born(attrs.evolve(group, metadata=renamed), self.cluster.instant(self.calendar.now))
+            self._add_group(job.group, job)
+            annotations[names.POD_GROUP] = job.group.metadata.name
+        fresh = attrs.evolve(pod.metadata, name=name, uid=f"{identity_of(plan)}-r{number}", annotations=annotations)
+        return attrs.evolve(pod, metadata=fresh)
+
+    def _runs(self, life: Life, gpus: float) -> None:
+        """Have a pod run on its node."""
+        self.waiting -= 1
+        slot, now, node = life.slot, self.calendar.now, life.pod.spec.node_name
+        life.state, life.node, life.gpus, life.since = State.RUNNING, node, gpus, now
+        slot.task.running += 1
+        self.records.bind(slot.task.job.number, slot.plan.gpus, gpus, node, now)
+        self.is_changed = True
+
+    def _stop(self, life: Life) -> None:
+        """Have a pod that runs stop to count for its task."""
+        if life.state is State.RUNNING:
+            life.slot.task.running -= 1
+            life.state = State.LEAVING
+            life.slot.life = None
+
+    def _let_go(self, life: Life) -> None:
+        """Have a pod leave: at once if it waits, else after its grace period."""
+        if life.state is State.WAITING:
+            self._end(life)
+            return
+        self._stop(life)
+        life.pod = self.cluster.tell_to_go(life.pod, self.calendar.now)
+        self.calendar.enter(self.calendar.now + self.grace, partial(self._gone, life))
+        self.is_changed = True
+
+    def _gone(self, life: Life) -> None:
+        """Have a pod be gone whose grace period is over; its owner may have waited for its name."""
+        if self.lives.get(life.key) is not life:
+            return
+        self._end(life)
+        slot = life.slot
+        if slot.life is None and not slot.task.is_over and not slot.task.job.is_over:
+            self._fill(slot)
+
+    def _end(self, life: Life) -> None:
+        """Take a pod out of the cluster."""
+        job = life.slot.task.job
+        if life.state is State.WAITING:
+            self.waiting -= 1
+            self.records.give_up(job.number, life.slot.plan.gpus, self.calendar.now)
+        else:
+            self.records.release(job.number, life.node, life.since, life.gpus, self.calendar.now)
+        if life.slot.life is life:
+            life.slot.life = None
+        del self.lives[life.key]
+        self.cluster.pods.remove(life.key)
+        group = key_of(life.group)
+        self._members[group] -= 1
+        self._drop_group(group, job)
+        self.is_changed = True
+
+    # --- Groups ----------------------------------------------------------------------------------------------------
+
+    def stamp(self, job: Job, key: str, instant: float) -> None:
+        """Write an instant on the group of a job, or remove it."""
+        job.group = self.cluster.stamp(job.group, key, instant)
+        self.is_changed = True
+
+    def _add_group(self, group: PodGroup, job: Job) -> None:
+        self.jobs[key_of(group)] = job
+        self.cluster.groups.put(group)
+
+    def _drop_group(self, key: Key, job: Job) -> None:
+        """Take a group out that has no pods and gets none."""
+        if not self._members[key] and (job.is_over or key != key_of(job.group)):
+            del self._members[key]
+            self.jobs.pop(key, None)
+            self.cluster.groups.remove(key)
+            if job.is_over:
+                job.let_go()
+
+
+def _born(group: PodGroup, instant: float) -> PodGroup:
+    metadata: ObjectMeta = attrs.evolve(group.metadata, creation_timestamp=instant)
+    return attrs.evolve(group, metadata=metadata)
+
+
+__all__ = ["GRACE_SECONDS", "Workloads"]

@@ -1,0 +1,212 @@
+"""The annotations of a workload that say when it arrives and how it behaves; clusters and other programs ignore them.
+
+simulation.kai.scheduler/arrival: 45m | 2026-01-31T12:00:00Z | poisson(rate=4/h, count=20)
+duration: 2h30m | lognormal(median=1h, p95=6h)
+startup, checkpoint-every, fails-at: 10m
+restarts: "3"
+replicas: 0h:1, 1h:6, 8h:2
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import attrs
+
+from kai import durations
+from kai.api import times
+from kai.api.bad_value import BadValue
+from kai.api.documents import mapping_of
+from kai.manifests.findings import Document, Finding
+from kai.virtual.scenes.random_numbers import exponential, lognormal
+
+DOMAIN: Final = "simulation.kai.scheduler/"
+NAMES: Final = ("arrival", "duration", "startup", "checkpoint-every", "fails-at", "restarts", "replicas")
+MOST_ARRIVALS: Final = 1_000_000
+_CALL: Final = re.compile(r"(poisson|lognormal)\(\s*(.*?)\s*\)")
+_RATE: Final = re.compile(r"([0-9.]+)\s*/\s*(s|m|h|d|w)")
+
+WANTED_ARRIVAL: Final = "45m after the start, a time such as 2026-01-31T12:00:00Z, or poisson(rate=4/h, count=20)"
+WANTED_DURATION: Final = "a duration such as 2h30m, or lognormal(median=1h, p95=6h)"
+WANTED_STEPS: Final = "steps such as 0h:1, 1h:6, 8h:2"
+
+
+@attrs.frozen
+class Poisson:
+    """Arrivals that know nothing of each other. Units: seconds."""
+
+    mean_between: float
+    count: int
+
+    def draw(self, numbers: random.Random) -> Iterator[float]:
+        """Yield the instants of all arrivals."""
+        at = 0.0
+        for _ in range(self.count):
+            at += exponential(numbers, self.mean_between)
+            yield at
+
+
+@attrs.frozen
+class Lognormal:
+    """Run times, most of them short and some very long. Units: seconds."""
+
+    median: float
+    p95: float
+
+    def draw(self, numbers: random.Random) -> float:
+        """Return one run time."""
+        return lognormal(numbers, self.median, self.p95)
+
+
+@attrs.frozen
+class Instant:
+    """A time of the calendar, in seconds since the epoch."""
+
+    epoch: float
+
+
+Steps = tuple[tuple[float, int], ...]
+"""How many replicas from when on. Units: seconds."""
+
+
+@attrs.frozen(kw_only=True)
+class Declared:
+    """What the annotations of a workload say; None for what they do not.
+
+    Units: seconds.
+    """
+
+    arrival: float | Instant | Poisson | None = None
+    duration: float | Lognormal | None = None
+    startup: float = 0.0
+    checkpoint_every: float | None = None
+    fails_at: float | None = None
+    restarts: int | None = None
+    replicas: Steps | None = None
+
+
+def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
+    """Return what the annotations of an object say, and those that cannot be used with their places."""
+    metadata = mapping_of(document.manifest.get("metadata"))
+    findings: list[Finding] = []
+    found: dict[str, Any] = {}
+    for key, text in mapping_of(metadata.get("annotations")).items():
+        if not str(key).startswith(DOMAIN):
+            continue
+        name = str(key).removeprefix(DOMAIN)
+        path = ("metadata", "annotations", key)
+        reader = _READERS.get(name)
+        if reader is None:
+            message = f"there is no annotation {key}"
+            known = f"known: {', '.join(NAMES)}"
+            findings.append(document.finding("A002", message, path, at_key=True, found=name, hint=known))
+            continue
+        try:
+            found[name.replace("-", "_")] = reader(str(text))
+        except BadValue as bad:
+            message = f'{name} is "{text}"'
+            findings.append(
+                document.finding(
+                    "A001", message, path, found=str(text), expected=bad.wanted, hint=f"write {bad.wanted}"
+                )
+            )
+    return Declared(**found), findings
+
+
+def has_annotations(document: Document) -> bool:
+    """Return whether an object says anything about its simulation."""
+    metadata = mapping_of(document.manifest.get("metadata"))
+    return any(str(key).startswith(DOMAIN) for key in mapping_of(metadata.get("annotations")))
+
+
+def _arrival(text: str) -> float | Instant | Poisson:
+    called = _call(text, "poisson", WANTED_ARRIVAL)
+    if called is not None:
+        rate, count = _RATE.fullmatch(called.pop("rate", "")), called.pop("count", "")
+        if rate is None or not count.isdecimal() or called or not 0 < int(count) <= MOST_ARRIVALS:
+            raise BadValue(text, WANTED_ARRIVAL)
+        try:
+            per = float(rate[1])
+        except ValueError:
+            raise BadValue(text, WANTED_ARRIVAL) from None
+        if per <= 0:
+            raise BadValue(text, WANTED_ARRIVAL)
+        return Poisson(durations.seconds(f"1{rate[2]}") / per, int(count))
+    try:
+        return Instant(times.instant(text))
+    except BadValue:
+        return _seconds(text, WANTED_ARRIVAL)
+
+
+def _duration(text: str) -> float | Lognormal:
+    called = _call(text, "lognormal", WANTED_DURATION)
+    if called is None:
+        return _positive(text, WANTED_DURATION)
+    median, p95 = called.pop("median", ""), called.pop("p95", "")
+    drawn = Lognormal(_positive(median, WANTED_DURATION), _positive(p95, WANTED_DURATION))
+    if called or drawn.p95 < drawn.median:
+        raise BadValue(text, WANTED_DURATION)
+    return drawn
+
+
+def _call(text: str, name: str, wanted: str) -> dict[str, str] | None:
+    """Return the arguments of ``name(key=value, ...)``; None for another text."""
+    match = _CALL.fullmatch(text.strip())
+    if match is None:
+        return None
+    parts = [part.partition("=") for part in match[2].split(",") if part.strip()]
+    if match[1] != name or any(not equals for _, equals, _ in parts):
+        raise BadValue(text, wanted)
+    return {key.strip(): value.strip() for key, _, value in parts}
+
+
+def _steps(text: str) -> Steps:
+    steps: list[tuple[float, int]] = []
+    for part in text.split(","):
+        at, colon, count = part.strip().rpartition(":")
+        if not colon or not count.strip().isdecimal():
+            raise BadValue(text, WANTED_STEPS)
+        steps.append((_seconds(at.strip(), WANTED_STEPS), int(count)))
+    if any(later[0] <= earlier[0] for earlier, later in pairwise(steps)):
+        raise BadValue(text, f"{WANTED_STEPS}, one after the other")
+    return tuple(steps)
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise BadValue(text, "a whole number, 0 or more")
+    return int(text)
+
+
+def _seconds(text: str, wanted: str = durations.WANTED) -> float:
+    try:
+        found = durations.seconds(text.strip())
+    except durations.DurationError:
+        raise BadValue(text, wanted) from None
+    if found < 0:
+        raise BadValue(text, wanted)
+    return found
+
+
+def _positive(text: str, wanted: str = durations.WANTED) -> float:
+    found = _seconds(text, wanted)
+    if found <= 0:
+        raise BadValue(text, wanted)
+    return found
+
+
+_READERS: Final[dict[str, Callable[[str], object]]] = {
+    "arrival": _arrival,
+    "duration": _duration,
+    "startup": _seconds,
+    "checkpoint-every": _positive,
+    "fails-at": _positive,
+    "restarts": _count,
+    "replicas": _steps,
+}
+
+__all__ = ["DOMAIN", "Declared", "Instant", "Lognormal", "Poisson", "Steps", "has_annotations", "read_annotations"]

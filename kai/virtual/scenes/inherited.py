@@ -1,0 +1,143 @@
+"""A snapshot as the cluster of a run: its nodes and queues stay, and groups that run in it are jobs from the start.
+
+How long those still run is not written there, so they run until they are evicted. What the run cannot go on with
+is left out and counted: pods that wait, and pods that are leaving.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import ceil
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from kai.api import names
+from kai.api.kinds import Key, key_of
+from kai.api.objects import ClusterObjects
+from kai.api.pod import ENDED, Pod
+from kai.api.podgroup import PodGroup
+from kai.intake import take_snapshot
+from kai.model.axis import GPU_UNIT
+from kai.model.pod import GpuKind
+from kai.simulation.cases.case import Case, cluster_of
+from kai.simulation.sources.archive import read_archive
+from kai.virtual.scenes.owners import ALWAYS, gang_of
+from kai.virtual.scenes.plans import Behaviour, JobPlan, PodPlan, TaskPlan
+from kai.wording import counted
+
+RUNS_ON: Final = (
+    "Pods that run in the snapshot keep their GPUs until they are evicted: how long they work is not known."
+)
+_PARTS: Final = 100
+"""Memory of a GPU is counted in hundredths of it, rounded up, as cycles count it."""
+_WAITS, _LEAVES, _BROUGHT = "that waits", "that is leaving", "that the workload brings itself"
+_PLURALS: Final = {_WAITS: "that wait", _LEAVES: "that are leaving", _BROUGHT: _BROUGHT}
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Inherited:
+    """What a snapshot gives to a run."""
+
+    case: Case
+    objects: ClusterObjects
+    """Without the pods and groups of jobs."""
+    plans: tuple[JobPlan, ...]
+    """The jobs that run in it."""
+    notes: tuple[str, ...]
+    """What was left out."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is assumed of it."""
+        return (RUNS_ON,) if self.plans else ()
+
+    def with_brought(self, brought: ClusterObjects) -> tuple[ClusterObjects, tuple[str, ...]]:
+        """Return the cluster with what a workload brings along, and what of that is left out: nodes, and namesakes."""
+        left: Counter[str] = Counter()
+        merged: dict[str, Any] = {}
+        for field in attrs.fields(ClusterObjects):
+            known, more = getattr(self.objects, field.name), getattr(brought, field.name)
+            there = {(type(each), key_of(each)) for each in known}
+            fresh = [each for each in more if field.name != "nodes" and (type(each), key_of(each)) not in there]
+            merged[field.name] = (*known, *fresh)
+            if field.name in {"nodes", "queues"}:
+                left[field.name.removesuffix("s")] += len(more) - len(fresh)
+        text = " and ".join(counted(count, kind) for kind, count in left.items() if count)
+        return ClusterObjects(**merged), (
+            (f"Left out of the workload, for the snapshot has its own: {text}.",) if text else ()
+        )
+
+
+def snapshot_in(path: str) -> Case:
+    """Return the case that a snapshot is.
+
+    Raises: InputError for an archive that is not whole.
+    """
+    return cluster_of(read_archive(Path(path), path))
+
+
+def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
+    """Return what a snapshot gives to a run; jobs of the workload take the place of their namesakes."""
+    arriving = list(brought)
+    taken = {key_of(each.group) for each in arriving}
+    taken_pods = {key_of(each.pod) for plan in arriving for task in plan.tasks for each in task.pods}
+    groups = {key_of(each): each for each in case.objects.pod_groups}
+    members: dict[Key, list[Pod]] = {}
+    others: list[Pod] = []
+    left: Counter[str] = Counter()
+    for pod in case.objects.pods:
+        if pod.status.phase in ENDED:
+            continue
+        group = (pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, ""))
+        if group in taken or key_of(pod) in taken_pods:
+            left[_BROUGHT] += 1
+        elif not pod.spec.node_name:
+            left[_WAITS] += 1
+        elif pod.metadata.deletion_timestamp is not None:
+            left[_LEAVES] += 1
+        elif group in groups:
+            members.setdefault(group, []).append(pod)
+        else:
+            others.append(pod)
+    held = _held(case)
+    said = ", ".join(counted(count, f"pod {how}", f"pods {_PLURALS[how]}") for how, count in left.items())
+    return Inherited(
+        case=case,
+        objects=attrs.evolve(case.objects, pods=tuple(others), pod_groups=(), bind_requests=()),
+        plans=tuple(_plan(groups[key], pods, held) for key, pods in members.items()),
+        notes=(f"Left out of the snapshot: {said}.",) if said else (),
+    )
+
+
+def _held(case: Case) -> dict[Key, float]:
+    """Return how many GPUs each pod holds that stands on a node, parts of devices as parts.
+
+    Only a cycle's own reading tells it: memory of a GPU is a part of the node's GPUs, and claims are other objects.
+    """
+    snapshot = take_snapshot(case.objects, case.now, case.settings)
+    asked = (snapshot.requests @ snapshot.axis.gpu_weights()).tolist()
+    found: dict[Key, float] = {}
+    for row in np.flatnonzero(snapshot.pod_node >= 0).tolist():
+        pod, shape = snapshot.pods[row], int(snapshot.pod_shape[row])
+        gpu = snapshot.shapes[shape].gpu
+        share = gpu.portion
+        if gpu.kind is GpuKind.MEMORY:
+            share = ceil(_PARTS * gpu.memory / snapshot.nodes[int(snapshot.pod_node[row])].gpu_memory) / _PARTS
+        found[pod.namespace, pod.name] = gpu.devices * share if gpu.shared else asked[shape] / GPU_UNIT
+    return found
+
+
+def _plan(group: PodGroup, pods: list[Pod], held: dict[Key, float]) -> JobPlan:
+    """Return a group that runs as a job that is there from the start."""
+    planned = tuple(PodPlan(pod=each, gpus=held.get(key_of(each), 0.0)) for each in pods)
+    task = TaskPlan(pods=planned, needed=gang_of(group.spec, len(pods)), arrival=0.0)
+    return JobPlan(
+        arrival=0.0, group=group, tasks=(task,), behaviour=Behaviour(restarts=ALWAYS), owner=group.metadata.name
+    )
+
+
+__all__ = ["RUNS_ON", "Inherited", "inherited_from", "snapshot_in"]

@@ -1,0 +1,198 @@
+"""Files to a scene: the workload, the cluster that it runs on, and what both are to be called in the result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.api.documents import mapping_of
+from kai.api.objects import ClusterObjects
+from kai.api.queue import Queue
+from kai.errors import InputError
+from kai.manifests import Document, Finding
+from kai.simulation.scenarios.shorthand import is_short
+from kai.simulation.sources.archive import is_archive
+from kai.simulation.sources.files import files_below
+from kai.simulation.sources.text_files import read_documents
+from kai.traces.reading import read_nodes, read_trace
+from kai.virtual.scenes.clusterfile import ClusterFile, read_cluster_file
+from kai.virtual.scenes.inherited import Inherited, inherited_from, snapshot_in
+from kai.virtual.scenes.names import is_trace
+from kai.virtual.scenes.plans import JobPlan
+from kai.virtual.scenes.reading import NEW_YEAR, read_workload
+from kai.virtual.scenes.replaying import objects_of, plans_of
+from kai.virtual.scenes.scene import Inputs, Scene
+
+QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """A scene, and what is doubtful about its files."""
+
+    scene: Scene
+    findings: tuple[Finding, ...] = ()
+
+
+def load(
+    workload: str, cluster: str | None, seed: int = 0, *, until: float = inf, skips_bad_rows: bool = False
+) -> Loaded:
+    """Return the scene of a trace, or of a workload that is written as manifests, up to a horizon.
+
+    Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
+    """
+    if is_trace(workload):
+        return load_trace(workload, cluster, seed, skips_bad_rows=skips_bad_rows)
+    return load_scene(workload, cluster, seed, until)
+
+
+def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows: bool) -> Loaded:
+    """Return the scene of a trace, on the nodes of another file.
+
+    Raises: as ``load``.
+    """
+    if cluster is None:
+        raise InputError(f"{workload}: a trace has no nodes; give them with --cluster FILE: a cluster file, or a CSV")
+    trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
+    nodes = read_nodes(cluster) if is_trace(cluster) else ()
+    file = ClusterFile(documents=()) if nodes else _cluster_file(cluster)
+    inherited = inherited_from(snapshot_in(cluster)) if _is_snapshot(cluster) else None
+    around = ClusterObjects() if inherited is None else inherited.objects
+    objects, made_queues = objects_of(file.documents, nodes, trace, around)
+    more: dict[str, Any] = {"began": NEW_YEAR}
+    there: tuple[JobPlan, ...] = ()
+    if inherited is not None:
+        more, there = _of_snapshot(inherited), inherited.plans
+        objects, _ = inherited.with_brought(objects)
+    if not objects.nodes:
+        raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
+    scene = Scene(
+        title=Path(workload).stem,
+        objects=objects,
+        arrivals=lambda: chain(there, plans_of(trace.jobs)),
+        jobs=len(there) + len(trace.jobs),
+        span=trace.jobs[-1].arrival,
+        seed=seed,
+        events=file.events,
+        faults=file.faults,
+        autoscale=file.autoscale,
+        inputs=_inputs(workload, cluster),
+        counts={"rows": trace.rows},
+        dropped=trace.dropped,
+        assumptions=(
+            *trace.form.assumptions,
+            *(QUEUES_MADE if made_queues else ()),
+            *(inherited.assumptions if inherited is not None else ()),
+        ),
+        **more,
+    )
+    return Loaded(scene=scene)
+
+
+def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float = inf) -> Loaded:
+    """Return the scene of a workload that is written as manifests, on the cluster of a file if one is given.
+
+    Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
+    """
+    documents = list(read_documents(workload))
+    if any(is_short(each.manifest) for each in documents):
+        raise InputError(f"{workload}: found a scenario, which is of one moment, expected manifests for virtual time")
+    queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
+    file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster, queues)
+    case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
+    found = read_workload([*file.documents, *documents], seed, until, None if case is None else case.now)
+    objects, plans, notes = found.objects, found.plans, found.notes
+    more: dict[str, Any] = {"began": found.began}
+    if case is not None:
+        inherited = inherited_from(case, found.plans)
+        objects, left = inherited.with_brought(found.objects)
+        plans = (*inherited.plans, *found.plans)
+        more = _of_snapshot(inherited) | ({"began": found.began} if found.is_dated else {})
+        more |= {"assumptions": inherited.assumptions}
+        notes = (*notes, *more.pop("notes"), *left)
+    if not objects.nodes:
+        raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
+    scene = Scene(
+        title=Path(workload).resolve().stem,
+        objects=objects,
+        arrivals=lambda: plans,
+        jobs=len(plans),
+        span=plans[-1].arrival,
+        seed=seed,
+        events=file.events,
+        faults=file.faults,
+        autoscale=file.autoscale,
+        inputs=_inputs(workload, cluster),
+        counts=found.counts,
+        notes=notes,
+        **more,
+    )
+    return Loaded(scene=scene, findings=found.findings)
+
+
+def _inputs(workload: str, cluster: str | None) -> Inputs:
+    return Inputs(
+        workload=workload,
+        workload_sha256=sha256_of(Path(workload)),
+        cluster=cluster,
+        cluster_sha256=None if cluster is None else sha256_of(Path(cluster)),
+    )
+
+
+def _name_of(document: Document) -> str:
+    return str(mapping_of(document.manifest.get("metadata")).get("name"))
+
+
+def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:
+    """Return what is at a path; ``queues`` are those that the workload brings."""
+    place = Path(path)
+    if _is_snapshot(path):
+        return ClusterFile(documents=())
+    if place.is_dir():
+        return ClusterFile(documents=tuple(read_documents(path)))
+    try:
+        return read_cluster_file(place.read_bytes(), path, queues)
+    except OSError as error:
+        raise InputError(f"{path}: found {error.strerror or error}, expected a cluster file") from None
+
+
+def _is_snapshot(path: str) -> bool:
+    return is_archive(Path(path))
+
+
+def _of_snapshot(inherited: Inherited) -> dict[str, Any]:
+    """Return what a scene takes over of a snapshot, beside its objects."""
+    case = inherited.case
+    return {
+        "began": case.now or NEW_YEAR,
+        "configuration": case.configuration,
+        "settings": case.settings,
+        "notes": inherited.notes,
+    }
+
+
+def sha256_of(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or of all manifests of a folder; None for what is no file."""
+    files = files_of(path)
+    if not files and not path.is_dir():
+        return None
+    found = hashlib.sha256()
+    for file in files:
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def files_of(path: Path) -> Sequence[Path]:
+    """Return a file, or all manifests of a folder, in the order in which they count; none for what is no file."""
+    if path.is_dir():
+        return files_below(path)
+    return [path] if path.is_file() else []
+
+
+__all__ = ["Loaded", "files_of", "load", "load_scene", "load_trace", "sha256_of"]

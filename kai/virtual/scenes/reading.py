@@ -1,0 +1,388 @@
+"""Manifests to a scene: workloads expanded and grouped as in production, with what their annotations say.
+
+A workload that arrives several times is copied, and one whose replicas change is expanded with as many as it will ever
+have; then ``kai.manifests`` reads everything at once, so that every mistake has its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names
+from kai.api.documents import mapping_of
+from kai.api.meta import ObjectMeta
+from kai.api.objects import ClusterObjects, collect
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.errors import InputError
+from kai.manifests import Document, Finding, RefusedError, read
+from kai.manifests.expansion import Job, is_workload
+from kai.manifests.gpus import gpus_of
+from kai.manifests.reading import Reading
+from kai.simulation.cases.newest_time import newest_time
+from kai.simulation.deciding.cluster_reaction import recreated
+from kai.virtual.scenes.annotations import (
+    Declared,
+    Instant,
+    Lognormal,
+    Poisson,
+    Steps,
+    has_annotations,
+    read_annotations,
+)
+from kai.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
+from kai.virtual.scenes.installed import installed_classes
+from kai.virtual.scenes.owners import Owner, gang_of, is_scaled, owner_of, with_all_pods
+from kai.virtual.scenes.plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan, identity_of
+from kai.virtual.scenes.random_numbers import generator
+
+NEW_YEAR: Final = 1767225600.0
+"""2026-01-01: when a run begins whose objects name no time."""
+_STAMPS: Final = (names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE)
+
+
+@attrs.frozen(kw_only=True)
+class _Arrival:
+    """One arrival of one workload, which is read as a document of its own."""
+
+    declared: Declared
+    owner: Owner
+    kind: str
+    name: str
+    at: float
+    copy: int = 0
+    series: Series | None = None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Workload:
+    """What manifests come to: the cluster that they describe, and the jobs that arrive at it."""
+
+    objects: ClusterObjects
+    plans: tuple[JobPlan, ...]
+    began: float
+    counts: Mapping[str, int]
+    """How many workloads there are of each kind."""
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_dated: bool = False
+    """Whether arrivals say when the run begins."""
+
+
+def read_workload(documents: Sequence[Document], seed: int, until: float = inf, start: float | None = None) -> Workload:
+    """Return what a workload that is written as manifests comes to; CronJobs start Jobs ``until`` the horizon.
+
+    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch.
+
+    Raises: RefusedError with the place of each mistake, InputError where there is no job.
+    """
+    declared, findings = _declarations(documents)
+    told = _beginning(declared)
+    cron_jobs = [each for each in documents if is_repeated(each.manifest)]
+    began = told or (_start(documents, start) if cron_jobs and until < inf else None)
+    prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
+    reading = read(prepared)
+    refused = RefusedError.of([*findings, *reading.findings])
+    if refused is not None:
+        raise refused
+    objects = collect(reading.objects)
+    start = began or newest_time(objects) or NEW_YEAR
+    plans = sorted(_plans(reading, arrivals, seed), key=lambda plan: plan.arrival)
+    if not plans:
+        place = documents[0].text.name if documents else "workload"
+        raise InputError(f"{place}: found no workload for this scheduler")
+    # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
+    members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
+    others = tuple(pod for pod in objects.pods if _key(pod.metadata) not in members)
+    counts: dict[str, int] = {}
+    for kind in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None):
+        counts[kind[0]] = counts.get(kind[0], 0) + 1
+    return Workload(
+        objects=attrs.evolve(
+            objects,
+            pods=others,
+            pod_groups=(),
+            priority_classes=(*objects.priority_classes, *installed_classes(objects.priority_classes)),
+        ),
+        plans=tuple(plans),
+        began=start,
+        counts=counts,
+        findings=reading.findings,
+        notes=(*(str(each) for each in reading.expansion.unused), *said),
+        is_dated=told is not None,
+    )
+
+
+# --- Documents -----------------------------------------------------------------------------------------------------
+
+
+def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[Finding]]:
+    declared: list[Declared] = []
+    findings: list[Finding] = []
+    for document in documents:
+        said, wrong = read_annotations(document) if has_annotations(document) else (Declared(), [])
+        declared.append(said)
+        findings += wrong
+    return declared, findings
+
+
+def _beginning(declared: Sequence[Declared]) -> float | None:
+    """Return the first arrival that is told as a time of the calendar."""
+    told = [each.arrival.epoch for each in declared if isinstance(each.arrival, Instant)]
+    return min(told) if told else None
+
+
+def _start(documents: Sequence[Document], start: float | None) -> float:
+    """Return when a run begins whose arrivals tell no time, before CronJobs are expanded."""
+    return start or newest_time(collect(read(documents).objects)) or NEW_YEAR
+
+
+def _prepare(
+    documents: Sequence[Document], declared: Sequence[Declared], seed: int, times: tuple[float, float]
+) -> tuple[list[Document], list[_Arrival | None], list[str]]:
+    """Return a document for each arrival, which arrival it is (None for what is no workload), and what to say of it.
+
+    ``times`` are the beginning, in seconds since the epoch, and how long the run is.
+    """
+    began, until = times
+    notes: list[str] = []
+    members = _members(documents)
+    prepared: list[Document] = []
+    arrivals: list[_Arrival | None] = []
+    for at, document in enumerate(documents):
+        manifest, said = document.manifest, declared[at]
+        if _group_of(manifest) in members:
+            continue  # it comes with its group
+        if not is_workload(manifest):
+            prepared.append(document)
+            arrivals.append(None)
+            continue
+        if is_repeated(manifest):
+            if until < inf:
+                since = began + next(iter(_instants(said, manifest, seed, began)), 0.0)
+                runs = runs_of(manifest, since, began + until)
+                notes.append(runs.note)
+                repeated = _repeated(document, said, runs, began)
+                prepared += [each for each, _ in repeated]
+                arrivals += [each for _, each in repeated]
+                continue
+            notes.append(once_note(manifest))
+        followers = members.get(_own_key(manifest), []) if manifest.get("kind") == "PodGroup" else []
+        for copy, instant in enumerate(_instants(said, manifest, seed, began)):
+            arrival = _Arrival(
+                declared=said,
+                owner=owner_of(manifest),
+                kind=str(manifest.get("kind")),
+                name=str(mapping_of(manifest.get("metadata")).get("name")),
+                at=instant,
+                copy=copy,
+            )
+            for each in (document, *followers):
+                prepared.append(_copied(each, copy, most_of(said.replicas)))
+                arrivals.append(arrival)
+    return prepared, arrivals, notes
+
+
+def _repeated(document: Document, said: Declared, runs: Runs, began: float) -> list[tuple[Document, _Arrival | None]]:
+    """Return a CronJob, which its children keep from being expanded, and the Jobs of its runs."""
+    found: list[tuple[Document, _Arrival | None]] = [(attrs.evolve(document, manifest=runs.cron_job), None)]
+    for at, manifest in runs.jobs:
+        arrival = _Arrival(
+            declared=said,
+            owner=owner_of(manifest),
+            kind="CronJob",
+            name=str(mapping_of(runs.cron_job.get("metadata")).get("name")),
+            at=at - began,
+            series=runs.series,
+        )
+        found.append((attrs.evolve(document, manifest=with_all_pods(manifest, None)), arrival))
+    return found
+
+
+def _members(documents: Sequence[Document]) -> dict[tuple[str, str], list[Document]]:
+    """Return the pods of each group that is written down itself."""
+    groups = {_own_key(each.manifest) for each in documents if each.manifest.get("kind") == "PodGroup"}
+    found: dict[tuple[str, str], list[Document]] = {key: [] for key in groups}
+    for document in documents:
+        key = _group_of(document.manifest)
+        if key in found:
+            found[key].append(document)
+    return found
+
+
+def _own_key(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = mapping_of(manifest.get("metadata"))
+    return str(metadata.get("namespace") or "default"), str(metadata.get("name"))
+
+
+def _group_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the group that a pod names; ("", "") for none."""
+    if manifest.get("kind") != "Pod":
+        return "", ""
+    metadata = mapping_of(manifest.get("metadata"))
+    name = mapping_of(metadata.get("annotations")).get(names.POD_GROUP)
+    return (str(metadata.get("namespace") or "default"), str(name)) if name else ("", "")
+
+
+def _instants(said: Declared, manifest: Mapping[str, Any], seed: int, began: float) -> Iterator[float]:
+    match said.arrival:
+        case Poisson():
+            yield from said.arrival.draw(generator(seed, "arrival", *_own_key(manifest)))
+        case Instant():
+            yield said.arrival.epoch - began
+        case None:
+            yield 0.0
+        case _:
+            yield said.arrival
+
+
+def _copied(document: Document, copy: int, replicas: int | None) -> Document:
+    """Return a document for one arrival: the first under its name, each later one with a number."""
+    manifest = with_all_pods(document.manifest, replicas)
+    if copy:
+        metadata = dict(mapping_of(manifest.get("metadata")))
+        metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{copy + 1}"
+        metadata.pop("uid", None)
+        annotations = mapping_of(metadata.get("annotations"))
+        if names.POD_GROUP in annotations:
+            metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{copy + 1}"}
+        manifest = {**manifest, "metadata": metadata}
+    return attrs.evolve(document, manifest=manifest)
+
+
+# --- Plans ---------------------------------------------------------------------------------------------------------
+
+
+def _plans(reading: Reading, arrivals: Sequence[_Arrival | None], seed: int) -> Iterator[JobPlan]:
+    """Yield the jobs of all arrivals."""
+    groups = {_key(each.metadata): each for each in reading.objects if isinstance(each, PodGroup)}
+    pods = {_key(each.metadata): each for each in reading.objects if isinstance(each, Pod)}
+    of_place: dict[int, list[Job]] = {}
+    for job in reading.expansion.jobs:
+        if job.at >= 0 and job.pods:
+            of_place.setdefault(job.at, []).append(job)
+    for at, jobs in of_place.items():
+        arrival = arrivals[at]
+        if arrival is None:
+            continue
+        for number, job in enumerate(jobs):
+            group = groups[_own_key(job.group)]
+            planned = [PodPlan(pod=pods[_own_key(each)], gpus=gpus_of(each)) for each in job.pods]
+            yield from _job_plans(arrival, number, group, planned, seed, is_replica=len(jobs) > 1)
+
+
+def _job_plans(
+    arrival: _Arrival, number: int, group: PodGroup, pods: Sequence[PodPlan], seed: int, *, is_replica: bool
+) -> Iterator[JobPlan]:
+    said, owner = arrival.declared, arrival.owner
+    if said.arrival is not None or said.replicas is not None:
+        pods = [attrs.evolve(each, pod=recreated(each.pod)) for each in pods]
+        group = _unstamped(group)
+    behaviour = _behaviour(said, owner, seed, f"{group.metadata.namespace}/{group.metadata.name}")
+    common: dict[str, Any] = {"behaviour": behaviour, "kind": arrival.kind, "owner": arrival.name}
+    common["series"] = arrival.series
+    by_job = is_replica or owner.replacement is Replacement.NEW_GROUP
+    gang = gang_of(group.spec, len(pods))
+    together = owner.progresses_together and not (group.spec.min_member == 0 and not group.spec.sub_groups)
+    together = together or (arrival.kind == "Job" and gang > 1)
+    if said.replicas is not None and is_scaled(arrival.kind) and not by_job:
+        tasks = tuple(
+            TaskPlan(pods=(_renamed_pod(each, turn),), needed=1, arrival=arrival.at + start, leaves=arrival.at + end)
+            for index, each in enumerate(pods)
+            for turn, (start, end) in enumerate(windows(said.replicas, index))
+        )
+        ordered = tuple(sorted(tasks, key=lambda task: task.arrival))
+        if ordered:
+            at = ordered[0].arrival
+            yield JobPlan(arrival=at, group=group, tasks=ordered, replacement=owner.replacement, **common)
+        return
+    spans = windows(said.replicas, number) if said.replicas is not None else ((0.0, inf),)
+    for turn, (start, end) in enumerate(spans):
+        at, leaves = arrival.at + start, arrival.at + end
+        mine = [_renamed_pod(each, turn, with_group=True) for each in pods]
+        shares = [tuple(mine)] if together else [(each,) for each in mine]
+        needed = gang if together else 1
+        parts = tuple(TaskPlan(pods=each, needed=needed, arrival=at, leaves=leaves) for each in shares)
+        yield JobPlan(
+            arrival=at,
+            group=_renamed_group(group, turn),
+            tasks=parts,
+            at_once=0 if together else owner.at_once,
+            replacement=owner.replacement,
+            **common,
+        )
+
+
+def _behaviour(said: Declared, owner: Owner, seed: int, key: str) -> Behaviour:
+    duration = said.duration
+    if isinstance(duration, Lognormal):
+        duration = duration.draw(generator(seed, "duration", key))
+    return Behaviour(
+        duration=duration,
+        startup=said.startup,
+        checkpoint_every=said.checkpoint_every,
+        fails_at=said.fails_at,
+        restarts=owner.restarts if said.restarts is None else said.restarts,
+    )
+
+
+def most_of(steps: Steps | None) -> int | None:
+    """Return the highest number of replicas."""
+    return None if steps is None else max(count for _, count in steps)
+
+
+def windows(steps: Steps, replica: int) -> tuple[tuple[float, float], ...]:
+    """Return from when to when a replica is wanted, which is counted from 0."""
+    found: list[tuple[float, float]] = []
+    since: float | None = None
+    for at, count in steps:
+        if count > replica and since is None:
+            since = at
+        elif count <= replica and since is not None:
+            found.append((since, at))
+            since = None
+    if since is not None:
+        found.append((since, inf))
+    return tuple(found)
+
+
+def _renamed_pod(plan: PodPlan, turn: int, *, with_group: bool = False) -> PodPlan:
+    """Return a pod under another name from its second turn on: the pod of the turn before may still be leaving."""
+    if not turn:
+        return plan
+    metadata = plan.pod.metadata
+    annotations = dict(metadata.annotations)
+    if with_group and names.POD_GROUP in annotations:
+        annotations[names.POD_GROUP] += f"-t{turn + 1}"
+    fresh = attrs.evolve(
+        metadata,
+        name=f"{metadata.name}-t{turn + 1}",
+        uid=f"{identity_of(plan.pod)}-t{turn + 1}",
+        annotations=annotations,
+    )
+    return attrs.evolve(plan, pod=attrs.evolve(plan.pod, metadata=fresh))
+
+
+def _renamed_group(group: PodGroup, turn: int) -> PodGroup:
+    if not turn:
+        return group
+    metadata = group.metadata
+    fresh = attrs.evolve(metadata, name=f"{metadata.name}-t{turn + 1}", uid=f"{identity_of(group)}-t{turn + 1}")
+    return attrs.evolve(group, metadata=fresh)
+
+
+def _unstamped(group: PodGroup) -> PodGroup:
+    """Return a group without what a life before left on it."""
+    annotations = {key: text for key, text in group.metadata.annotations.items() if key not in _STAMPS}
+    return attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations))
+
+
+def _key(metadata: ObjectMeta) -> tuple[str, str]:
+    return metadata.namespace, metadata.name
+
+
+__all__ = ["Workload", "most_of", "read_workload", "windows"]

@@ -1,0 +1,42 @@
+import pytest
+
+from kai.manifests import RefusedError, documents_of, open_text
+from kai.virtual.scenes.annotations import Declared, Instant, Lognormal, Poisson, read_annotations
+from tests.unit.virtual.builders import cluster, job, scene_of
+
+
+def declared(**annotations: str) -> Declared:
+    (document,) = documents_of(*open_text(job("x", **annotations).encode(), "x.yaml"))
+    found, findings = read_annotations(document)
+    assert not findings
+    return found
+
+
+def test_every_form_is_read():
+    assert declared(arrival="45m").arrival == 2700.0
+    assert declared(arrival="2026-01-31T12:00:00Z").arrival == Instant(1769860800.0)
+    assert declared(arrival="poisson(rate=4/h, count=20)").arrival == Poisson(900.0, 20)
+    assert declared(duration="2h30m").duration == 9000.0
+    assert declared(duration="lognormal(median=1h, p95=6h)").duration == Lognormal(3600.0, 21600.0)
+    assert declared(replicas="0h:1, 1h:6, 8h:2").replicas == ((0.0, 1), (3600.0, 6), (28800.0, 2))
+    both = declared(startup="5m", checkpoint_every="20m", fails_at="3h", restarts="2")
+    assert (both.startup, both.checkpoint_every, both.fails_at, both.restarts) == (300.0, 1200.0, 10800.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "code"),
+    [
+        ("arrival", "soon", "A001"),
+        ("arrival", "poisson(rate=4)", "A001"),
+        ("duration", "0s", "A001"),
+        ("duration", "lognormal(median=2h, p95=1h)", "A001"),
+        ("replicas", "1h:2, 0h:1", "A001"),
+        ("restarts", "-1", "A001"),
+        ("arival", "1h", "A002"),
+    ],
+)
+def test_a_mistake_has_its_place(annotation: str, text: str, code: str):
+    with pytest.raises(RefusedError) as refused:
+        scene_of(cluster() + job("x", **{annotation: text}))
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.line > 0, text in finding.excerpt[-1][1]) == (code, True, True)

@@ -1,0 +1,110 @@
+import pytest
+
+from kai.errors import InputError
+from kai.manifests import RefusedError
+from kai.virtual.results.measuring import result_of
+from kai.virtual.results.result import SimulationResult
+from kai.virtual.running.simulation import run
+from kai.virtual.scenes.clusterfile import read_cluster_file
+from tests.unit.virtual.builders import job, scene_of
+
+HOUR = 3600.0
+QUEUES = "queues: {all: {quota: 16}, work: {parent: all, quota: 16}}\n"
+
+
+def simulated(file: str, workload: str, hours: float, seed: int = 0) -> SimulationResult:
+    found = read_cluster_file((QUEUES + file).encode(), "cluster.yaml")
+    scene = scene_of(
+        workload,
+        documents=found.documents,
+        seed=seed,
+        events=found.events,
+        faults=found.faults,
+        autoscale=found.autoscale,
+    )
+    return result_of(run(scene, until=hours * HOUR))
+
+
+def test_a_node_that_fails_takes_its_pods_with_it_and_comes_back():
+    file = "shapes: {h100x8: {gpu: 8, count: 1}}\nevents: [{at: 1h, node: h100x8-1, fail: 30m}]\n"
+    result = simulated(file, job("steady", 8, duration="2h", checkpoint_every="45m"), 8)
+    (steady,) = result.jobs
+    assert steady.end_seconds == 1.5 * HOUR + 75 * 60  # 45m are saved
+    assert steady.lost_gpu_seconds == 15 * 60 * 8
+    assert result.value("nodeFailures") == 1.0
+    assert result.counts["gpuHours"] == 8 * 7.5
+
+
+def test_a_node_that_is_drained_is_left_in_the_grace_period_and_opened_again():
+    file = "shapes: {a: {gpu: 8, count: 1}}\nevents: [{at: 1h, node: a-1, drain: 1h}]\n"
+    (moved,) = simulated(file, job("moved", 8, duration="90m"), 8).jobs
+    assert (moved.waits_seconds, moved.end_seconds) == ((0.0, HOUR), 3.5 * HOUR)
+
+
+def test_a_taint_keeps_new_pods_away_while_it_lasts():
+    file = 'shapes: {a: {gpu: 8, count: 1}}\nevents: [{at: 0s, node: a-1, taint: "x=y:NoSchedule", for: 2h}]\n'
+    (kept,) = simulated(file, job("kept", 8, arrival="1m", duration="1h"), 8).jobs
+    assert kept.start_seconds == 2 * HOUR
+
+
+def test_nodes_are_added_by_plan():
+    file = "shapes: {a: {gpu: 8, count: 1}, b: {gpu: 16, count: 0}}\nevents: [{at: 1h, add: b, count: 1}]\n"
+    (large,) = simulated(file, job("large", 16, duration="1h"), 8).jobs
+    assert (large.start_seconds, large.nodes) == (HOUR, ("b-added-1-1",))
+
+
+def test_nodes_are_made_when_pods_wait_and_given_back_when_idle():
+    file = "shapes: {a: {gpu: 8, count: 0}}\nautoscale: [{shape: a, min: 0, max: 2, provision: 5m, idle: 10m}]\n"
+    result = simulated(file, job("burst", 8, arrival="1h", duration="1h"), 8)
+    (burst,) = result.jobs
+    assert burst.start_seconds == HOUR + 300
+    assert result.counts["gpuHours"] < 8 * 1.4
+
+
+def test_nodes_fail_by_chance_as_the_seed_says():
+    file = "shapes: {a: {gpu: 8, count: 4}}\nmtbf: 10h\nrepair: 1h\n"
+    counts = [simulated(file, job("x", duration="1h"), 48, seed).value("nodeFailures") for seed in (0, 0, 1)]
+    assert counts[0] == counts[1]
+    assert 5 < (counts[0] or 0) < 40
+    assert counts[2] != counts[0] or counts[2] is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("shapes:\n  a: {gpus: 8}\n", "cluster.yaml:2:7: K002 there is no key gpus"),
+        ("shapes:\n  a: {gpu: eight}\n", "cluster.yaml:2:12: K001 gpu is 'eight'"),
+        ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1x, node: a-1, fail: 1h}\n", "cluster.yaml:3:10: K001 at is '1x'"),
+        ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1h, node: b-1, fail: 1h}\n", "3:20: K001 there is no node 'b-1'"),
+        ("queues:\n  a: {qouta: 3}\n", "cluster.yaml:2:3: K002 a: found key 'qouta'"),
+        ("autoscale:\n  - {shape: b}\n", "cluster.yaml:2:13: K001 there is no shape 'b'"),
+        ("queues:\n  a: {}\n  b: {parent: c}\n", "cluster.yaml:3:15: K001 there is no queue 'c', the parent of b"),
+        ("queues:\n  a: {parent: a}\n", "cluster.yaml:2:15: K001 parents lead in a circle: a -> a"),
+        (
+            "queues:\n  c: {parent: a}\n  a: {parent: b}\n  b: {parent: a}\n",
+            "cluster.yaml:3:15: K001 parents lead in a circle: a -> b -> a",
+        ),
+        ("queues:\n  a: {quota: -3}\n", "cluster.yaml:2:14: K001 a: quota: found -3"),
+        ("queues:\n  a: {weight: {cpu: -2}}\n", "cluster.yaml:2:21: K001 a: weight: found -2"),
+        ("queues:\n  a: {priority: x}\n", 'cluster.yaml:2:17: K001 a: priority: found "x"'),
+    ],
+)
+def test_a_mistake_has_its_place(text: str, said: str):
+    with pytest.raises(RefusedError) as refused:
+        read_cluster_file(text.encode(), "cluster.yaml")
+    assert said in str(refused.value)
+
+
+def test_a_parent_may_stand_behind_the_short_form_or_elsewhere():
+    text = """\
+queues: {a: {parent: root}, b: {parent: other}}
+---
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: root}, spec: {}}
+"""
+    assert len(read_cluster_file(text.encode(), "cluster.yaml", {"other"}).documents) == 3
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])
+def test_a_file_that_says_nothing_is_refused(text: str):
+    with pytest.raises(InputError, match=r"^cluster\.yaml: found nothing, expected a cluster file: shapes, queues"):
+        read_cluster_file(text.encode(), "cluster.yaml")

@@ -1,0 +1,10 @@
+from kai.api.core import PriorityClass
+from kai.api.meta import ObjectMeta
+from kai.virtual.scenes.installed import installed_classes
+
+
+def test_classes_that_are_given_keep_their_values():
+    given = PriorityClass(metadata=ObjectMeta(name="train"), value=7)
+    names = [each.metadata.name for each in installed_classes([given])]
+    assert names == ["build-preemptible", "build", "inference"]
+    assert len(installed_classes([])) == len(names) + 1

@@ -1,0 +1,43 @@
+from pathlib import Path
+
+from kai.virtual.results.measuring import result_of
+from kai.virtual.running.simulation import run
+from kai.virtual.scenes.loading import load
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,4,A10\nn1,64000,262144,4,T4\n"
+HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+
+
+def test_a_trace_runs_on_nodes_of_another_file(tmp_path: Path):
+    rows = [
+        "a,1000,1024,4,1000,T4,LS,Running,0,600,0",  # all of n1
+        "b,1000,1024,1,500,,BE,Running,60,660,60",
+        "c,1000,1024,1,500,,BE,Running,60,660,60",  # shares a device with b
+        "d,1000,1024,4,1000,T4,BE,Running,120,720,120",  # waits for a
+        "e,1000,1024,4,1000,V100,BE,Running,120,720,120",  # no node has its model
+    ]
+    (tmp_path / "pods.csv").write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    (tmp_path / "nodes.csv").write_text(NODES, encoding="utf-8")
+    loaded = load(str(tmp_path / "pods.csv"), str(tmp_path / "nodes.csv"))
+    result = result_of(run(loaded.scene))
+    a, b, c, d, e = result.jobs
+    assert [job.nodes for job in (a, b, c, d, e)] == [("n1",), b.nodes, b.nodes, ("n1",), ()]
+    assert (d.start_seconds, d.end_seconds) == (600.0, 1200.0)
+    assert e.state == "waiting"
+    assert (a.name, a.owner) == ("j2", "a")
+    used = sum(sum(column) for name, column in result.series.columns.items() if name.startswith("used/"))
+    assert used * result.series.bucket_seconds > 0
+    assert any("Queues that the cluster has not are made" in text for text in result.assumptions)
+
+
+def test_a_trace_on_a_cluster_file_with_queues_of_its_own(tmp_path: Path):
+    (tmp_path / "own.csv").write_text(
+        "arrival_s,duration_s,pods,gpus_per_pod,queue\n0,3600,2,8,a\n60,60,1,8,a\n", encoding="utf-8"
+    )
+    (tmp_path / "cluster.yaml").write_text(
+        "shapes: {x: {gpu: 8, count: 2}}\nqueues: {all: {quota: 16}, a: {parent: all, quota: 16}}\n", encoding="utf-8"
+    )
+    loaded = load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml"))
+    result = result_of(run(loaded.scene, until=7200.0))
+    assert [job.start_seconds for job in result.jobs] == [0.0, 3600.0]
+    assert [queue.name for queue in result.queues] == ["a", "all"]
