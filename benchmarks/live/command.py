@@ -42,7 +42,7 @@ from benchmarks.live.steady import Pace, run_steadily
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.scheduler.settings import SchedulerSettings
-from kai.virtual.results.measuring import percentile
+from kai.virtual.results.metrics import percentile
 from kai.virtual.running.simulation import Rhythm, Simulation
 from kai.virtual.running.workloads import GRACE_SECONDS
 from kai.virtual.scenes.loading import load

@@ -19,13 +19,13 @@ import attrs
 
 from kai.api.kinds import Key
 from kai.model.axis import GPU_UNIT
-from kai.virtual.running.cluster import EmbeddedCluster
-from kai.virtual.running.events import Calendar
-from kai.virtual.running.lives import Life, State
+from kai.virtual.running.calendar import Calendar
+from kai.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.virtual.running.live_jobs import Life, State
 from kai.virtual.running.meters import Meters
 from kai.virtual.running.records import Eviction, JobRecord, Records
 from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.plans import JobPlan
+from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Scene
 from tests.integration.client import Api, Manifest
 from tests.integration.mirror import manifest_of

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from attrs import frozen
 
-from kai.virtual.results.measuring import percentile
+from kai.virtual.results.metrics import percentile
 from kai.virtual.running.records import JobRecord
 
 

@@ -8,9 +8,9 @@ from typing import Final
 from kai.report.drawing import DASHES, HUES, Figure, Frame, Key, label, layout, short
 from kai.report.sections import Plot, Section, Table
 from kai.report.waits import run_paints, runs_waits
-from kai.virtual.results.comparing import compare_runs
+from kai.virtual.results.comparison import compare_runs
 from kai.virtual.results.figures import HEADLINES, figure
-from kai.virtual.results.measuring import waited
+from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import JobResult, SimulationResult
 from kai.wording import span_text
 

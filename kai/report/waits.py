@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from kai.report.drawing import DASHES, GREY, HUES, Figure, Frame, Key, Paint, label, layout, leaf_queues, short
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.results.figures import figure, headline
-from kai.virtual.results.measuring import percentile, waited
+from kai.virtual.results.metrics import percentile, waited
 from kai.virtual.results.result import QueueResult, SimulationResult
 
 Waited: TypeAlias = tuple[float, bool]

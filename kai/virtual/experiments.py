@@ -25,7 +25,7 @@ from kai.errors import ConfigError
 from kai.manifests import Finding
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
-from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.progress import STEPS, show_all, telling
 from kai.virtual.running.simulation import run

@@ -104,7 +104,7 @@ def workloads() -> tuple[dict[str, Any], ...]:
 def results() -> tuple[dict[str, Any], ...]:
     """Return the result of a short run."""
     from kai.virtual.results.documents import document_of
-    from kai.virtual.results.measuring import result_of
+    from kai.virtual.results.metrics import result_of
     from kai.virtual.running.simulation import run
     from tests.unit.virtual.builders import job, scene_of
 

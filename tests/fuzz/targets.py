@@ -62,8 +62,8 @@ from kai.telemetry.decisions import decision_of
 from kai.telemetry.listener import read_address
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.results.documents import result_of_document
-from kai.virtual.scenes.clusterfile import read_cluster_file
-from kai.virtual.scenes.reading import read_workload
+from kai.virtual.scenes.cluster_file import read_cluster_file
+from kai.virtual.scenes.from_manifests import read_workload
 from tests.conformance.answer_binding import answer as answer_binding
 from tests.conformance.answer_podgrouping import answer as answer_podgrouping
 from tests.conformance.answer_status import answer as answer_status

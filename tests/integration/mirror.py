@@ -16,10 +16,10 @@ from kai.api.node import Node
 from kai.api.objects import ClusterObjects
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.virtual.running.cluster import EmbeddedCluster
-from kai.virtual.running.lives import State
+from kai.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.virtual.running.live_jobs import State
 from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.plans import identity_of
+from kai.virtual.scenes.job_plans import identity_of
 from tests.integration.client import Api, Manifest, until
 
 GROUPS = "scheduling.run.ai/v2alpha2"

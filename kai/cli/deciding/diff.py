@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kai.cli.deciding.diffruns import Sides
     from kai.cli.deciding.runs import Wanted
     from kai.simulation.comparing.comparison import Comparison, JobState, Side
-    from kai.virtual.results.comparing import Compared
+    from kai.virtual.results.comparison import Compared
 
 EPILOG = """\b
 A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
@@ -117,7 +117,7 @@ def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
 
 
 def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console, *, wants_code: bool) -> int:
-    from kai.virtual.results.comparing import compare_runs
+    from kai.virtual.results.comparison import compare_runs
 
     compared = compare_runs(*runs)
     if wanted.report is not None:

@@ -9,7 +9,7 @@ from kai.cli.console import Console
 from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 
 if TYPE_CHECKING:
-    from kai.virtual.results.comparing import Compared
+    from kai.virtual.results.comparison import Compared
     from kai.virtual.results.result import SimulationResult
 
     Sides = tuple[SimulationResult, SimulationResult]

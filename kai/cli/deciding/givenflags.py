@@ -26,7 +26,7 @@ def refuse_rows(path: str) -> None:
 
     Raises: UsageError.
     """
-    from kai.virtual.scenes.names import is_trace
+    from kai.virtual.scenes.file_kinds import is_trace
 
     if not is_trace(path):
         refuse_given({"skips_bad_rows": "--skip-bad-rows"}, "without a trace", f"{path} has no rows")

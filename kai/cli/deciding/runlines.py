@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
 from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
-from kai.virtual.results.comparing import top_queues
+from kai.virtual.results.comparison import top_queues
 from kai.virtual.results.figures import HEADLINES, figure
 from kai.virtual.results.remarks import remarks
 from kai.wording import counted, span_text

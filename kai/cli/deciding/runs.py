@@ -36,7 +36,7 @@ class Wanted:
 
     def is_over_time(self, path: str) -> bool:
         """Return whether a run over time is asked for, and not the decision of one moment."""
-        from kai.virtual.scenes.names import is_trace
+        from kai.virtual.scenes.file_kinds import is_trace
 
         asked = (self.until, self.cluster, self.out, self.report)
         return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
@@ -106,7 +106,7 @@ def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
 def under(experiment: "Experiment", policy: str, place: str | None = None) -> "Experiment":
     """Return an experiment under another policy, which is looked for beside the workload as well, or in a place."""
     from kai.cli.deciding.policy import load_policy
-    from kai.virtual.results.measuring import PolicyInput
+    from kai.virtual.results.metrics import PolicyInput
 
     if policy == OWN:
         return experiment

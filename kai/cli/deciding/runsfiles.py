@@ -56,7 +56,7 @@ def document(result: "SimulationResult") -> dict[str, Any]:
     from kai.documents.envelope import envelope
     from kai.simulation.cases.origin import Origin
     from kai.virtual.results.documents import document_of
-    from kai.virtual.scenes.names import is_trace
+    from kai.virtual.scenes.file_kinds import is_trace
 
     origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
     if is_trace(result.inputs.workload):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.virtual.scenes.names import is_result
+from kai.virtual.scenes.file_kinds import is_result
 
 if TYPE_CHECKING:
     from kai.cli.deciding.runs import Wanted

@@ -26,7 +26,7 @@ from kai.errors import InputError
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.origin import Origin
 from kai.simulation.deciding.run import Outcome
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.running.simulation import Run, Simulation
 
 if TYPE_CHECKING:

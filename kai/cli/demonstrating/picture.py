@@ -16,7 +16,7 @@ from kai.api.queue import Queue
 from kai.api.sharing import gpu_groups
 from kai.framework.decisions import Nominate
 from kai.model.axis import GPU, GPU_UNIT
-from kai.virtual.running.lives import Job, Life, State
+from kai.virtual.running.live_jobs import Job, Life, State
 from kai.wording import span_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kai.errors import InputError
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import archive_document, packed
 from kai.scheduler.settings import SchedulerSettings
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.wording import counted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from kai.virtual.results.measuring import waited
+from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import JobResult, SimulationResult
 from kai.virtual.running.workloads import GRACE_SECONDS
 from kai.wording import counted, first_of, span_text

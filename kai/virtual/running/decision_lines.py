@@ -8,7 +8,7 @@ import attrs
 
 from kai.framework.decisions import Bind, Decision, Evict, Nominate
 from kai.state.snapshot import Snapshot
-from kai.virtual.running.past import Rows
+from kai.virtual.running.packed_rows import Rows
 
 
 @attrs.define

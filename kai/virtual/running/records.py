@@ -15,8 +15,8 @@ from typing import Any, Final, overload
 import attrs
 
 from kai.virtual.running.meters import Meters
-from kai.virtual.running.past import Rows, packed, unpacked
-from kai.virtual.scenes.plans import JobPlan
+from kai.virtual.running.packed_rows import Rows, packed, unpacked
+from kai.virtual.scenes.job_plans import JobPlan
 
 MOST_STAYS: Final = 200_000
 """Stays of pods on nodes that are kept for charts, and as many evictions; of the others only sums are known."""

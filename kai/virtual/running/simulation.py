@@ -38,15 +38,15 @@ from kai.scheduler.rhythm import Rhythm
 from kai.simulation.deciding.kernel_pace import settle_on
 from kai.simulation.deciding.run import Cycle
 from kai.state.snapshot import Snapshot
-from kai.virtual.running.cluster import EmbeddedCluster, device_of
+from kai.virtual.running.calendar import Calendar
 from kai.virtual.running.decision_lines import DecisionLines
-from kai.virtual.running.events import Calendar
+from kai.virtual.running.embedded_cluster import EmbeddedCluster, device_of
 from kai.virtual.running.meters import Meters
-from kai.virtual.running.nodes import Nodes
+from kai.virtual.running.node_events import Nodes
 from kai.virtual.running.progress import Progress
 from kai.virtual.running.records import Eviction, Records, Stay
 from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.plans import JobPlan
+from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Scene
 
 LOOK_AGAIN_SECONDS: Final = 60.0

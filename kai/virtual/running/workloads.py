@@ -25,11 +25,11 @@ from kai.framework.decisions import Bind
 from kai.scheduler.rhythm import starts_alone
 from kai.simulation.deciding.cluster_reaction import recreated
 from kai.state.snapshot import Snapshot
-from kai.virtual.running.cluster import EmbeddedCluster, held_gpus
-from kai.virtual.running.events import Calendar
-from kai.virtual.running.lives import Job, Life, Slot, State, Task
+from kai.virtual.running.calendar import Calendar
+from kai.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
+from kai.virtual.running.live_jobs import Job, Life, Slot, State, Task
 from kai.virtual.running.records import Ending, Loss, Records
-from kai.virtual.scenes.plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
+from kai.virtual.scenes.job_plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
 
 GRACE_SECONDS: Final = 30.0
 """How long a pod that is told to go takes: the default of Kubernetes."""

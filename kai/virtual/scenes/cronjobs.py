@@ -18,7 +18,7 @@ from kai.api.documents import mapping_of
 from kai.configuration.cron import WANTED, Cron
 from kai.errors import InputError
 from kai.manifests.workloads.making import uid_of
-from kai.virtual.scenes.plans import Overlap, Series
+from kai.virtual.scenes.job_plans import Overlap, Series
 from kai.wording import counted
 
 MOST_RUNS: Final = 100_000

@@ -21,12 +21,12 @@ from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import files_below
 from kai.simulation.sources.text_files import read_documents
 from kai.traces.reading import read_nodes, read_trace
-from kai.virtual.scenes.clusterfile import ClusterFile, read_cluster_file
-from kai.virtual.scenes.inherited import Inherited, inherited_from, snapshot_in
-from kai.virtual.scenes.names import is_trace
-from kai.virtual.scenes.plans import JobPlan
-from kai.virtual.scenes.reading import NEW_YEAR, read_workload
-from kai.virtual.scenes.replaying import objects_of, plans_of
+from kai.virtual.scenes.cluster_file import ClusterFile, read_cluster_file
+from kai.virtual.scenes.file_kinds import is_trace
+from kai.virtual.scenes.from_manifests import NEW_YEAR, read_workload
+from kai.virtual.scenes.from_snapshot import Inherited, inherited_from, snapshot_in
+from kai.virtual.scenes.from_trace import objects_of, plans_of
+from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Inputs, Scene
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)

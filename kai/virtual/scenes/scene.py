@@ -12,7 +12,7 @@ from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
 from kai.configuration.reading import Configuration
 from kai.intake import IntakeSettings
-from kai.virtual.scenes.plans import JobPlan
+from kai.virtual.scenes.job_plans import JobPlan
 
 
 class Change(Enum):

@@ -4,7 +4,7 @@ from functools import cache
 
 import attrs
 
-from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import case, scene_of

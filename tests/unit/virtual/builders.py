@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 
 from kai.manifests import Document, documents_of, open_text
-from kai.virtual.scenes.reading import read_workload
+from kai.virtual.scenes.from_manifests import read_workload
 from kai.virtual.scenes.scene import Inputs, Scene
 
 CASES = Path(__file__).parent / "cases"

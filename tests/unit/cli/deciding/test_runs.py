@@ -11,8 +11,8 @@ from kai.cli.console import Console
 from kai.cli.deciding.diffruns import runs_text
 from kai.cli.deciding.runlines import run_text, runs_table
 from kai.configuration.reading import default_configuration
-from kai.virtual.results.comparing import compare_runs
-from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.comparison import compare_runs
+from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.simulation import run as simulated
 from kai.virtual.scenes.loading import load

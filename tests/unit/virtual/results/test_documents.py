@@ -6,7 +6,7 @@ from kai.cli.schemas.jsonschemas import schema_of
 from kai.cli.schemas.kinds import KINDS
 from kai.errors import InputError
 from kai.virtual.results.documents import document_of, result_of_document
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.running.simulation import run
 from tests.unit.cli.schemas.test_jsonschemas import faults
 from tests.unit.virtual.builders import case, scene_of

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.remarks import remarks
 from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import case, scene_of

@@ -4,7 +4,7 @@ import pytest
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.scheduler.settings import SchedulerSettings
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.results.result import JobResult, SimulationResult
 from kai.virtual.running.simulation import Rhythm, Simulation, run
 from kai.virtual.scenes.scene import Change, NodeEvent

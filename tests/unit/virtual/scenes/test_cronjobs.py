@@ -7,7 +7,7 @@ import pytest
 from kai.cli.console import Console
 from kai.cli.deciding.runlines import run_text
 from kai.errors import InputError
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.simulation import run
 from kai.virtual.scenes.loading import load

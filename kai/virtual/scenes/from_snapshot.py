@@ -25,8 +25,8 @@ from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.simulation.cases.case import Case, cluster_of
 from kai.simulation.sources.archive import read_archive
-from kai.virtual.scenes.owners import ALWAYS, gang_of
-from kai.virtual.scenes.plans import Behaviour, JobPlan, PodPlan, TaskPlan
+from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
+from kai.virtual.scenes.workload_kinds import ALWAYS, gang_of
 from kai.wording import counted
 
 RUNS_ON: Final = (

@@ -35,10 +35,10 @@ from kai.virtual.scenes.annotations import (
     read_annotations,
 )
 from kai.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
-from kai.virtual.scenes.installed import installed_classes
-from kai.virtual.scenes.owners import Owner, gang_of, is_scaled, owner_of, with_all_pods
-from kai.virtual.scenes.plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan, identity_of
+from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan, identity_of
+from kai.virtual.scenes.priority_classes import installed_classes
 from kai.virtual.scenes.random_numbers import generator
+from kai.virtual.scenes.workload_kinds import Owner, gang_of, is_scaled, owner_of, with_all_pods
 
 NEW_YEAR: Final = 1767225600.0
 """2026-01-01: when a run begins whose objects name no time."""

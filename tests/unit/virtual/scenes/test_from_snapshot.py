@@ -7,7 +7,7 @@ import pytest
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.deciding.runlines import run_text
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.running.simulation import run as simulated
 from kai.virtual.scenes.loading import load
 from tests.unit.virtual.builders import cluster, gang, job

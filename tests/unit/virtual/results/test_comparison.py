@@ -1,8 +1,8 @@
 import attrs
 
 from kai.configuration.reading import default_configuration
-from kai.virtual.results.comparing import compare_runs
-from kai.virtual.results.measuring import PolicyInput, result_of
+from kai.virtual.results.comparison import compare_runs
+from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import case, scene_of

@@ -20,7 +20,7 @@ from kai.virtual.results.result import (
     SimulationResult,
     StayResult,
 )
-from kai.virtual.running.lives import State
+from kai.virtual.running.live_jobs import State
 from kai.virtual.running.meters import PIECES, Meters
 from kai.virtual.running.records import Ending, JobRecord, Loss, Records
 from kai.virtual.running.simulation import Run

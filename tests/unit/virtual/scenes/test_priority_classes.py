@@ -1,6 +1,6 @@
 from kai.api.core import PriorityClass
 from kai.api.meta import ObjectMeta
-from kai.virtual.scenes.installed import installed_classes
+from kai.virtual.scenes.priority_classes import installed_classes
 
 
 def test_classes_that_are_given_keep_their_values():

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.running.simulation import run
 from kai.virtual.scenes.loading import load
 

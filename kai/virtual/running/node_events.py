@@ -10,9 +10,9 @@ from typing import Final
 import attrs
 
 from kai.api.node import Node, Taint
-from kai.virtual.running.cluster import EmbeddedCluster, gpus_of_node
-from kai.virtual.running.events import Calendar
-from kai.virtual.running.lives import State
+from kai.virtual.running.calendar import Calendar
+from kai.virtual.running.embedded_cluster import EmbeddedCluster, gpus_of_node
+from kai.virtual.running.live_jobs import State
 from kai.virtual.running.records import Records
 from kai.virtual.running.workloads import Workloads
 from kai.virtual.scenes.random_numbers import exponential, generator

@@ -2,10 +2,10 @@ import pytest
 
 from kai.errors import InputError
 from kai.manifests import RefusedError
-from kai.virtual.results.measuring import result_of
+from kai.virtual.results.metrics import result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.simulation import run
-from kai.virtual.scenes.clusterfile import read_cluster_file
+from kai.virtual.scenes.cluster_file import read_cluster_file
 from tests.unit.virtual.builders import job, scene_of
 
 HOUR = 3600.0

@@ -16,7 +16,7 @@ import attrs
 from kai.api.kinds import Key, key_of
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.virtual.scenes.plans import JobPlan, PodPlan, TaskPlan
+from kai.virtual.scenes.job_plans import JobPlan, PodPlan, TaskPlan
 
 
 class State(Enum):

@@ -24,7 +24,7 @@ from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.simulation.deciding.cluster_reaction import device_labels
 from kai.state.snapshot import Snapshot
-from kai.virtual.running.objects import Objects
+from kai.virtual.running.object_store import Objects
 
 _GPU: Final = names.NVIDIA_GPU
 

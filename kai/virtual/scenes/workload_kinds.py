@@ -9,7 +9,7 @@ import attrs
 
 from kai.api.documents import mapping_of
 from kai.api.podgroup import PodGroupSpec, least_members
-from kai.virtual.scenes.plans import Replacement
+from kai.virtual.scenes.job_plans import Replacement
 
 ALWAYS: Final = 1 << 30
 """Crashes that an owner makes good which never gives up."""

@@ -26,8 +26,8 @@ from kai.manifests import Document, RefusedError, read
 from kai.simulation.scenarios.shorthand import expand
 from kai.traces.jobs import TraceJob, TraceNode
 from kai.traces.reading import Trace
-from kai.virtual.scenes.installed import installed_classes
-from kai.virtual.scenes.plans import Behaviour, JobPlan, PodPlan, TaskPlan
+from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
+from kai.virtual.scenes.priority_classes import installed_classes
 
 NAMESPACE: Final = "trace"
 QUEUE: Final = "default"
