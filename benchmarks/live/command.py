@@ -39,12 +39,12 @@ from benchmarks.live.reality import Comparison, compare, reality_table
 from benchmarks.live.shards import fill_shards, schedulers
 from benchmarks.live.start import run_starts
 from benchmarks.live.steady import Pace, run_steadily
+from kai.api.pod import GRACE_SECONDS
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.results.metrics import percentile
 from kai.virtual.running.simulation import Rhythm, Simulation
-from kai.virtual.running.workloads import GRACE_SECONDS
 from kai.virtual.scenes.loading import load
 from tests.integration.controlplane import ControlPlane
 from tests.integration.kubelet import RESERVED, Kubelet

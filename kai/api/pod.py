@@ -14,6 +14,8 @@ from kai.api.wire import EMPTY, Format, Int32, Labels, Port, Requests, Time, by_
 PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"]
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """Phases in which no container of a pod runs any more, nor will."""
+GRACE_SECONDS: Final = 30.0
+"""How long a pod that is told to go takes at most, unless it says otherwise: the default of Kubernetes."""
 UNCOUNTED: Final = ENDED | {"Unknown"}
 """Phases in which a pod counts for nothing on its account: those, and that of a pod whose node does not answer.
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kai.api.pod import GRACE_SECONDS
 from kai.cli.tables import cut_text, shown_width, wrapped
 from kai.model.axis import GPU_UNIT
-from kai.simulation.comparing.arrival import AFTER_EVICTIONS, GRACE_SECONDS, NEVER, STARTS, Arrival, answer_of
+from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, STARTS, Arrival, answer_of
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:

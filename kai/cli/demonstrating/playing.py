@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from kai.api.pod import GRACE_SECONDS
 from kai.cli.demonstrating.drawing import Frame, clock_text
 from kai.cli.demonstrating.happenings import EVICTED, Happenings, Line
 from kai.cli.demonstrating.pacing import Pacing
@@ -19,7 +20,6 @@ from kai.cli.demonstrating.picture import Picture, picture_of
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.overview import Overview, overview
 from kai.virtual.running.simulation import Simulation
-from kai.virtual.running.workloads import GRACE_SECONDS
 
 FRAME_SECONDS: Final = 0.2
 _KEPT: Final = 200

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from kai.api.pod import GRACE_SECONDS
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
@@ -16,9 +17,6 @@ from kai.simulation.outcomes.queue_lines import QueueLine
 
 STARTS, AFTER_EVICTIONS, WAITS, NEVER = "starts", "starts-after-evictions", "waits", "impossible"
 _ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER)
-
-GRACE_SECONDS: Final = 30.0
-"""How long evicted pods take at most to end, unless they say otherwise: the default of Kubernetes."""
 
 
 @attrs.frozen(kw_only=True)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from kai.api.pod import GRACE_SECONDS
 from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import JobResult, SimulationResult
-from kai.virtual.running.workloads import GRACE_SECONDS
 from kai.wording import counted, first_of, span_text
 
 _FEW: Final = 2

@@ -19,7 +19,7 @@ import attrs
 from kai.api import names
 from kai.api.kinds import Key, key_of
 from kai.api.meta import ObjectMeta
-from kai.api.pod import Pod
+from kai.api.pod import GRACE_SECONDS, Pod
 from kai.api.podgroup import PodGroup
 from kai.framework.decisions import Bind
 from kai.scheduler.rhythm import starts_alone
@@ -31,8 +31,6 @@ from kai.virtual.running.live_jobs import Job, Life, Slot, State, Task
 from kai.virtual.running.records import Ending, Loss, Records
 from kai.virtual.scenes.job_plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
 
-GRACE_SECONDS: Final = 30.0
-"""How long a pod that is told to go takes: the default of Kubernetes."""
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 360.0
 """How long a Job waits before it makes a pod again that crashed, doubled each time. Source: the Job controller."""
@@ -372,4 +370,4 @@ def _born(group: PodGroup, instant: float) -> PodGroup:
     return attrs.evolve(group, metadata=metadata)
 
 
-__all__ = ["GRACE_SECONDS", "Workloads"]
+__all__ = ["Workloads"]
