@@ -1,13 +1,19 @@
-"""Reading objects of any kind, known to kai or not: where the server keeps them is asked once for each API version."""
+"""Reading objects of any kind, known to kai or not: where the server keeps them is asked once for each API version.
+
+Tenants write such objects, as owners of their pods, and as Python values an object takes 20 times what it takes as
+text. So of one object no more is read than `MOST_READ`. What its writers and its status say does not count, and is left
+out where it is large: a workflow may have a status of a megabyte.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 import attrs
+import msgspec
 
 from kai.api.plans import Reason, Refusal
 from kai.cluster.absence import SECONDS, Absence
@@ -23,7 +29,12 @@ _PAGE: Final = 500
 _MOST_PAGES: Final = 200
 """Of a list. Others may serve the kind, and need not come to an end."""
 _LARGEST: Final = 8 << 20
-"""Bytes of one object, and of what is served of one version."""
+"""Bytes of one object as it comes, and of what is served of one version."""
+MOST_READ: Final = 512 << 10
+"""Bytes of one object that are read: far more than a workload needs to say what it is."""
+_LARGEST_STATUS: Final = 64 << 10
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 _VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
@@ -61,7 +72,7 @@ class ForeignReader:
                 return Refusal(reason=Reason.NOT_FOUND, message=f'no object has the name "{request.name}"')
             name = quote(request.name, safe="")
             call = Call(method="GET", path=f"{path}/{name}", largest=_LARGEST, is_foreign=request.is_foreign)
-            return await self._json(call, Label("get", place.plural))
+            return await self._json(call, Label("get", place.plural), _lean)
         return await self._all(request, path, place)
 
     async def _all(self, request: FetchAll, path: str, place: _Place) -> Any:  # noqa: ANN401 - as above
@@ -101,14 +112,34 @@ class ForeignReader:
                 self._unserved.note(api_version, now)
         return known.get(kind) or NoSuchKind(message=f"the server serves no {kind} of {api_version}")
 
-    async def _json(self, call: Call, label: Label) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
+    async def _json(self, call: Call, label: Label, read: Callable[[bytes], Any] = decoded) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
         answer = await self.sender.send(call, label, object())
-        value = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
-        if isinstance(value, Mapping):
+        value = read(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        if isinstance(value, Mapping | Refusal):
             return value
         if isinstance(answer, NoAnswer) or (isinstance(answer, Answer) and not answer.is_good):
             return refusal_of(answer, is_write=False, now=self.clock.now())
         return Refusal(reason=Reason.UNAVAILABLE, message="the answer is no JSON object")
+
+
+def _lean(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
+    """Return an object less what is large and tells nothing of a workload; a refusal if it is too large even so."""
+    if len(body) <= _LARGEST_STATUS:
+        return decoded(body)
+    try:
+        parts = _PARTS.decode(body)
+        metadata = _PARTS.decode(parts.get("metadata", b"{}"))
+    except _ERRORS:
+        return None
+    metadata.pop("managedFields", None)
+    if len(bytes(parts.get("status", b""))) > _LARGEST_STATUS:
+        del parts["status"]
+    parts["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+    kept = msgspec.json.encode(parts)
+    if len(kept) > MOST_READ:
+        found = f"found {len(kept) >> 10} KiB, expected at most {MOST_READ >> 10}"
+        return Refusal(reason=Reason.REJECTED, message=f"the object is too large to be read: {found}")
+    return decoded(kept)
 
 
 def _places_in(answer: Mapping[str, Any]) -> Mapping[str, _Place]:

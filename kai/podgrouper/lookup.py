@@ -87,6 +87,8 @@ class Answers:
 
     objects: Mapping[Get, Manifest | Absent] = attrs.field(factory=dict)
     lists: Mapping[Many, tuple[Manifest, ...] | Absent] = attrs.field(factory=dict)
+    size: int = 0
+    """Bytes of the objects, as text."""
 
     def get(self, read: Get, /) -> Manifest | Absent:
         """Return what was fetched for ``read``."""
@@ -96,9 +98,9 @@ class Answers:
         """Return what was fetched for ``read``."""
         return self.lists.get(read, Absent(Why.UNREAD))
 
-    def with_object(self, read: Get, answer: Manifest | Absent) -> Self:
-        """Return the answers with one more."""
-        return attrs.evolve(self, objects={**self.objects, read: answer})
+    def with_object(self, read: Get, answer: Manifest | Absent, size: int = 0) -> Self:
+        """Return the answers with one more, of so many bytes."""
+        return attrs.evolve(self, objects={**self.objects, read: answer}, size=self.size + size)
 
     def with_list(self, read: Many, answer: Iterable[Manifest] | Absent) -> Self:
         """Return the answers with one more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -17,6 +17,8 @@ from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.cluster.absence import Absence
+from kai.cluster.encoding import to_json
+from kai.cluster.foreign import MOST_READ
 from kai.cluster.port import Api, Clock, Index, Store
 from kai.cluster.requests import Fetch, FetchAll, Forbidden, NoSuchKind
 from kai.podgrouper import kinds
@@ -36,6 +38,8 @@ _WITHOUT_NAMESPACE: Final = frozenset({kinds.PRIORITY_CLASS, kinds.NAMESPACE})
 # Labels by which groupers look for the other pods of a workload.
 _SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
 _KEPT: Final = 512
+_KEPT_BYTES: Final = 4 << 20
+"""So much of what was read is remembered, as text. Tenants write it, and in memory it is 20 times as much."""
 _KEPT_SECONDS: Final = 60.0
 
 
@@ -107,6 +111,8 @@ class _Fetched:
     time: float
     ended: anyio.Event = attrs.field(factory=anyio.Event)
     answer: object = None
+    size: int = 0
+    """Bytes of what was read, as text."""
 
 
 @attrs.define
@@ -135,29 +141,36 @@ class Fetcher:
         return self._moment
 
     async def add(self, answers: Answers, read: Read, since: int) -> Answers:
-        """Return the answers with one more, which was read at the moment `since` or later."""
-        answer = await self._shared(read, since)
+        """Return the answers with one more, which was read at the moment `since` or later.
+
+        What one decision reads is bounded as a whole: owners have owners, and many decisions are made side by side.
+        """
+        answer, size = await self._shared(read, since)
+        if answers.size + size > MOST_READ:
+            answer, size = Absent(Why.FAILED, f"the owners of one pod hold more than {MOST_READ >> 10} KiB"), 0
         if isinstance(read, Get):
-            return answers.with_object(read, answer if isinstance(answer, Absent) else _manifest(answer))
+            return answers.with_object(read, answer if isinstance(answer, Absent) else _manifest(answer), size)
         return answers.with_list(read, answer if isinstance(answer, Absent) else _manifests(answer))
 
-    async def _shared(self, read: Read, since: int) -> object:
+    async def _shared(self, read: Read, since: int) -> tuple[object, int]:
+        """Return the answer, and how large it is."""
         now = self.clock.monotonic()
         if self._missing.holds(read.kind, now):
-            return Absent(Why.NO_SUCH_KIND)
+            return Absent(Why.NO_SUCH_KIND), 0
         if self._forbidden.holds((read.kind, read.namespace), now):
-            return Absent(Why.FORBIDDEN)
+            return Absent(Why.FORBIDDEN), 0
         known = self._reads.get(read)
         if known is not None and known.began >= since and not _has_failed(known):
             await known.ended.wait()
-            return known.answer
+            return known.answer, known.size
         self._prune(now)
         mine = self._reads[read] = _Fetched(self.moment(), now, answer=Absent(Why.FAILED, "the read was cut off"))
         try:
             mine.answer = self._understood(read, await self.api.perform(self._request(read)))
+            mine.size = 0 if isinstance(mine.answer, Absent) else len(to_json(mine.answer))
         finally:
             mine.ended.set()
-        return mine.answer
+        return mine.answer, mine.size
 
     def _understood(self, read: Read, reply: object) -> object:
         if not isinstance(reply, Refusal):
@@ -193,9 +206,13 @@ class Fetcher:
 
     def _prune(self, now: float) -> None:
         """Forget reads that no decision can use any more, once there are many."""
-        if len(self._reads) >= _KEPT:
+        if self._are_many(self._reads):
             young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
-            self._reads = young if len(young) < _KEPT else {}
+            self._reads = {} if self._are_many(young) else young
+
+    @staticmethod
+    def _are_many(reads: Mapping[Read, _Fetched]) -> bool:
+        return len(reads) >= _KEPT or sum(kept.size for kept in reads.values()) >= _KEPT_BYTES
 
 
 def _has_failed(fetched: _Fetched) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.cluster.requests import Forbidden, NoSuchKind
-from kai.podgrouper import Answers, Get, Needs, Settings, group_pod, load_groupers
+from kai.podgrouper import Absent, Answers, Get, Needs, Settings, group_pod, load_groupers
 from kai.podgrouper.kinds import KARTA
 from kai.podgrouper.reading import Fetcher
 from kai.podgrouper.resource import Kind
@@ -103,3 +103,46 @@ def test_kinds_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch, ref
         assert len(fetcher._missing) + len(fetcher._forbidden) == 1
 
     anyio.run(scenario)
+
+
+class Owners:
+    """Answers each read with an owner of so many bytes, and counts them."""
+
+    def __init__(self, size):
+        self.size = size
+        self.asked = 0
+
+    async def perform(self, request):
+        self.asked += 1
+        return {"kind": request.kind, "metadata": {"name": request.name}, "spec": {"text": "x" * self.size}}
+
+
+def owner(number):
+    return Get(Kind("batch", "v1", "Job"), "team", f"j{number}")
+
+
+def test_owners_that_tenants_make_large_are_not_remembered_for_long():
+    clock = VirtualClock()
+
+    async def scenario(size):
+        fetcher = Fetcher(Owners(size), clock)
+        for number in range(300):
+            await fetcher.add(Answers(), owner(number), fetcher.moment())
+        return sum(each.size for each in fetcher._reads.values())
+
+    assert anyio.run(scenario, 100_000) <= 5 << 20
+    assert anyio.run(scenario, 100) > 30_000, "what is small is remembered: the pods of a workload share a read"
+
+
+def test_all_that_one_decision_reads_is_bounded():
+    async def scenario():
+        fetcher, answers = Fetcher(Owners(200_000), VirtualClock()), Answers()
+        for number in range(32):
+            answers = await fetcher.add(answers, owner(number), fetcher.moment())
+        return answers
+
+    answers = anyio.run(scenario)
+    assert answers.size < 512 << 10
+    found = [answers.get(owner(number)) for number in range(32)]
+    assert [isinstance(each, Absent) for each in found] == [False] * 2 + [True] * 30
+    assert str(found[2]) == "the read failed: the owners of one pod hold more than 512 KiB"
