@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import attrs
 import structlog
 
 from kai.api.plans import Plan, RefusedError
-from kai.cluster.carrying import KeyRing, carry_out
+from kai.cluster.carrying import KeyRing, carry_out, untold
 from kai.cluster.port import Api
 from kai.cluster.work import place_of
 
@@ -25,10 +26,10 @@ class PlanRunner:
     _named: dict[tuple[str, str], None] = attrs.field(factory=dict)
     """What errors of kai's own kept from being done, and where they came from: the log has named them."""
 
-    async def run(self, plan: Plan[R], subject: str = "") -> R | str:
-        """Return the result of a plan, or in words why it has none."""
+    async def run(self, plan: Plan[R], subject: str = "", waits: Callable[[], None] = untold) -> R | str:
+        """Return the result of a plan, or in words why it has none; ``waits`` is called when it waits for others."""
         try:
-            return await carry_out(plan, self.api, self._keys)
+            return await carry_out(plan, self.api, self._keys, waits)
         except RefusedError as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - the boundary of one work item: a bug costs one bind, not all

@@ -4,9 +4,11 @@
 things at once; it starts plans and is told how they ended. The shell around it feeds watch events and the clock, runs
 the plans and nothing else, so a simulation runs this very code.
 
-Holds: a request is attempted by one plan at a time, and by at most `concurrency` plans together; one that failed leaves
-its capacity to others for as long as it backs off, also across a restart, since the number of attempts is kept in the
-request; a limit on attempts is a limit. One whose attempts end in errors of kai's own is tried three times.
+Holds: a request is attempted by one plan at a time, and at most `concurrency` plans have work to do together. One that
+waits for others, for a volume or a device, gives up its place until it ends: users choose what their pods wait for, and
+would hold up the binds of all others by it. One that failed leaves its capacity to others for as long as it
+backs off, also across a restart, since the number of attempts is kept in the request; a limit on attempts is a limit.
+One whose attempts end in errors of kai's own is tried three times.
 """
 
 from __future__ import annotations
@@ -64,6 +66,13 @@ class PodSeen:
 
 
 @attrs.frozen
+class AttemptWaits:
+    """An attempt waits for others, and has little left to do after that."""
+
+    ref: Ref[BindRequest]
+
+
+@attrs.frozen
 class AttemptEnded:
     """An attempt ended."""
 
@@ -89,7 +98,9 @@ class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = Started | RequestSeen | RequestGone | PodSeen | AttemptEnded | SweepEnded | ServerBack | Tick
+Event: TypeAlias = (
+    Started | RequestSeen | RequestGone | PodSeen | AttemptWaits | AttemptEnded | SweepEnded | ServerBack | Tick
+)
 
 
 # --- Effects -------------------------------------------------------------------------------------------------------
@@ -134,6 +145,8 @@ class _Entry:
     interruptions: int = 0
     bugs: int = 0
     running: bool = False
+    gave_way: bool = False
+    """Whether its attempt waits for others, or did, and takes no place."""
     replaced: bool = False
     """Whether another request took its name while it was being attempted."""
 
@@ -146,6 +159,9 @@ class BindQueue:
     _entries: dict[Key, _Entry] = attrs.field(factory=dict)
     _heap: list[tuple[float, Key]] = attrs.field(factory=list)
     _running: int = 0
+    """Attempts that take a place."""
+    _waiting: int = 0
+    """Attempts that gave theirs up."""
     _sweeps: dict[str, int] = attrs.field(factory=dict)
     """Sweeps that failed: how often."""
     _sweep_heap: list[tuple[float, str]] = attrs.field(factory=list)
@@ -172,14 +188,14 @@ class BindQueue:
                     self._want_sweep(group, now)
                     if self._entries:
                         self._left.add(group)
+            case AttemptWaits(ref):
+                self._give_way(ref)
             case AttemptEnded(ref, outcome):
                 self._end_attempt(ref, outcome, now)
             case SweepEnded(group, succeeded):
                 self._end_sweep(group, succeeded=succeeded, now=now)
             case ServerBack():
                 self._hurry(now)
-            case Tick():
-                pass
         effects += self._start_sweeps(now)
         effects += self._start_attempts(now)
         wake = self._next_due()
@@ -190,12 +206,12 @@ class BindQueue:
     @property
     def waiting(self) -> int:
         """How many requests are not finished and not being attempted."""
-        return len(self._entries) - self._running
+        return len(self._entries) - self.running
 
     @property
     def running(self) -> int:
         """How many requests are being attempted."""
-        return self._running
+        return self._running + self._waiting
 
     # --- Requests ------------------------------------------------------------------------------------------------
 
@@ -226,12 +242,25 @@ class BindQueue:
             for group in request.spec.selected_gpu_groups:
                 self._want_sweep(group, now)
 
+    def _give_way(self, ref: Ref[BindRequest]) -> None:
+        entry = self._entries.get((ref.namespace, ref.name))
+        if entry is not None and entry.running and not entry.gave_way:
+            entry.gave_way = True
+            self._running -= 1
+            self._waiting += 1
+
+    def _leave_place(self, entry: _Entry) -> None:
+        if entry.gave_way:
+            self._waiting -= 1
+        else:
+            self._running -= 1
+
     def _end_attempt(self, ref: Ref[BindRequest], outcome: Outcome, now: float) -> None:
         key = (ref.namespace, ref.name)
         entry = self._entries.pop(key, None)
         if entry is None or not entry.running:
             return
-        self._running -= 1
+        self._leave_place(entry)
         for group in entry.request.spec.selected_gpu_groups:
             if outcome.leftovers or group in self._left:
                 self._left.discard(group)

@@ -39,6 +39,7 @@ from kai.binder.outcome_log import log_outcome
 from kai.binder.plan_runner import PlanRunner
 from kai.binder.queue import (
     AttemptEnded,
+    AttemptWaits,
     BindQueue,
     Effect,
     Event,
@@ -232,7 +233,11 @@ class BinderService:
     async def _tried(self, effect: StartAttempt) -> tuple[Outcome, Verdict]:
         """Return how an attempt ended, and how it counts: one that an error of kai's own ended is counted as that."""
         subject = str(effect.ref)
-        found = await self._plans.run(attempt(self.binder, effect.ref, patient=effect.patient), subject)
+
+        def waits() -> None:
+            self._step(AttemptWaits(effect.ref))
+
+        found = await self._plans.run(attempt(self.binder, effect.ref, patient=effect.patient), subject, waits)
         if isinstance(found, Outcome):
             return found, found.verdict
         for plainly in (False, True) if effect.is_last else ():

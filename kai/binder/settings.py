@@ -45,7 +45,7 @@ class BinderSettings:
     node_pool_label: str = names.NODE_POOL
     reservation: ReservationSettings = ReservationSettings()
     concurrency: int = 10
-    """Binds under way at once."""
+    """Binds under way at once, those not counted that wait for others."""
     first_delay_seconds: float = 1.0
     """The pause after the first attempt at a bind that failed; it doubles with each further one."""
     longest_delay_seconds: float = 300.0

@@ -53,11 +53,12 @@ class VolumeBinding:
                 yield from _check_reachable(claim, context.node)
         if not waiting:
             return
-        yield from _start_binding(waiting, context.node)
+        provisioned = yield from _start_binding(waiting, context.node)
         started: float = yield Now()
         for claim in waiting:
             now: float = yield Now()
-            yield from _wait_for(claim, context.node, max(0.0, self.timeout_seconds - (now - started)))
+            left = max(0.0, self.timeout_seconds - (now - started))
+            yield from _wait_for(claim, context.node, left, is_provisioned=claim in provisioned)
 
     def undo(self, context: BindContext, /) -> Plan[None]:
         """Do nothing: a claim keeps the volume that it got."""
@@ -108,8 +109,11 @@ def _is_reachable(volume: PersistentVolume, node: Node) -> bool:
 # --- Starting ------------------------------------------------------------------------------------------------------
 
 
-def _start_binding(claims: Iterable[PersistentVolumeClaim], node: Node) -> Plan[None]:
-    """Match each claim with a free volume, or ask for a new one; nothing is written before all have an answer."""
+def _start_binding(claims: Iterable[PersistentVolumeClaim], node: Node) -> Plan[tuple[PersistentVolumeClaim, ...]]:
+    """Match each claim with a free volume, or ask for a new one; nothing is written before all have an answer.
+
+    Returns the claims for which a new one was asked for.
+    """
     volumes = yield from every(PersistentVolume)
     taken: set[str] = set()
     matched: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
@@ -127,6 +131,7 @@ def _start_binding(claims: Iterable[PersistentVolumeClaim], node: Node) -> Plan[
         yield from _offer_volume(claim, volume)
     for claim in provisioned:
         yield from _ask_for_volume(claim, node)
+    return tuple(provisioned)
 
 
 def _waiting_class(claim: PersistentVolumeClaim) -> Plan[StorageClass]:
@@ -230,14 +235,20 @@ def _ask_for_volume(claim: PersistentVolumeClaim, node: Node) -> Plan[None]:
 # --- Waiting -------------------------------------------------------------------------------------------------------
 
 
-def _wait_for(claim: PersistentVolumeClaim, node: Node, seconds: float) -> Plan[None]:
-    """Wait until a claim is bound; a provisioner that gives up takes the node off the claim."""
+def _wait_for(claim: PersistentVolumeClaim, node: Node, seconds: float, *, is_provisioned: bool) -> Plan[None]:
+    """Wait until a claim is bound; a provisioner that gives up takes the node off the claim.
+
+    A claim that was matched with a volume needs no node in its annotation.
+    """
     ref = Ref.to(claim)
+    unnamed = "" if is_provisioned else node.metadata.name
 
     def was_given_up(current: PersistentVolumeClaim) -> bool:
-        return current.metadata.annotations.get(names.VOLUME_NODE, node.metadata.name) != node.metadata.name
+        return current.metadata.annotations.get(names.VOLUME_NODE, unnamed) != node.metadata.name
 
     known = yield from wait_until(ref, lambda current: is_bound(current) or was_given_up(current), seconds=seconds)
-    if known is None or not is_bound(known):
+    if known is not None and not is_bound(known):
+        raise BindFailureError(f"{title(claim)}: its provisioner gave up on {title(node)}", retryable=True)
+    if known is None:
         raise BindFailureError(f"{title(claim)}: was not bound to a volume on {title(node)} in time", retryable=True)
     yield from _check_reachable(known, node)

@@ -1,7 +1,12 @@
-"""Carrying out plans: the loop of `kai.api.plans.carry_out` with an ``await`` in it, and the keys that plans hold."""
+"""Carrying out plans: the loop of `kai.api.plans.carry_out` with an ``await`` in it, and the keys that plans hold.
+
+A plan may wait for others: for an object to become something, or for a key that another plan holds. Its caller can be
+told, and give the place of the plan to one that has work to do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar, cast
 
@@ -9,7 +14,7 @@ import anyio
 import attrs
 from anyio.lowlevel import checkpoint
 
-from kai.api.plans import Lock, Plan, Unlock
+from kai.api.plans import Await, Lock, Plan, Unlock
 from kai.cluster.pieces import AT_ONCE
 from kai.cluster.port import Api
 
@@ -33,6 +38,10 @@ class KeyRing:
             self._forget(key)
             raise
 
+    def is_held(self, key: str) -> bool:
+        """Return whether a plan holds a key."""
+        return key in self._wanted
+
     def free(self, key: str) -> None:
         """Let go of a key."""
         self._locks[key].release()
@@ -44,8 +53,14 @@ class KeyRing:
             del self._wanted[key], self._locks[key]
 
 
-async def carry_out(plan: Plan[R], api: Api, keys: KeyRing) -> R:
+def untold() -> None:
+    """Take no notice."""
+
+
+async def carry_out(plan: Plan[R], api: Api, keys: KeyRing, waits: Callable[[], None] = untold) -> R:
     """Return the result of a plan; however it ends, all keys that it holds are let go of.
+
+    ``waits`` is called each time before the plan waits for others.
 
     Raises: what the plan raises.
     """
@@ -62,6 +77,8 @@ async def carry_out(plan: Plan[R], api: Api, keys: KeyRing) -> R:
                 return cast("R", stop.value)
             match request:
                 case Lock():
+                    if keys.is_held(request.key):
+                        waits()
                     await keys.hold(request.key)
                     held.append(request.key)
                     reply = None
@@ -70,6 +87,8 @@ async def carry_out(plan: Plan[R], api: Api, keys: KeyRing) -> R:
                     keys.free(request.key)
                     reply = None
                 case _:
+                    if isinstance(request, Await):
+                        waits()
                     reply = cast("Any", await api.perform(request))
     finally:
         for key in held:

@@ -9,6 +9,7 @@ from kai.api.pod import Pod
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.queue import (
     AttemptEnded,
+    AttemptWaits,
     BindQueue,
     PodSeen,
     RequestGone,
@@ -71,6 +72,29 @@ def test_only_so_many_are_attempted_together_and_the_rest_in_the_order_they_came
     assert started == [["z"], ["y"], [], []]
     assert (binds.running, binds.waiting) == (2, 2)
     assert attempts(binds.step(ended(Verdict.BOUND, "z"), 5.0)) == ["x"]
+
+
+def test_an_attempt_that_waits_for_others_gives_up_its_place_until_it_ends():
+    binds = queue()
+    for name in "abcdef":
+        binds.step(RequestSeen(request(name)), 0.0)
+    assert attempts(binds.step(AttemptWaits(ref("a")), 1.0)) == ["c"]
+    assert attempts(binds.step(AttemptWaits(ref("a")), 1.0)) == [], "once, however often it waits"
+    assert (binds.running, binds.waiting) == (3, 3)
+    assert attempts(binds.step(ended(Verdict.BOUND, "a"), 2.0)) == [], "it had no place left to give"
+    assert attempts(binds.step(ended(Verdict.BOUND, "b"), 2.0)) == ["d"]
+    assert attempts(binds.step(ended(Verdict.BOUND, "c"), 2.0)) == ["e"]
+    assert attempts(binds.step(AttemptWaits(ref("a")), 3.0)) == [], "of what has ended nothing is known"
+
+
+def test_an_attempt_that_waited_and_is_repeated_takes_a_place_again():
+    binds = queue()
+    for name in "abc":
+        binds.step(RequestSeen(request(name, limit=5)), 0.0)
+    binds.step(AttemptWaits(ref("a")), 0.0)
+    binds.step(ended(Verdict.RETRY, "a", delay=1.0), 1.0)
+    assert attempts(binds.step(Tick(), 5.0)) == [], "b and c are at work"
+    assert attempts(binds.step(ended(Verdict.BOUND, "b"), 6.0)) == ["a"]
 
 
 def test_a_finished_request_is_forgotten():

@@ -503,6 +503,34 @@ async def test_binds_do_not_ask_the_server_about_gpus_that_others_are_getting():
         assert not any(request.fresh for request in performed(memory, List)[before:])
 
 
+async def test_pods_whose_volumes_never_come_hold_up_no_bind_of_others():
+    """A tenant chooses the class of its volumes, and 30 of its pods would take the ten places for two minutes each."""
+    classes = {"metadata": {"name": "nowhere"}, "provisioner": "nobody", "volumeBindingMode": "WaitForFirstConsumer"}
+    memory = cluster(node(cpu="64"), pod(), {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **classes})
+    async with binding(memory):
+        for number in range(30):
+            name = f"stuck{number}"
+            claim = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"storageClassName": "nowhere"}}
+            memory.server.add({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim})
+            memory.server.add(pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}]))
+            memory.server.add(bind_request(name))
+        await memory.pass_time(1.0)
+        memory.server.add(bind_request())
+        await memory.pass_time(1.0)
+        assert (node_of(memory), node_of(memory, "stuck29")) == ("n1", None)
+
+
+async def test_pods_that_wait_for_one_gpu_hold_up_no_bind_of_others():
+    memory = cluster(node(gpus="1"), pod(), *(sharing_pod(f"s{number}", fraction="0.01") for number in range(30)))
+    async with binding(memory, silent_plugin):
+        for number in range(30):
+            memory.server.add(sharing_request(f"s{number}", portion="0.01"))
+        await memory.pass_time(1.0)
+        memory.server.add(bind_request())
+        await memory.pass_time(1.0)
+        assert node_of(memory) == "n1"
+
+
 async def test_the_pod_is_told_what_became_of_its_bind():
     memory = cluster(node(), pod("a"), pod("b"))
     async with binding(memory):

@@ -190,15 +190,23 @@ def test_a_claim_without_a_volume_is_handed_to_its_provisioner():
     assert server.get("PersistentVolumeClaim", "c", "ns")["spec"]["volumeName"] == "made-for-c"
 
 
-def test_a_provisioner_that_takes_too_long_or_gives_up_fails_the_bind():
+def test_a_provisioner_that_takes_too_long_fails_the_bind():
     assert "was not bound to a volume on node n1 in time" in refusal(claim(), storage_class(), settle=lambda *_: None)
 
-    def gives_up(server, request):
-        server.change(
-            "PersistentVolumeClaim", request.ref.name, "ns", {"metadata": {"annotations": {names.VOLUME_NODE: ""}}}
-        )
 
-    assert "was not bound" in refusal(claim(), storage_class(), settle=gives_up)
+@pytest.mark.parametrize("node_of_claim", [None, "", "n2"])
+def test_a_provisioner_that_gives_up_fails_the_bind_at_once(node_of_claim):
+    """It takes the annotation away, by which the scheduler of Kubernetes knows as well."""
+
+    def gives_up(server, request):
+        annotations = {names.VOLUME_NODE: node_of_claim}
+        server.change("PersistentVolumeClaim", request.ref.name, "ns", {"metadata": {"annotations": annotations}})
+
+    assert "its provisioner gave up on node n1" in refusal(claim(), storage_class(), settle=gives_up)
+
+
+def test_a_claim_that_was_matched_with_a_volume_waits_for_it_without_a_node():
+    assert "in time" in refusal(claim(), storage_class(), volume(), settle=lambda *_: None)
 
 
 def test_all_claims_share_one_timeout():
