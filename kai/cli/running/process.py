@@ -2,7 +2,7 @@
 
 All roles share one client and one store. A role other than the scheduler works while this process leads, its writes
 fenced by the term; the scheduler looks after its terms itself. On SIGTERM or SIGINT the roles stop, then the lease is
-given back, so that the next leader need not wait for it to run out.
+given back, so that the next leader need not wait for it to run out. Webhooks are answered a little longer.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ _PROBES_FLAGS: Final = ("health-probe-bind-address",)
 _METRICS_PORT: Final = 8080
 _PROBES_PORT: Final = 8081
 _NAMESPACE: Final = "kai-scheduler"
+_FAREWELL: Final = 5.0
+"""So long the webhooks of a pod that is to end go on: API servers ask it until they learn that it is going."""
 
 
 @attrs.define
@@ -182,7 +184,7 @@ class Process:
     async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:
         leadership: Leadership = connection.leadership or SoleLeadership(fresh_identity(platform.node()))
         connection.api.leadership = leadership  # what fences writes, also without an election
-        self.probes.add("cluster", lambda: "; ".join(connection.problems()))
+        self._add_probes(connection)
         self.registry.register(ApiCalls(connection.sender.sent, self.given.text("metrics-namespace")))
         local: dict[str, Route] = {}
         bare: tuple[str, ...] = ()
@@ -228,7 +230,25 @@ class Process:
                     roles.start_soon(work_in_terms, role, connection, leadership)
             if connection.leadership is not None:
                 await connection.leadership.give_back()
+            if plan.certificate is not None and Source(environment=self.environment).is_in_pod:
+                await connection.clock.sleep(_FAREWELL)
             tasks.cancel_scope.cancel()
+
+    def _add_probes(self, connection: Connection) -> None:
+        """Let readiness depend on the connection, but not that of webhooks alone, once they have what they need.
+
+        They answer without the API server. Unready, no replica would be asked any more where watches of all of them
+        fail, and pods that wait for the answer could not be created.
+        """
+
+        def problems() -> str:
+            return "; ".join(connection.problems())
+
+        if self.roles == (ADMISSION,):
+            self.probes.add("cluster", lambda: "" if connection.store.is_synced else problems())
+            self.probes.add_note("cluster", problems)
+        else:
+            self.probes.add("cluster", problems)
 
     def _facts(self, connection: Connection) -> Callable[[], list[tuple[str, str, bool]]]:
         """Return how to learn how this process is, for people: what is looked at, how it is, whether that is right."""

@@ -1,16 +1,26 @@
 """Which roles serve webhooks, and with which settings."""
 
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+import anyio
+import attrs
 import pytest
+from prometheus_client import CollectorRegistry
 
 from kai.admission import AdmissionSettings
 from kai.admission.serving import PATHS, queue_finder
+from kai.cli.running import process
 from kai.cli.running.flags import read_flags
+from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.webhooks import admission_settings, doors, wanted_certificate
+from kai.cluster.calls import NoAnswer
 from kai.errors import ConfigError
 from kai.telemetry.probes import Probes
+from tests.doubles.cpu import InlineCpu
+from tests.doubles.http_server import HttpServer
+from tests.unit.cluster.assembled import in_virtual_time, port
 
 
 def read(*words):
@@ -83,3 +93,76 @@ def test_every_path_of_the_peer_has_a_door():
 
     assert doors(AdmissionSettings(), Store()).keys() == set(PATHS)
     assert queue_finder(Store())("any") is None
+
+
+# --- The process that answers ----------------------------------------------------------------------------------------
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "POD_NAMESPACE": "kai-scheduler"}
+
+
+@pytest.fixture
+def admission(monkeypatch, folder):
+    """Return how to run the role until it is told to end, with a server; returns its probes and when it served."""
+    served = []
+
+    async def serving(*_):
+        began = anyio.current_time()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            served.append(anyio.current_time() - began)
+
+    async def silent(_address, _routes, *, task_status):
+        task_status.started()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", InlineCpu().run)
+    monkeypatch.setattr(process, "listen", silent)
+    monkeypatch.setattr("kai.admission.serving.serve_webhooks", serving)
+    monkeypatch.setattr("kai.admission.serving.CertificateOfFiles", lambda _: None)
+
+    async def run(environment, server, until):
+        @asynccontextmanager
+        async def connected(options):
+            yield attrs.evolve(port(server, watched=options.watched), cpu=InlineCpu())
+
+        async def signalled(scope):
+            await until(made.probes)
+            scope.cancel()
+
+        monkeypatch.setattr(process, "connect", connected)
+        monkeypatch.setattr(process, "_until_signalled", signalled)
+        made = Process.of(read("admission", f"--webhook-cert-dir={folder}"), environment)
+        await attrs.evolve(made, registry=CollectorRegistry(), probes=made.probes).run()
+        return served
+
+    return run
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("environment", "seconds"), [(POD, 105), ({}, 100)])
+async def test_a_pod_that_is_to_end_answers_until_api_servers_know_of_it(environment, seconds, admission):
+    """Each replica that a rollout ends would else refuse connections, and with them pods that share GPUs."""
+    served = await admission(environment, HttpServer(), lambda _: anyio.sleep(100.0))
+    assert [round(each) for each in served] == [seconds]
+
+
+@in_virtual_time
+async def test_webhooks_go_on_while_the_api_server_does_not_answer_them(admission):
+    server, seen = HttpServer(), []
+
+    async def outage(probes):
+        seen.append(dict(probes.problems()))
+        await anyio.sleep(10.0)
+        seen.append(dict(probes.problems()))
+        server.faults.before = lambda _: NoAnswer(was_sent=False, message="refused")
+        server.faults.piece = lambda _: None
+        await anyio.sleep(100.0)
+        seen.append(dict(probes.problems()))
+        seen.append((await probes.routes()["/readyz"].answer()).body.decode())
+
+    await admission({}, server, outage)
+    before, ready, during, said = seen
+    assert before["cluster"].endswith("not listed yet: queues"), "it may not know of queues yet"
+    assert (ready, during) == ({}, {})
+    assert said.startswith("ok\ncluster: the API server https://test:6443 cannot be reached for ")
