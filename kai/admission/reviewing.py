@@ -21,10 +21,12 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.to_thread
 import attrs
+import msgspec
 import structlog
 
 from kai.admission.review import AdmissionRequest, AdmissionResponse, read_review, write_review
 from kai.api.bad_value import BadValue
+from kai.cluster.signals import Observe, ReviewEnded, unobserved
 from kai.telemetry.connections import Request, Response
 
 LONGEST: Final = 2.5
@@ -39,12 +41,23 @@ _SECONDS: Final = re.compile(r"([0-9]{1,4})s")
 Decide: TypeAlias = Callable[[AdmissionRequest], AdmissionResponse]
 
 
+class _Answer(msgspec.Struct):
+    allowed: bool
+
+
+class _Review(msgspec.Struct):
+    """What is looked at of an answer."""
+
+    response: _Answer
+
+
 @attrs.define(eq=False)
 class Reviewer:
     """Answers requests. Make it on the event loop."""
 
     doors: Mapping[str, Decide]
     longest: float = LONGEST
+    observe: Observe = unobserved
     _limiter: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(_AT_ONCE))
     _deciding: set[int] = attrs.field(factory=set)
     """The threads that decide, by number; those included whose reviews have failed."""
@@ -53,6 +66,17 @@ class Reviewer:
 
     async def respond(self, request: Request) -> Response:
         """Return the answer, or within its time that there is none."""
+        since, result = time.monotonic(), "failed"
+        try:
+            found = await self._respond(request)
+            result = _result(found)
+        finally:
+            if request.path in self.doors:  # any client may ask for any path
+                seconds = time.monotonic() - since
+                self.observe(ReviewEnded(door=request.path, result=result, seconds=seconds))
+        return found
+
+    async def _respond(self, request: Request) -> Response:
         with anyio.move_on_after(self._limit(request)):
             async with self._limiter:
                 await anyio.sleep(max(0.0, self._rested - time.monotonic()))
@@ -96,6 +120,13 @@ def answered(method: str, path: str, body: bytes, doors: Mapping[str, Decide]) -
     if not response.allowed:
         structlog.get_logger().info("refused", kind=request.kind, namespace=request.namespace, why=response.message)
     return 200, json.dumps(write_review(request, response)).encode()
+
+
+def _result(response: Response) -> str:
+    """Return how a request was answered, in a word."""
+    if response.status != 200:
+        return "failed"
+    return "allowed" if msgspec.json.decode(response.body, type=_Review).response.allowed else "refused"
 
 
 def _failed(why: str) -> Response:

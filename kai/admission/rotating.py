@@ -16,12 +16,13 @@ import anyio
 import attrs
 import structlog
 
-from kai.admission.certificates import Pair, context_of
+from kai.admission.certificates import Pair, context_of, end_of
 from kai.admission.rotation import Held, Rotation, patch_of, read_held
 from kai.api.declaring import declare
 from kai.api.plans import Patch, Reason, Ref, Refusal
 from kai.cluster.port import Api, Clock
 from kai.cluster.requests import Fetch
+from kai.cluster.signals import CertificateUsed, Observe, unobserved
 from kai.errors import ApiError, ConfigError
 
 CONFIGURATIONS: Final = (
@@ -54,6 +55,7 @@ class RotatedCertificate:
     namespace: str
     name: str
     rotation: Rotation
+    observe: Observe = unobserved
     _context: ssl.SSLContext | None = None
     _pair: Pair | None = None
     _problem: str = "no certificate was looked for yet"
@@ -137,6 +139,7 @@ class RotatedCertificate:
         except ConfigError as error:
             raise LookFailedError(str(error)) from None
         self._pair = held.serving
+        self.observe(CertificateUsed(end_of(held.serving.certificate)))
         self._ready.set()
 
     # --- Webhook configurations ------------------------------------------------------------------------------------

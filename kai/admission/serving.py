@@ -22,11 +22,13 @@ import attrs
 import structlog
 from anyio.abc import TaskStatus
 
+from kai.admission.certificates import end_of
 from kai.admission.queues import UNLIMITED, FindQueue, QueueShape, Quotas
 from kai.admission.reviewing import Decide, Reviewer
 from kai.api.queue import Queue
 from kai.cluster.port import Store
-from kai.errors import ConfigError
+from kai.cluster.signals import CertificateUsed, Observe, unobserved
+from kai.errors import ConfigError, InputError
 from kai.telemetry.connections import Limits, serve
 
 CERTIFICATE: Final = "tls.crt"
@@ -110,6 +112,7 @@ async def serve_webhooks(
     doors: Mapping[str, Decide],
     *,
     host: str = "",
+    observe: Observe = unobserved,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer the API server until cancelled; ``doors`` decide, by path. The task's start is told the port.
@@ -119,7 +122,7 @@ async def serve_webhooks(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(certificate.keep)
         await certificate.ready()
-        respond = Reviewer(doors).respond
+        respond = Reviewer(doors, observe=observe).respond
         await serve(host, port, respond, _LIMITS, context=lambda: certificate.context, task_status=task_status)
 
 
@@ -129,10 +132,17 @@ class CertificateOfFiles:
     Raises: ConfigError if there is none.
     """
 
-    def __init__(self, certificate: Certificate) -> None:
+    def __init__(self, certificate: Certificate, observe: Observe = unobserved) -> None:
         self._certificate = certificate
+        self._observe = observe
         self._known = certificate.stamp()
         self.context = certificate.context()
+        self._tell()
+
+    def _tell(self) -> None:
+        with suppress(OSError, InputError):  # the library has just read it, and a file may change at any time
+            ends_at = end_of((self._certificate.folder / CERTIFICATE).read_text())
+            self._observe(CertificateUsed(ends_at))
 
     async def ready(self) -> None:
         """Return at once: without a certificate this would not have been made."""
@@ -150,6 +160,7 @@ class CertificateOfFiles:
                 structlog.get_logger().warning("certificate not renewed", why=str(error))
             else:
                 self._known = now
+                self._tell()
                 structlog.get_logger().info("certificate renewed", folder=str(self._certificate.folder))
 
 

@@ -49,7 +49,28 @@ class QueueGone:
     queue: Queue
 
 
-Signal: TypeAlias = BindEnded | WorkEnded | QueueCounted | QueueGone
+@attrs.frozen(kw_only=True)
+class ReviewEnded:
+    """A request to a webhook was answered."""
+
+    door: str
+    """The path that was asked."""
+    result: str
+    """``allowed``, ``refused`` by a rule, or ``failed``: then the failure policy of the webhook decides."""
+    seconds: float
+
+
+@attrs.frozen
+class CertificateUsed:
+    """Webhooks answer with a certificate that ends then.
+
+    Units: seconds since the epoch.
+    """
+
+    ends_at: float
+
+
+Signal: TypeAlias = BindEnded | WorkEnded | QueueCounted | QueueGone | ReviewEnded | CertificateUsed
 
 Observe: TypeAlias = Callable[[Signal], None]
 """Takes a signal. Called on the event loop."""

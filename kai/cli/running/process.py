@@ -47,6 +47,7 @@ from kai.cluster.credentials import Source
 from kai.cluster.leading import SoleLeadership, fresh_identity
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Leadership
+from kai.cluster.signals import Observe
 from kai.cluster.store import Watched
 from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import KaiError
@@ -139,7 +140,7 @@ class Process:
             given.mapping("queue-label-to-metric-label"),
             given.mapping("queue-label-to-default-metric-value"),
         )
-        plan = _Plan()
+        plan = _Plan(observe=metrics.observe)
         for name in self.roles:
             if name == SCHEDULER:
                 plan.settings = scheduler_settings(self._with_namespace())
@@ -220,8 +221,8 @@ class Process:
 
                 port = self.given.whole("webhook-addr")
                 open_doors = doors(admission_settings(self.given), connection.store)
-                identity = plan.certificate.identity(connection, self._namespace(), self.probes)
-                tasks.start_soon(serve_webhooks, port, identity, open_doors)
+                identity = plan.certificate.identity(connection, self._namespace(), self.probes, plan.observe)
+                tasks.start_soon(partial(serve_webhooks, port, identity, open_doors, observe=plan.observe))
             async with anyio.create_task_group() as roles:
                 roles.start_soon(_until_signalled, roles.cancel_scope)
                 for each in work:
@@ -297,6 +298,8 @@ class Process:
 
 @attrs.define
 class _Plan:
+    observe: Observe
+    """Takes what the roles do."""
     settings: Any = None
     """Of the scheduler; None where it does not run here."""
     others: list[Role] = attrs.field(factory=list)

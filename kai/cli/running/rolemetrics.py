@@ -16,7 +16,7 @@ from kai.api import names
 from kai.api.bad_value import BadValue
 from kai.api.quantity import amount
 from kai.api.queue import Queue
-from kai.cluster.signals import BindEnded, QueueCounted, QueueGone, Signal, WorkEnded
+from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, Signal, WorkEnded
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _OWN: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
@@ -66,6 +66,19 @@ class RoleMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._reviews = Counter(
+            f"{prefix}webhook_reviews_total", "Answers of webhooks.", ("door", "result"), registry=registry
+        )
+        self._review_seconds = Histogram(
+            f"{prefix}webhook_review_seconds", "How long answers of webhooks take.", buckets=_SECONDS, registry=registry
+        )
+        # The label lets the metric be absent where no webhooks are served: an alert is then about those that are.
+        self._certificate_end = Gauge(
+            f"{prefix}webhook_certificate_end_seconds",
+            "When the certificate of the webhooks ends, in seconds since the epoch.",
+            ("client",),
+            registry=registry,
+        )
         self._known: dict[str, tuple[str, ...]] = {}
         self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
 
@@ -83,6 +96,11 @@ class RoleMetrics:
                 looks, seconds = self._of_work(signal.work, failed=signal.failed)
                 looks.inc()
                 seconds.observe(signal.seconds)
+            case ReviewEnded():
+                self._reviews.labels(signal.door, signal.result).inc()
+                self._review_seconds.observe(signal.seconds)
+            case CertificateUsed():
+                self._certificate_end.labels("kube-apiserver").set(signal.ends_at)
 
     def _of_work(self, work: str, *, failed: bool) -> tuple[Counter, Histogram]:
         """Return the metrics of a controller's looks, found once: there are several looks for each pod."""

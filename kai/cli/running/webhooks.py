@@ -17,6 +17,7 @@ import attrs
 from kai.cli.running.flags import Given
 from kai.cli.running.roleflags import ADMISSION, POD_GROUPS, QUEUES
 from kai.cluster.port import Cluster, Store
+from kai.cluster.signals import Observe, unobserved
 from kai.errors import ConfigError
 from kai.telemetry.probes import Probes
 
@@ -39,7 +40,7 @@ class CertificateSource:
     secret: str = ""
     lifetime: float = 0.0
 
-    def identity(self, cluster: Cluster, namespace: str, probes: Probes) -> Identity:
+    def identity(self, cluster: Cluster, namespace: str, probes: Probes, observe: Observe = unobserved) -> Identity:
         """Return what the server answers with, and have probes tell what is wrong with it.
 
         Raises: ConfigError where it is to come from a folder and is not there.
@@ -47,13 +48,13 @@ class CertificateSource:
         if not self.secret:
             from kai.admission.serving import Certificate, CertificateOfFiles
 
-            return CertificateOfFiles(Certificate(folder=self.folder))
+            return CertificateOfFiles(Certificate(folder=self.folder), observe)
         from kai.admission.rotating import RotatedCertificate
         from kai.admission.rotation import Rotation, Timing
 
         service = f"{ADMISSION}.{namespace}.svc"
         rotation = Rotation(hosts=(service, f"{service}.cluster.local"), timing=Timing(lifetime=self.lifetime))
-        made = RotatedCertificate(cluster.api, cluster.clock, namespace, self.secret, rotation)
+        made = RotatedCertificate(cluster.api, cluster.clock, namespace, self.secret, rotation, observe)
         probes.add(_PROBE, made.problem)
         probes.add_note(_PROBE, made.note)
         return made

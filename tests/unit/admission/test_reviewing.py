@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
+import attrs
 import pytest
 import yaml
 
 from kai.admission import reviewing
-from kai.admission.review import ALLOWED
+from kai.admission.review import ALLOWED, refused
 from kai.admission.reviewing import LONGEST, Reviewer
 from kai.telemetry.connections import Request
 from tests.unit.admission.test_serving import review
@@ -118,3 +119,32 @@ def test_a_review_fails_before_the_api_server_stops_to_listen():
     ]
     assert webhooks
     assert all(webhook["timeoutSeconds"] > LONGEST for webhook in webhooks)
+
+
+def test_how_requests_were_answered_is_told_by_the_doors_that_there_are():
+    """Any client may ask for any path, and a series for each would fill memory."""
+
+    def decide(request):
+        if request.uid == "bug":
+            raise RuntimeError("a bug")
+        return refused("no") if request.uid == "bad" else ALLOWED
+
+    async def play():
+        told = []
+        reviewer = Reviewer({PATH: decide}, observe=told.append)
+        for uid in ("good", "bad"):
+            await reviewer.respond(asked(uid))
+        with pytest.raises(RuntimeError):
+            await reviewer.respond(asked("bug"))
+        nonsense = attrs.evolve(asked("good"), body=b"nonsense")
+        await reviewer.respond(nonsense)
+        await reviewer.respond(attrs.evolve(nonsense, path="/other"))
+        return told
+
+    told = anyio.run(play)
+    assert [(each.door, each.result) for each in told] == [
+        (PATH, "allowed"),
+        (PATH, "refused"),
+        (PATH, "failed"),
+        (PATH, "failed"),
+    ]

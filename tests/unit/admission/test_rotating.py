@@ -14,6 +14,7 @@ from kai.admission.rotation import Rotation, Timing
 from kai.api.patches import merged
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import Fetch, Forbidden
+from kai.cluster.signals import CertificateUsed
 from kai.errors import ConfigError
 from tests.doubles.virtual_time import VirtualClock, run
 
@@ -96,7 +97,8 @@ def authority(replica):
 
 def test_the_first_look_makes_a_certificate_and_has_every_configuration_trust_it():
     server = Server()
-    ours = replica(server)
+    ours, used = replica(server), []
+    ours.observe = used.append
 
     async def work():
         await ours.ready()
@@ -110,6 +112,7 @@ def test_the_first_look_makes_a_certificate_and_has_every_configuration_trust_it
     assert {server.bundle(key) for key in CONFIGURATIONS} == {(authority(ours),)}
     assert (ours.problem(), ours.note()) == ("", "")
     assert ours.context is not None
+    assert used == [CertificateUsed(end_of(ours._pair.certificate))]
     (line,) = [each for each in lines if each["event"] == "certificate"]
     assert (line["step"], line["secret"]) == ("made", f"{SPACE}/{NAME}")
     assert len(server.writes) == 1 + len(CONFIGURATIONS)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kai.admission import AdmissionSettings, mutate, serving
+from kai.admission.certificates import end_of
 from kai.admission.review import ALLOWED, refused
 from kai.admission.reviewing import answered
 from kai.admission.serving import (
@@ -28,6 +29,7 @@ from kai.admission.serving import (
 )
 from kai.api.codec import structure_as
 from kai.api.queue import Queue
+from kai.cluster.signals import CertificateUsed
 from kai.errors import ConfigError
 from tests.doubles.packets import BODIES, LENGTHS, packets
 
@@ -206,7 +208,7 @@ def test_a_certificate_is_read_again_whole_or_not_at_all(certificate, monkeypatc
     wanted = ssl.PEM_cert_to_DER_cert(files["tls.crt"].decode())
     trusting = ssl.create_default_context(cafile=certificate.folder / "tls.crt")
     trusting.load_verify_locations(cafile=renewed.folder / "tls.crt")
-    events = []
+    events, used = [], []
     log = SimpleNamespace(warning=lambda event, **_: events.append(event), info=lambda event, **_: events.append(event))
     monkeypatch.setattr(serving.structlog, "get_logger", lambda: log)
 
@@ -224,7 +226,7 @@ def test_a_certificate_is_read_again_whole_or_not_at_all(certificate, monkeypatc
 
     async def talk():
         async with anyio.create_task_group() as tasks:
-            port = await tasks.start(serve_webhooks, 0, CertificateOfFiles(certificate), {})
+            port = await tasks.start(serve_webhooks, 0, CertificateOfFiles(certificate, used.append), {})
             first = await shown(port)
             (certificate.folder / "tls.crt").write_bytes(files["tls.crt"])  # its key comes later
             await until(lambda: "certificate not renewed" in events)
@@ -238,6 +240,8 @@ def test_a_certificate_is_read_again_whole_or_not_at_all(certificate, monkeypatc
     first, kept, last = anyio.run(talk)
     assert first == kept != wanted
     assert last == wanted
+    assert len(used) == 2
+    assert used[-1] == CertificateUsed(end_of(files["tls.crt"].decode()))
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

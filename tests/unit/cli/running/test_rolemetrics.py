@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 from kai.api.meta import ObjectMeta
 from kai.api.queue import Queue
 from kai.cli.running.rolemetrics import RoleMetrics
-from kai.cluster.signals import BindEnded, QueueCounted, QueueGone, WorkEnded
+from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, WorkEnded
 from kai.telemetry.exposition import exposition
 
 QUEUE = Queue(metadata=ObjectMeta(name="q"))
@@ -35,3 +35,14 @@ def test_a_queue_is_shown_until_it_is_gone():
     line = 'kai_queue_info{queue_display_name="",queue_metadata_name="q",queue_name="q"} 1.0'
     assert line in shown(QueueCounted(QUEUE))
     assert line not in shown(QueueCounted(QUEUE), QueueGone(QUEUE))
+
+
+def test_answers_of_webhooks_and_the_end_of_their_certificate_are_shown():
+    text = shown(ReviewEnded(door="/validate--v1-pod", result="refused", seconds=0.5), CertificateUsed(1.75e9))
+    assert 'kai_webhook_reviews_total{door="/validate--v1-pod",result="refused"} 1.0' in text
+    assert "kai_webhook_review_seconds_sum 0.5" in text
+    assert 'kai_webhook_certificate_end_seconds{client="kube-apiserver"} 1.75e+09' in text
+
+
+def test_of_a_certificate_that_is_not_used_nothing_is_shown():
+    assert "kai_webhook_certificate_end_seconds{" not in shown()

@@ -105,7 +105,7 @@ def admission(monkeypatch, folder):
     """Return how to run the role until it is told to end, with a server; returns its probes and when it served."""
     served = []
 
-    async def serving(*_):
+    async def serving(*_, **__):
         began = anyio.current_time()
         try:
             await anyio.sleep_forever()
@@ -119,7 +119,7 @@ def admission(monkeypatch, folder):
     monkeypatch.setattr("anyio.to_thread.run_sync", InlineCpu().run)
     monkeypatch.setattr(process, "listen", silent)
     monkeypatch.setattr("kai.admission.serving.serve_webhooks", serving)
-    monkeypatch.setattr("kai.admission.serving.CertificateOfFiles", lambda _: None)
+    monkeypatch.setattr("kai.admission.serving.CertificateOfFiles", lambda *_: None)
 
     async def run(environment, server, until):
         @asynccontextmanager
