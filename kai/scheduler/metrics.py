@@ -28,6 +28,7 @@ from kai.scheduler.evicted_groups import EvictedGroups
 from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
 from kai.state.snapshot import Snapshot
+from kai.telemetry.exposition import ChangingSeries
 from kai.telemetry.plugin_times import Taken
 
 _MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
@@ -179,12 +180,12 @@ class SchedulerMetrics:
         namespace = "of a namespace with more shapes than a cycle considers"
         self._plugin_seconds = counter("plugin_seconds_total", "How long plugins took.", "plugin", "hook")
         self._plugin_calls = counter("plugin_calls_total", "How often plugins were asked.", "plugin", "hook")
-        self._shapes = gauge("namespace_pending_shapes", f"Distinct shapes of pending pods {namespace}.", "namespace")
-        self._later = gauge(
-            "namespace_deferred_groups", f"Pod groups that wait for their turn {namespace}.", "namespace"
-        )
+        text = f"Distinct shapes of pending pods {namespace}."
+        self._shapes = ChangingSeries(gauge("namespace_pending_shapes", text, "namespace"))
+        text = f"Pod groups that wait for their turn {namespace}."
+        self._later = ChangingSeries(gauge("namespace_deferred_groups", text, "namespace"))
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
-        self._pending = gauge("pending_pods", "Pods that wait, by reason.", "reason")
+        self._pending = ChangingSeries(gauge("pending_pods", "Pods that wait, by reason.", "reason"))
         text = "Decisions that were compared with those of another scheduler, by pods."
         self._shadowed = counter("shadow_decisions_total", text, "decision", "outcome")
         self._capped = gauge("capped_groups", "Pod groups that wait because a cap held evictions back.")
@@ -302,9 +303,10 @@ class SchedulerMetrics:
     def _queues(self, snapshot: Snapshot, report: CycleReport) -> None:
         known = tuple((queue.title, queue.name, queue.display_name) for queue in snapshot.queues)
         if known != self._known_queues:  # to make a series anew costs ten times as much as to set it
-            self._known_queues = known
+            gone, self._known_queues = frozenset(self._known_queues) - frozenset(known), known
             for gauge in (*(share for share, _, _ in self._shares), *(used for used, _ in self._usage)):
-                gauge.clear()
+                for labels in gone:
+                    gauge.remove(*labels)
             self._share_series = [[share.labels(*labels) for share, _, _ in self._shares] for labels in known]
             self._usage_series = [[used.labels(*labels) for used, _ in self._usage] for labels in known]
         for row, queue in enumerate(snapshot.queues):
@@ -314,7 +316,6 @@ class SchedulerMetrics:
                 series.set(float(getattr(queue.usage, name)))
 
     def _reasons(self, snapshot: Snapshot, report: CycleReport) -> None:
-        self._pending.clear()
         waiting = np.flatnonzero(report.status == Status.PENDING)
         groups, counts = np.unique(snapshot.pod_group[waiting], return_counts=True)
         tally: Tally[str] = Tally()
@@ -325,16 +326,13 @@ class SchedulerMetrics:
             capped += any(each.code is Code.EVICTIONS_CAPPED for each in reasons)
             tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
         self._capped.set(capped)
-        for reason, count in tally.items():
-            self._pending.labels(reason).set(count)
+        self._pending.show(tally)
         self.waiting = tally
 
     def _crowds(self, snapshot: Snapshot) -> None:
-        self._shapes.clear()
-        self._later.clear()
-        for name, crowd in snapshot.crowds.by_namespace.items():
-            self._shapes.labels(name).set(crowd.shapes)
-            self._later.labels(name).set(len(crowd.groups))
+        crowds = snapshot.crowds.by_namespace
+        self._shapes.show({name: crowd.shapes for name, crowd in crowds.items()})
+        self._later.show({name: len(crowd.groups) for name, crowd in crowds.items()})
 
     # --- Past usage ----------------------------------------------------------------------------------------------
 

@@ -1,17 +1,38 @@
-"""What Prometheus reads: a registry as text."""
+"""What Prometheus reads: a registry as text, and gauges of which not all series are always there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import anyio.to_thread
-from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+import attrs
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
 
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@attrs.define(eq=False)
+class ChangingSeries:
+    """A gauge with one label, whose values come and go.
+
+    Series are read in another thread, at any moment. One that is there before and after is there in between as well: an
+    alert that waits for minutes would begin anew whenever it is missing.
+    """
+
+    gauge: Gauge
+    _known: frozenset[str] = frozenset()
+
+    def show(self, values: Mapping[str, float]) -> None:
+        """Show these values by their labels, and no others any more."""
+        for label, value in values.items():
+            self.gauge.labels(label).set(value)
+        for gone in self._known - values.keys():
+            self.gauge.remove(gone)
+        self._known = frozenset(values)
 
 
 def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> bytes:

@@ -1,12 +1,13 @@
 """Metrics have the peer's names, and do not grow for ever."""
 
 import attrs
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
+from kai.scheduler.evicted_groups import EvictedGroups
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
@@ -74,6 +75,47 @@ def test_the_series_of_a_queue_go_with_it_and_those_of_others_stay():
     lines = [line for line in shown(act).splitlines() if line.startswith("kai_queue_")]
     names = [line.partition('queue_name="')[2].partition('"')[0] for line in lines]
     assert {name: names.count(name) for name in names} == {queue.name: 6 for queue in snapshots[-1].queues}
+
+
+def test_a_series_that_goes_on_is_not_missing_while_a_cycle_is_recorded(monkeypatch):
+    """What Prometheus reads is read in another thread; an alert on what is missing once would wait anew."""
+    snapshot = take_snapshot(small_cluster(), 0.0)
+    report = run_cycle(snapshot, default_profile(), Recorder())
+    metrics = SchedulerMetrics(registry := CollectorRegistry())
+
+    def series():
+        return {line.rpartition(" ")[0] for line in exposition(registry).decode().splitlines() if "{" in line}
+
+    metrics.state(snapshot, report)
+    before, labels, seen = series(), Gauge.labels, []
+    assert any(line.startswith("kai_pending_pods{") for line in before)
+
+    def looking(gauge, *values):
+        seen.append(series())
+        return labels(gauge, *values)
+
+    monkeypatch.setattr(Gauge, "labels", looking)
+    *_, last = snapshot.queues
+    metrics.state(attrs.evolve(snapshot, queues=snapshot.queues[:-1]), report)
+    assert len(seen) > 1
+    stay = {line for line in before if f'queue_name="{last.name}"' not in line}
+    assert all(stay <= each for each in seen)
+    assert series() == stay
+
+
+def test_series_of_evicted_groups_are_as_many_after_a_day_as_after_half_an_hour():
+    """A group is evicted every two seconds and gone soon after: what is kept follows the rate, and not the time."""
+    times, registry = [0.0], CollectorRegistry()
+    evicted = EvictedGroups(Counter("e", "", ("group", "uid"), registry=registry), 1, lambda: times[-1])
+    counts = []
+    for number in range(43_200):
+        times.append(2.0 * number)
+        evicted.count((f"g{number}", f"u{number}"))
+        evicted.keep(lambda number=number: (f"u{each}" for each in range(number - 15, number + 1)))
+        counts.append(len(evicted._counted))
+    steady = counts[900:]
+    assert (min(steady), max(steady)) == (300, 329), "ten minutes, and up to one more, at a group in two seconds"
+    assert max(steady[-900:]) == max(steady[:900])
 
 
 def test_what_is_counted_by_group_keeps_the_newest_groups_only():
