@@ -18,6 +18,7 @@ Draw: TypeAlias = Callable[[int], str]
 """Draws that many lower-case letters and digits; the only chance in admission, so it comes from outside."""
 
 _VOLUME_NAME_LIMIT: Final = 63
+_UNNAMED: Final = "pod"
 _NOT_IN_A_DNS_LABEL: Final = re.compile(r"[^a-z0-9-]+")
 
 
@@ -82,8 +83,9 @@ def _volume_name(config_map: str) -> str:
 def _draw_prefix(shape: PodShape, place: ContainerPlace, draw: Draw) -> str:
     """Return the common start of the names of a pod's config maps.
 
-    The name of the first owner, or of the pod, is cut so that the longest name made of the prefix fits: 13 characters
-    go to the drawn part, its hyphens and ``-vol``, then ``shared-gpu``, the container's place and ``-evar``.
+    The name of the first owner, or of the pod, which may have none yet, is cut so that the longest name made of the
+    prefix fits: 13 characters go to the drawn part, its hyphens and ``-vol``, then ``shared-gpu``, the container's
+    place and ``-evar``.
     """
     room = (
         _VOLUME_NAME_LIMIT
@@ -92,5 +94,5 @@ def _draw_prefix(shape: PodShape, place: ContainerPlace, draw: Draw) -> str:
         - (len(str(place.index)) + 1)
         - len("-evar")
     )
-    base = shape.name if shape.first_owner is None else shape.first_owner
-    return f"{base[:room].rstrip('.-')}-{draw(sharing.MAP_DRAWN)}-{sharing.MAP_SUFFIX}"
+    base = (shape.name or shape.name_start) if shape.first_owner is None else shape.first_owner
+    return f"{base[:room].rstrip('.-') or _UNNAMED}-{draw(sharing.MAP_DRAWN)}-{sharing.MAP_SUFFIX}"

@@ -53,28 +53,39 @@ def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Dra
 def validate_pod(request: AdmissionRequest, settings: AdmissionSettings) -> AdmissionResponse:
     """Return whether a pod may be created or changed as asked.
 
+    What is there must stay changeable: of a pod that ends, others remove finalizers, and a Job counts it only then. So
+    a change is not refused for what was as wrong before, as where sharing was switched off since.
+
     Raises: BadValue if the pod cannot be read.
     Source: order and messages of the peer's validating plugins; that the named container exists is asked only where
-    visible devices are blocked, as there.
+    visible devices are blocked, as there. The peer refuses such changes.
     """
     pod = request.object
     if request.operation == "DELETE" or pod is None or not _is_ours(pod, settings):
         return ALLOWED
     shape = read_pod(pod)
     found = ""
-    if request.operation == "CREATE":  # what is there must stay changeable
+    if request.operation == "CREATE":
         found = excess(pod.get("spec")) or excess_of(pod.get("metadata"))
     if found:
         return refused(f"{_named(shape)}: {found}")
+    reason = _refuse(shape, settings)
+    if reason and request.operation == "UPDATE" and request.old_object is not None:
+        reason = "" if reason == _refuse(read_pod(request.old_object), settings) else reason
+    return refused(reason) if reason else ALLOWED
+
+
+def _refuse(shape: PodShape, settings: AdmissionSettings) -> str:
+    """Return why what a pod asks of GPUs is refused; empty if it is not."""
     if shape.shares_gpu and not settings.gpu_sharing_enabled:
-        return refused(
+        return (
             f"attempting to create a pod {shape.namespace}/{shape.name} with gpu sharing request,"
-            " while GPU sharing is disabled",
+            " while GPU sharing is disabled"
         )
     reason = refuse_gpu_requests(shape)
     if not reason and settings.block_nvidia_visible_devices:
         reason = _missing_container(shape) or refuse_visible_devices(shape)
-    return refused(reason) if reason else ALLOWED
+    return reason
 
 
 def _is_ours(pod: Mapping[str, Any], settings: AdmissionSettings) -> bool:

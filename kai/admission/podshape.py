@@ -54,6 +54,8 @@ class PodShape:
     """What the rules read of a pod."""
 
     name: str
+    name_start: str
+    """How the name begins that the API server draws for a pod without one, after it was admitted."""
     namespace: str
     scheduler_name: str
     annotations: Mapping[str, str]
@@ -96,6 +98,7 @@ def read_pod(manifest: Manifest) -> PodShape:
     owners = [owner["name"].text() for owner in metadata["ownerReferences"].each()]
     return PodShape(
         name=metadata["name"].text(),
+        name_start=metadata["generateName"].text(),
         namespace=metadata["namespace"].text(),
         scheduler_name=spec["schedulerName"].text(),
         annotations=metadata["annotations"].texts(),

@@ -10,6 +10,7 @@ from kai.api.meta import Condition, ObjectMeta
 from kai.api.wire import EMPTY, Amounts, Count, Int32, LevelName, ObjectName, Pattern, Seconds, Time, by_content, shared
 
 Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
+_LONGEST_NAME: Final = 253
 MOST_SUB_GROUPS: Final = 4096
 """Enough for sixteen thousand pods in segments of four. Every part is looked at whenever the group is."""
 DEEPEST_SUB_GROUP: Final = 16
@@ -136,6 +137,15 @@ class PodGroup:
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = attrs.field(default=PodGroupSpec(), metadata=shared())
     status: PodGroupStatus = attrs.field(default=PodGroupStatus(), metadata=shared())
+
+
+def name_after(owner: str, uid: str) -> str:
+    """Return the name of the group of an owner; the UID keeps it apart from an earlier owner of the same name.
+
+    Source: the peer's names. One that would be longer than a name may be is cut, where the peer's group is refused.
+    """
+    room = _LONGEST_NAME - len(f"pg--{uid}")
+    return f"pg-{owner if len(owner) <= room else owner[:room].rstrip('-.')}-{uid}"
 
 
 def least_members(spec: PodGroupSpec) -> int:

@@ -113,7 +113,7 @@ def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: s
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{ref.name[:200]}.{unique}", "namespace": namespace, **annotations},
+        "metadata": {"name": f"{ref.name[:200].rstrip('.-')}.{unique}", "namespace": namespace, **annotations},
         "involvedObject": {key: value for key, value in involved.items() if value},
         "type": request.type,
         "reason": request.reason,

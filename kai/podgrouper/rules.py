@@ -11,6 +11,7 @@ import attrs
 
 from kai.api import names
 from kai.api.caps import APPLIED, few
+from kai.api.podgroup import name_after
 from kai.api.times import duration_text, nanoseconds
 from kai.errors import InputError
 from kai.podgrouper import kinds
@@ -68,8 +69,8 @@ def standard_draft(
 
 
 def group_name(owner: Resource) -> str:
-    """Return the name of the group of ``owner``; the uid keeps it apart from an earlier owner of the same name."""
-    return f"pg-{owner.name}-{owner.uid}"
+    """Return the name of the group of ``owner``."""
+    return name_after(owner.name, owner.uid)
 
 
 def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:

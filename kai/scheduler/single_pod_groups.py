@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from kai.api import names
 from kai.api.kinds import Key
 from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.podgroup import PodGroup, name_after
 from kai.api.times import instant_text
 from kai.scheduler.effects import Overlay
 from kai.scheduler.reader import Reader
@@ -22,7 +22,7 @@ def is_of_one_pod(group: PodGroup) -> bool:
     owners = group.metadata.owner_references
     if len(owners) != 1 or owners[0].kind != "Pod":
         return False
-    return group.metadata.name == f"pg-{owners[0].name}-{owners[0].uid}"
+    return group.metadata.name == name_after(owners[0].name, owners[0].uid)
 
 
 def recalled_starts(reader: Reader, groups: Iterable[PodGroup]) -> Iterator[Overlay]:

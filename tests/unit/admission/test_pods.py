@@ -1,5 +1,6 @@
 import copy
 
+import attrs
 import pytest
 
 from kai.admission.review import AdmissionRequest
@@ -111,13 +112,33 @@ def test_a_variable_of_the_same_name_is_replaced():
         ({"name": "a" * 60}, "a" * 33),
         ({"name": "a" * 32 + ".b"}, "a" * 32),
         ({"ownerReferences": [{"name": "owner"}]}, "owner"),
-        ({"name": ""}, ""),
+        ({"name": "", "generateName": "drawn-"}, "drawn"),
+        ({"name": "", "generateName": "drawn-", "ownerReferences": [{"name": "owner"}]}, "owner"),
+        ({"name": ""}, "pod"),
     ],
 )
 def test_names_of_config_maps_are_cut_to_what_a_volume_may_be_called(metadata, prefix):
     response = mutated(pod(annotations=HALF, **metadata))
     assert response.object["metadata"]["annotations"]["runai/shared-gpu-configmap"] == f"{prefix}-rrrrrrr-shared-gpu"
     assert len(response.object["spec"]["volumes"][0]["name"]) <= 63
+
+
+def test_a_change_is_refused_for_what_it_makes_wrong_and_not_for_what_was_as_wrong_before():
+    """The Job of a pod removes a finalizer from it before it counts it, also where sharing was switched off since."""
+    off = attrs.evolve(SETTINGS, gpu_sharing_enabled=False)
+    wrong, worse, right = (pod({"name": "main"}, annotations={"gpu-fraction": each}) for each in ("2", "x", "0.5"))
+    plain = pod({"name": "main"})
+
+    def change(before, after, settings=SETTINGS):
+        asked = request(after, operation="UPDATE", old_object=before)
+        return validate(asked, settings, lambda _: None).allowed
+
+    assert change(wrong, {**wrong, "metadata": {**wrong["metadata"], "finalizers": []}})
+    assert change(right, {**right, "metadata": {**right["metadata"], "finalizers": []}}, off)
+    assert change(wrong, right)
+    assert not change(right, wrong)
+    assert not change(plain, right, off)
+    assert not change({"spec": {"schedulerName": "kai-scheduler"}}, worse)
 
 
 def test_an_init_container_may_get_the_gpu():

@@ -1,4 +1,5 @@
 import json
+import re
 
 import anyio
 import anyio.lowlevel
@@ -533,6 +534,20 @@ async def test_an_event_is_recorded_beside_its_object():
         }
         assert second["source"] == {"component": "kai-test"}
         assert len(second["message"]) == 1024
+
+
+@in_virtual_time
+@pytest.mark.parametrize("name", ["a" * 199 + "-" + "b" * 53, "a" * 198 + ".b" + "c" * 53, "a" * 253])
+async def test_an_event_about_a_long_name_has_a_name_itself(name):
+    """What is cut must not end in what no part of a name may end in."""
+    server = server_with_pod()
+    async with running(server) as cluster:
+        emit = Emit(ref=Ref(Pod, name, "team"), type="Warning", reason="Unschedulable", message="x", uid="u")
+        assert await cluster.api.perform(emit) is None
+        (event,) = (event for place, event in server.objects.items() if place[0] == "events")
+    found = event["metadata"]["name"]
+    assert len(found) <= 253
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", found)
 
 
 @in_virtual_time

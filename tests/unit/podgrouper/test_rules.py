@@ -18,6 +18,17 @@ def defaults(*entries, text=None):
     return thing("v1", "ConfigMap", "defaults", namespace="kai", data=data)
 
 
+@pytest.mark.parametrize("name", ["n" * 253, "n" * 211 + ".-" + "n" * 40])
+def test_the_longest_names_lead_to_groups_that_may_be_called_so(name):
+    """KAI-Scheduler's group of such a pod is refused by the API server, and the pod waits for ever."""
+    pod = pod_of(name=name)
+    uid = pod["metadata"]["uid"] = "12345678-1234-1234-1234-123456789012"
+    found = group_of(pod)["metadata"]["name"]
+    assert found.startswith(f"pg-{'n' * 211}")
+    assert found.endswith(f"n-{uid}")
+    assert len(found) <= 253
+
+
 def test_labels_and_annotations_of_the_owner_are_the_groups():
     owner = work(labels={"a": "1", "user": "ann"}, annotations={"note": "x"})
     pod = pod_of(owner, labels={"user": "bob", "b": "2"}, annotations={"user": "bob", "other": "y"})
