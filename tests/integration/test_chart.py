@@ -116,6 +116,29 @@ def test_a_shard_is_a_scheduler_of_its_own_with_a_configuration_of_its_own(helm)
     assert container["image"] == f"r.example/kai@sha256:{'0' * 64}"
 
 
+def test_a_decision_log_and_a_usage_database_can_be_given_and_pods_that_kai_makes_pull_with_the_same_secrets(helm):
+    variable = {"name": "USAGE_DB", "valueFrom": {"secretKeyRef": {"name": "usage", "key": "address"}}}
+    values = {
+        "imagePullSecrets": [{"name": "registry"}],
+        "scheduler": {"configuration": {"kind": "Profile"}},
+        "extraEnv": {"kai": [variable]},
+        "extraVolumes": {"kai": [{"name": "log", "emptyDir": {}}]},
+        "extraVolumeMounts": {"kai": [{"name": "log", "mountPath": "/var/lib/kai"}]},
+    }
+    manifests = rendered(helm, values=values)
+    pod = deployment(manifests, "kai")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["env"][-1] == variable
+    assert container["env"][0]["name"] == "POD_NAME"
+    assert [each["name"] for each in container["volumeMounts"]] == ["configuration", "log"]
+    assert [each["name"] for each in pod["volumes"]] == ["configuration", "log"]
+    (other,) = deployment(manifests, "admission")["spec"]["template"]["spec"]["containers"]
+    assert variable not in other["env"]
+    accounts = {each["metadata"]["name"]: each.get("imagePullSecrets") for each in of_kind(manifests, "ServiceAccount")}
+    assert accounts["kai-resource-reservation"] == accounts["scaling-pod"] == values["imagePullSecrets"]
+    assert accounts["kai"] is None, "its pods have them themselves"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -124,6 +147,15 @@ def test_a_shard_is_a_scheduler_of_its_own_with_a_configuration_of_its_own(helm)
         ("image.digest=sha256:1", "digest"),
         ("form=shadow,replicas=2", "expected 1"),
         ("shards[0].name=west,shards[0].nodePool=w", 'expected form "split"'),
+        ("form=split,shards[0].name=a,shards[0].nodePool=w,shards[1].name=b,shards[1].nodePool=w", 'nodePool "w"'),
+        ("form=split,shards[0].name=a,shards[0].nodePool=v,shards[1].name=a,shards[1].nodePool=w", 'name "a"'),
+        ("image.repository=r.example:5000/kai:1", "repository"),
+        (
+            "extraArgs.sceduler={--v=4}",
+            'extraArgs: found "sceduler", expected the name of a Deployment: kai, admission',
+        ),
+        ("resources.kay.limits.memory=8Gi", 'resources: found "kay"'),
+        ("extraEnv.kai[0].value=x", "name"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_in_words(helm, words, message):

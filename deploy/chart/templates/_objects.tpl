@@ -38,6 +38,49 @@
 {{- replace "inject-ca-from: kai-scheduler/" (printf "inject-ca-from: %s/" .root.Release.Namespace) $text -}}
 {{- end }}
 
+{{/* The names of all Deployments, of whatever form, and of the shards. */}}
+{{- define "kai.deployments" -}}
+- kai
+- admission
+- binder
+- kai-scheduler-default
+- kai-shadow
+- node-scale-adjuster
+- pod-grouper
+- podgroup-controller
+- queue-controller
+{{- range .Values.shards }}
+- kai-scheduler-{{ .name }}
+{{- end }}
+{{- end }}
+
+{{/* Refuses what the schema cannot; prints nothing. */}}
+{{- define "kai.check" -}}
+{{- $values := .Values -}}
+{{- if and $values.shards (ne $values.form "split") -}}
+{{- fail (printf "shards: found %d with form %q, expected form \"split\"" (len $values.shards) $values.form) -}}
+{{- end -}}
+{{- if and (eq $values.form "shadow") (gt (int $values.replicas) 1) -}}
+{{- fail (printf "replicas: found %d with form \"shadow\", expected 1" (int $values.replicas)) -}}
+{{- end -}}
+{{- range $field := list "name" "nodePool" -}}
+{{- $seen := dict -}}
+{{- range $shard := $values.shards -}}
+{{- $found := get $shard $field -}}
+{{- if hasKey $seen $found }}{{ fail (printf "shards: found two with %s %q, expected one" $field $found) }}{{ end -}}
+{{- $_ := set $seen $found true -}}
+{{- end -}}
+{{- end -}}
+{{- $known := include "kai.deployments" . | fromYamlArray -}}
+{{- range $value := list "resources" "extraArgs" "extraEnv" "extraVolumes" "extraVolumeMounts" -}}
+{{- range $name, $_ := get $values $value -}}
+{{- if not (has $name $known) -}}
+{{- fail (printf "%s: found %q, expected the name of a Deployment: %s" $value $name (join ", " $known)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* The name of the Deployment that decides. */}}
 {{- define "kai.scheduler" -}}
 {{- get (dict "single" "kai" "split" "kai-scheduler-default" "shadow" "kai-shadow") .Values.form -}}
@@ -59,6 +102,9 @@
 {{- end -}}
 {{- if and (eq .file "monitoring") (ne $object.kind "ConfigMap") -}}
 {{- range $name, $value := .root.Values.monitoring.labels }}{{ $_ := set $labels $name $value }}{{ end -}}
+{{- end -}}
+{{- if and (eq $object.kind "ServiceAccount") (ne $object.metadata.namespace .root.Release.Namespace) -}}
+{{- with .root.Values.imagePullSecrets }}{{ $_ := set $object "imagePullSecrets" . }}{{ end -}}
 {{- end -}}
 {{- if eq $object.kind "Deployment" }}{{ include "kai.deployment" . }}{{ end -}}
 {{- if .root.Values.webhooks.deviceAccess }}{{ include "kai.device-access" . }}{{ end -}}
@@ -127,6 +173,9 @@
 {{- $_ := set $pod "volumes" (append ($pod.volumes | default list) (dict "name" "configuration" "configMap" (dict "name" $map))) -}}
 {{- $_ := set $annotations "kai.scheduler/configuration-checksum" ($configuration | toYaml | sha256sum) -}}
 {{- end -}}
+{{- with index $values.extraEnv $name }}{{ $_ := set $container "env" (concat $container.env .) }}{{ end -}}
+{{- with index $values.extraVolumes $name }}{{ $_ := set $pod "volumes" (concat ($pod.volumes | default list) .) }}{{ end -}}
+{{- with index $values.extraVolumeMounts $name }}{{ $_ := set $container "volumeMounts" (concat ($container.volumeMounts | default list) .) }}{{ end -}}
 {{- range index $values.extraArgs $name }}{{ $_ := set $container "args" (append $container.args .) }}{{ end -}}
 {{- if $annotations }}{{ $_ := set $template.metadata "annotations" $annotations }}{{ end -}}
 {{- end }}

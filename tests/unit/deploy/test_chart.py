@@ -85,3 +85,10 @@ def test_every_value_is_on_the_page_and_used_by_a_template(name):
 def test_the_page_names_no_value_that_there_is_not():
     rows = re.findall(r"^\| `([A-Za-z.]+)` \|", PAGE, re.MULTILINE)
     assert sorted(rows) == sorted(name for name, _, _ in paths(VALUES, SCHEMA))
+
+
+def test_values_by_the_name_of_a_deployment_take_every_deployment_and_no_other():
+    listed = TEMPLATES.partition('define "kai.deployments"')[2].partition("{{- range")[0]
+    files = (yaml.safe_load_all(path.read_text()) for path in (CHART / "files").iterdir())
+    made = {each["metadata"]["name"] for file in files for each in file if each and each["kind"] == "Deployment"}
+    assert set(re.findall(r"^- (\S+)$", listed, re.MULTILINE)) == made

@@ -6,7 +6,7 @@ import pytest
 
 from kai.api.kinds import BY_CLASS
 from kai.api.objects import FIELD_OF
-from tests.unit.deploy.rendering import DEPLOY, LASTING, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, of_kind, render
 
 Right = tuple[str, str, str, str, str]
 """Role, where, group, resource, verb."""
@@ -174,3 +174,15 @@ GROUPED = sorted(
 @pytest.mark.parametrize(("group", "kind"), GROUPED)
 def test_the_pod_grouper_reads_every_kind_that_it_groups(group, kind):
     assert ("podgrouper", "cluster", group, plural(kind), "get") in RIGHTS
+
+
+def test_who_competes_for_no_lease_has_no_right_to_any():
+    bound = {
+        subject["name"]
+        for entry in ENTRIES
+        for binding in of_kind(render(DEPLOY / entry), "RoleBinding")
+        if binding["roleRef"]["name"] == "kai:leader-election"
+        for subject in binding["subjects"]
+    }
+    assert "kai" in bound
+    assert "admission" not in bound
