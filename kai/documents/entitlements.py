@@ -27,6 +27,9 @@ def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[s
         "siblings": [_sibling(part, unit) for part in found.siblings],
         "fairShareSteps": [step_values(step, unit) for step in found.steps],
         "pastUsageCounts": found.with_history,
+        "getsMoreBy": {"siblings": list(found.gains.siblings), "bounds": list(found.gains.bounds)}
+        if found.gains.are_known
+        else None,
         "waiting": [{"namespace": job.namespace, "name": job.name} for job in waiting],
     }
 
@@ -59,7 +62,10 @@ def entitled(found: "Entitlement") -> str:
         return f"{what}: its limit allows no more."
     if quota < own.quota:
         return f"{what}: that is all there is, less than its quota of {_amount(found, own.quota)}."
-    return f"{what}: its quota is {_amount(found, own.quota)} and nothing is left to share out."
+    quota_is = f"{what}: its quota is {_amount(found, own.quota)}"
+    if found.total - sum(part.given for part in found.siblings) < unit_of(found):
+        return f"{quota_is} and nothing is left to share out."
+    return f"{quota_is}, and its weight {'of 0 ' if not own.weight else ''}gives it nothing of what others leave."
 
 
 def _extra(found: "Entitlement", amount: float) -> str:

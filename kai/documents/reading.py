@@ -13,6 +13,7 @@ from kai.model.axis import GPU_UNIT
 from kai.simulation.explaining.evictions import Eviction
 from kai.simulation.explaining.past_evictions import PastEviction
 from kai.simulation.outcomes.entitlement import Entitlement, Part, Step
+from kai.simulation.outcomes.gains import Gains
 from kai.simulation.outcomes.gpu_slots import NodeSlots, Slot, User
 from kai.simulation.outcomes.job_lines import JobLine, OrderKey, Owner, PodLine
 from kai.simulation.outcomes.job_states import State
@@ -169,7 +170,14 @@ def entitlement(document: Values) -> Entitlement:
             for each in document["fairShareSteps"]
         ),
         with_history=document["pastUsageCounts"],
+        gains=_gains(document.get("getsMoreBy")),
     )
+
+
+def _gains(values: Values | None) -> Gains:
+    if values is None:
+        return Gains(are_known=False)
+    return Gains(siblings=tuple(values["siblings"]), bounds=tuple(values["bounds"]))
 
 
 def _part(values: Values, unit: int) -> Part:

@@ -34,6 +34,8 @@ class CycleReport:
     queue_fixed: Int64s
     queue_requested: Float64s
     fair_share: Float64s
+    total: Float64s
+    """float64[3]: what fair shares were divided from."""
     records: Mapping[int, GroupRecord]
     last_start: Float64s
     last_eviction: Float64s
@@ -67,6 +69,7 @@ def report(session: Session) -> CycleReport:
         queue_fixed=columns.queue_fixed.copy(),
         queue_requested=requested(session),
         fair_share=session.facts.queues.fair_share.copy(),
+        total=session.facts.queues.total.copy(),
         records=session.records,
         last_start=session.last_start,
         last_eviction=session.last_eviction,

@@ -51,9 +51,13 @@ def share_text(numbers: Mapping[str, Any]) -> str:
         return (
             f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
         )
+    least = "fair share and limit" if 0 <= numbers.get("limit", -1) < would else "fair share"
+    bounds_of_it = quantity(share, resource)
+    if least != "fair share" and numbers["limit"] != share:
+        bounds_of_it = f"{bounds_of_it} and {quantity(numbers['limit'], resource)}"
     return (
-        f"{what} queue {queue} would use {quantity(would, resource)}, more than its fair share of "
-        f"{quantity(share, resource)}, so it may take none from others"
+        f"{what} queue {queue} would use {quantity(would, resource)}, more than its {least} of "
+        f"{bounds_of_it}, so it may take none from others"
     )
 
 

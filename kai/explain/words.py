@@ -258,6 +258,7 @@ class Teller:
         used, share = self._report.queue_used[queue], self._report.fair_share[queue]
         passed = [at for at in (GPU, CPU, MEMORY) if used[at] + asked[at] > share[at]]
         at = passed[0] if passed else GPU
+        limit = self._snapshot.queues[queue].limit
         return {
             "queue": self._snapshot.queues[queue].title,
             "queue_row": queue,
@@ -265,6 +266,7 @@ class Teller:
             "used": int(used[at]),
             "requested": int(asked[at]),
             "fair_share": round(share[at]),
+            "limit": round((limit.cpu, limit.memory, limit.gpu)[at]),
             "pods": len(next_pods),
             "more": len(next_pods) < len(waiting) or self._runs(self._members[self._snapshot.pod_group[waiting[0]]]),
         }

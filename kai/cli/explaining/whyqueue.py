@@ -70,17 +70,23 @@ class QueueAnswer:
 
     def _advice(self) -> list[str]:
         """Return what would change the share, and who waits."""
+        from kai.documents.entitlements import unit_of
+
         found = self.found
         lines = []
-        if found.share < found.asks:
-            rivals = [part.name for part in found.siblings if part.name != found.queue and part.given > 0]
-            named = " or ".join(rivals[:3])
-            if rivals:
-                lines.append(f"It gets more when {named} asks for less, or when its own quota or weight is higher.")
+        lacks = found.asks - found.share > unit_of(found) / 1000  # documents round what they say
+        if lacks:
+            ways = [f"{' or '.join(found.gains.siblings)} asks for less"] if found.gains.siblings else []
+            ways += [f"its own {' or '.join(found.gains.bounds)} is higher"] if found.gains.bounds else []
+            if ways:
+                lines.append(f"It gets more when {', or when '.join(ways)}.")
+            elif found.gains.are_known:
+                whose = f"; {found.parent} has no more to divide" if found.parent else ""
+                lines.append(f"No sibling that asks for less gives it more, nor does any one bound of its own{whose}.")
         if self.waiting:
             names = first_of([job.title for job in self.waiting], _MOST_NAMED)
             lines.append(f"{len(self.waiting)} of its jobs {'wait' if len(self.waiting) > 1 else 'waits'}: {names}")
-        return lines or ["It has all that it asks for."]
+        return lines or ["It has less than it asks for." if lacks else "It has all that it asks for."]
 
     def _plain(self, amount: float) -> str:
         from kai.documents.entitlements import unit_of

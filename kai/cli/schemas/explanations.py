@@ -217,6 +217,14 @@ class StepItem:
 
 
 @attrs.frozen(kw_only=True)
+class GainsItem:
+    """Siblings that have to ask for less, and bounds of the queue that have to be higher: each alone is enough."""
+
+    siblings: tuple[str, ...]
+    bounds: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class QueueExplanation(Document):
     """Why a queue has its fair share (``kai why queue/NAME``)."""
 
@@ -233,6 +241,8 @@ class QueueExplanation(Document):
     siblings: tuple[SiblingItem, ...] = ()
     fair_share_steps: tuple[StepItem, ...] = ()
     past_usage_counts: bool = False
+    gets_more_by: GainsItem | None = None
+    """What alone would give it more; null where fair shares are divided by other rules."""
     waiting: tuple[Mapping[str, str], ...] = ()
 
 

@@ -12,9 +12,11 @@ import numpy as np
 from kai.model.axis import GPU, GPU_UNIT, LEADING
 from kai.model.queue import Queue, Shares
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.gains import Gains, gains
 from kai.simulation.outcomes.overview import Overview
 
 _CLOSE = 1e-6
+_UNKNOWN = Gains(are_known=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -63,6 +65,8 @@ class Entitlement:
     steps: tuple[Step, ...]
     with_history: bool
     """Whether past usage counted."""
+    gains: Gains = _UNKNOWN
+    """What would give it more; nothing where it has all that it asks for."""
 
     @property
     def own(self) -> Part:
@@ -80,7 +84,7 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
     at = GPU if seen.totals[GPU] else 0
     parent = snapshot.queues[row].parent
     rows = [other for other, queue in enumerate(snapshot.queues) if queue.parent == parent]
-    total = float(report.fair_share[parent, at]) if parent >= 0 else float(seen.totals[at])
+    total = float(report.fair_share[parent, at]) if parent >= 0 else float(report.total[at])
     parts = tuple(_part(outcome, other, at) for other in rows)
     mine = rows.index(row)
     return Entitlement(
@@ -94,6 +98,7 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
         siblings=parts,
         steps=_Division.of(parts, total, float(GPU_UNIT) if at == GPU else 1.0).steps(parts[mine], mine),
         with_history=any(part.usage for part in parts),
+        gains=gains(outcome, row, at) if parts[mine].given < parts[mine].asks else Gains(),
     )
 
 
@@ -131,7 +136,7 @@ def steps_of(outcome: Outcome, seen: Overview) -> Mapping[str, tuple[Step, ...]]
         children.setdefault(queue.parent, []).append(row)
     found: dict[str, tuple[Step, ...]] = {}
     for parent, rows in children.items():
-        total = float(report.fair_share[parent, at]) if parent >= 0 else float(seen.totals[at])
+        total = float(report.fair_share[parent, at]) if parent >= 0 else float(report.total[at])
         parts = [_part(outcome, row, at) for row in rows]
         division = _Division.of(parts, total, float(GPU_UNIT) if at == GPU else 1.0)
         found |= {part.name: division.steps(part, mine) for mine, part in enumerate(parts)}
@@ -146,8 +151,8 @@ class _Division:
     quotas: Sequence[float]
     shared: Sequence[float]
     rest: Sequence[float]
-    weights: float
-    """Of those that want more than their quotas."""
+    hungry: Sequence[Part]
+    """Those that want more than their quotas."""
 
     @classmethod
     def of(cls, parts: Sequence[Part], total: float, unit: float) -> "_Division":
@@ -162,13 +167,16 @@ class _Division:
             # Past usage, or a plugin of others, divided by other rules: only the sum is known.
             shared = [part.given - quota for part, quota in zip(parts, quotas, strict=True)]
             rest = [0.0] * len(parts)
-        weights = sum(part.weight for part, want, quota in zip(parts, wanted, quotas, strict=True) if want > quota)
-        return cls(wanted=wanted, quotas=quotas, shared=shared, rest=rest, weights=weights)
+        hungry = [part for part, want, quota in zip(parts, wanted, quotas, strict=True) if want > quota]
+        return cls(wanted=wanted, quotas=quotas, shared=shared, rest=rest, hungry=hungry)
 
     def steps(self, own: Part, mine: int) -> tuple[Step, ...]:
         """Return the steps of the part ``own``, which is the one at ``mine``."""
         wants_more = self.wanted[mine] > self.quotas[mine]
-        formula = f"{own.weight:g} of {self.weights:g} weights" if wants_more else "asks for no more"
+        weights = sum(part.weight for part in self.hungry if part.priority == own.priority)
+        after = any(part.priority > own.priority and part.weight for part in self.hungry)
+        formula = f"{own.weight:g} of {weights:g} weights" if wants_more else "asks for no more"
+        formula += ", of what those of higher priority leave" if wants_more and after else ""
         least, whole = "the quota, but no more than is asked for", "whole units, the largest remainder first"
         return (
             Step(step="quota", total=sum(self.quotas), given=self.quotas[mine], formula=least),
