@@ -72,7 +72,9 @@ _CAPS: Mapping[str, str] = {
 def _evictions_capped(facts: Facts) -> str:
     """Return which cap holds evictions back; the peer has none."""
     found, most, what = number(facts.get("found")), number(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
-    return f"Room could be made, but {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
+    return (
+        f"No room could be made within a cap: {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
+    )
 
 
 def _victims_protected(facts: Facts) -> str:

@@ -214,7 +214,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "EvictionsCapped",
-            "There is no room; pods could be evicted for the job, but more than a cap on evictions allows.",
+            "There is no room; a cap stopped the search for pods to evict, which other rules may yet protect.",
             "Wait, or have an administrator raise the cap that the message names.",
         ),
         (

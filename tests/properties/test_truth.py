@@ -2,6 +2,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.truth import __main__ as command
+from tests.truth.caps import CAPS
 from tests.truth.claims import CLAIMS
 from tests.truth.rich import rich
 from tests.truth.shares import SHARES
@@ -13,7 +14,7 @@ EXAMPLES = settings.default.max_examples
 
 
 def untruths(trial):
-    return [f"{claim.__name__}: {text}" for claim in (*CLAIMS, *SHARES, *TABLES) for text in claim(trial)]
+    return [f"{claim.__name__}: {text}" for claim in (*CLAIMS, *SHARES, *CAPS, *TABLES) for text in claim(trial)]
 
 
 @settings(max_examples=max(2, EXAMPLES // 50))

@@ -4,7 +4,6 @@ A *trial* is one random cluster (``tests.generate``), decided once and explained
 about a job that waits; each claim is tried by another way than the one by which kai came to say it: the scenario is
 changed as a reader would change it, and decided from its objects again, or its objects are counted.
 
-Reading order: ``trial`` draws and changes, ``claims`` says what is claimed and tries it, ``shares``
-does so for fair shares, ``tables`` adds up what tables
-show.
+Reading order: ``trial`` draws and changes, ``claims`` says what is claimed and tries it, ``shares`` does so for fair
+shares, ``caps`` for caps on evictions, ``tables`` adds up what tables show.
 """

@@ -243,6 +243,13 @@ def test_a_pod_for_which_others_are_not_evicted_is_told_what_its_group_is(held_b
     assert pod_message(record, 3, detailed=True) == detailed_group_message(record.reasons)
 
 
+def test_a_cap_does_not_say_that_room_could_be_made_without_it():
+    facts = {"cap": "evicted_gpus_per_cycle", "most": 1.0, "found": 2.0}
+    assert reason_text(Reason(code=Code.EVICTIONS_CAPPED, facts=facts)) == (
+        "No room could be made within a cap: 2 GPUs would be evicted in a cycle, and at most 1 may be"
+    )
+
+
 def test_what_keeps_a_pod_from_every_node_is_told_at_once():
     refusals = (Reason(code=Code.POD_REFUSED, facts={"rule": "VolumeBinding", "text": "claim c not found"}),)
     record = GroupRecord(pods={0: Reason(code=Code.NO_NODE, facts={"pod": "ns/p-0", "refusals": refusals})})

@@ -4,7 +4,7 @@ import pytest
 
 from kai.explain.declared import Declared, missing_queue
 from kai.explain.phrases import listed, plain, quantity
-from kai.explain.recorded import least_pods
+from kai.explain.recorded import least_pods, share_text
 from kai.explain.words import Teller
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.simulation.deciding.run import simulate
@@ -362,4 +362,20 @@ def test_places_that_nothing_leaves_are_told_apart_from_those_that_are_vacated()
     gang = {"queue": "a", "members": 2, "each": {"gpu": 4}}
     assert told({"theirs": theirs, "g": gang}, {"n1": {"gpu": 4}, "n2": {"gpu": 4}}, queues) == (
         "HeldForLeaving: its places on n1, n2 are held until pods that are terminating have left n1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "limit", "bounds"),
+    [
+        (4000, -1, "its fair share of 4 GPUs"),
+        (4000, 8000, "its fair share of 4 GPUs"),
+        (4000, 4000, "its fair share and limit of 4 GPUs"),
+        (3000, 4000, "its fair share and limit of 3 GPUs and 4 GPUs"),
+    ],
+)
+def test_a_limit_that_holds_a_fair_share_down_is_told_with_it(share, limit, bounds):
+    numbers = {"queue": "c", "resource": "gpu", "used": 4000, "requested": 500, "fair_share": share, "limit": limit}
+    assert share_text({**numbers, "pods": 1, "more": False}) == (
+        f"with this job queue c would use 4.5 GPUs, more than {bounds}, so it may take none from others"
     )
