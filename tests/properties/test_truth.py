@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from tests.truth import __main__ as command
 from tests.truth.caps import CAPS
 from tests.truth.claims import CLAIMS
+from tests.truth.differing import DIFFERING
 from tests.truth.rich import rich
 from tests.truth.shares import SHARES
 from tests.truth.tables import TABLES
@@ -14,7 +15,9 @@ EXAMPLES = settings.default.max_examples
 
 
 def untruths(trial):
-    return [f"{claim.__name__}: {text}" for claim in (*CLAIMS, *SHARES, *CAPS, *TABLES) for text in claim(trial)]
+    return [
+        f"{claim.__name__}: {text}" for claim in (*CLAIMS, *SHARES, *CAPS, *DIFFERING, *TABLES) for text in claim(trial)
+    ]
 
 
 @settings(max_examples=max(2, EXAMPLES // 50))

@@ -5,5 +5,5 @@ about a job that waits; each claim is tried by another way than the one by which
 changed as a reader would change it, and decided from its objects again, or its objects are counted.
 
 Reading order: ``trial`` draws and changes, ``claims`` says what is claimed and tries it, ``shares`` does so for fair
-shares, ``caps`` for caps on evictions, ``tables`` adds up what tables show.
+shares, ``caps`` for caps on evictions, ``differing`` for ``kai diff``, ``tables`` adds up what tables show.
 """

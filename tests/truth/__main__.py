@@ -6,6 +6,7 @@ from collections import Counter
 
 from tests.truth.caps import CAPS
 from tests.truth.claims import CLAIMS
+from tests.truth.differing import DIFFERING
 from tests.truth.shares import SHARES
 from tests.truth.tables import TABLES
 from tests.truth.trial import Trial
@@ -22,7 +23,7 @@ def main() -> int:
     for seed in range(int(first), int(last or first) + 1):
         trial = Trial.of_seed(seed)
         codes.update(job.words.code for job in trial.jobs.values() if job.words is not None)
-        for claim in (*CLAIMS, *SHARES, *CAPS, *TABLES):
+        for claim in (*CLAIMS, *SHARES, *CAPS, *DIFFERING, *TABLES):
             for text in claim(trial):
                 found[claim.__name__] += 1
                 sys.stdout.write(f"seed {seed}: {claim.__name__}: {text}\n")

@@ -260,4 +260,5 @@ def _decision(item: Any) -> str:  # noqa: ANN401 - a decision as plain values, o
         return "decides nothing about it"
     gains = f" for {item['aggressor']} ({item['cause']})" if item.get("aggressor") else ""
     words = {"place": "starts it on", "hold": "promises it", "evict": "evicts it from", "move": "moves it from"}
-    return f"{words[item['kind']]} {item.get('node')}{gains}"
+    devices = f" ({', '.join(item['slots'])})" if item.get("slots") else ""
+    return f"{words[item['kind']]} {item.get('node')}{devices}{gains}"

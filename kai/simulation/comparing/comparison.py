@@ -1,4 +1,4 @@
-"""What changes between two outcomes: figures, jobs whose state or nodes differ, and the first decision that differs.
+"""What changes between two outcomes: figures, jobs that end or wait otherwise, and the first decision that differs.
 
 A side is read from an outcome, or from the document of a result that was written down before.
 """
@@ -244,9 +244,8 @@ def _state(job: Mapping[str, Any]) -> JobState:
 
 
 def _differ(a: JobState | None, b: JobState | None) -> bool:
-    if a is None or b is None:
-        return True
-    return (a.state, a.nodes, a.placed) != (b.state, b.nodes, b.placed)
+    # Its queue and its reason, too: a job that waits for something else is not the same.
+    return a != b
 
 
 def _decisions(plan: Plan) -> tuple[Mapping[str, Any], ...]:
@@ -284,4 +283,8 @@ def _about(pod: tuple[int, str], items: Iterable[Mapping[str, Any]]) -> Mapping[
 
 
 def _told(item: Mapping[str, Any] | None) -> object:
-    return None if item is None else (item.get("node"), item.get("aggressor"), item.get("to"))
+    if item is None:
+        return None
+    # A device that is opened has a name of the moment.
+    slots = sorted("+" if str(name).startswith("+") else str(name) for name in item.get("slots") or ())
+    return (slots, *(item.get(key) for key in ("node", "aggressor", "to", "cause", "rule", "share")))

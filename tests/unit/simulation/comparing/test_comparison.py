@@ -105,3 +105,20 @@ def test_jains_index_is_one_where_all_have_the_same_and_a_part_where_one_has_all
     assert jain([2.0, 2.0, 2.0]) == pytest.approx(1.0)
     assert jain([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
     assert jain([]) == jain([0.0]) == 1.0
+
+
+@pytest.mark.parametrize("change", [{"queue": "other"}, {"reason": "NoRoom"}, {"wanted": 3}])
+def test_a_job_in_another_queue_or_with_another_reason_is_listed(change):
+    other = attrs.evolve(SIDE, jobs={**SIDE.jobs, "x/b": attrs.evolve(WAITS, **change)})
+    assert [each.job for each in compare_sides(SIDE, other).jobs] == ["x/b"]
+
+
+@pytest.mark.parametrize("change", [{"slots": ["1"]}, {"share": 0.5}, {"cause": "reclaim"}])
+def test_a_decision_with_another_device_share_or_cause_differs(change):
+    other = attrs.evolve(SIDE, decisions=({**PLACE, **change},))
+    assert compare_sides(SIDE, other).first_divergence is not None
+
+
+def test_the_name_of_a_device_that_is_opened_is_no_difference():
+    sides = [attrs.evolve(SIDE, decisions=({**PLACE, "slots": [name]},)) for name in ("+a", "+b")]
+    assert compare_sides(*sides).is_equal
