@@ -16,8 +16,9 @@ from anyio import to_thread
 
 from kai.api.wire import EMPTY
 from kai.framework.decisions import Bind, Evict, Nominate
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.axis import GPU_UNIT
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.quota_gpus import counted_on
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400
@@ -158,7 +159,7 @@ def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
             cause, gains, node = "", -1, each.node
         key = (_kind(each), int(snapshot.pod_group[each.pod]), cause, gains)
         pods[key] += 1
-        gpus[key] += int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU])
+        gpus[key] += counted_on(snapshot, each.pod, node)
         if node >= 0:
             nodes.setdefault(key, {})[node] = None
     for key, count in pods.items():

@@ -275,7 +275,7 @@ def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping
 def _fits(look: Look, job: Job) -> str:
     """Return how many pods like those of a job fit, by GPUs alone, now and later; "" where they want no whole GPUs."""
     size, rest = divmod(job.gpus, max(1, job.wanted) * GPU_UNIT)
-    if rest or size < 1 or not look.nodes:
+    if rest or size < 1 or job.gpu_memory or not look.nodes:
         return ""
     now, later, empty = charts.fits_of(look.nodes, size)
     freed = f", {later} when pods that are leaving have left" if later > now else ""

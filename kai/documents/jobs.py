@@ -35,7 +35,9 @@ def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Ab
             "waiting": job.wanted - job.placed if line.counted else None,
         },
         "gpus": job.gpus / 1000,
+        "gpusHeld": _gpus(job.gpus_held),
         "gpuMemoryBytes": job.gpu_memory * 2**20,
+        "gpusByMemory": job.gpus_by_memory / 1000,
         "nodes": list(job.nodes),
         "state": job.state,
         "since": None if line.since is None else instant_text(line.since),
@@ -49,4 +51,15 @@ def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Ab
 
 
 def _pod(pod: "PodLine") -> dict[str, Any]:
-    return {"name": pod.name, "state": pod.state, "node": pod.node or None, "gpus": pod.gpus / 1000}
+    return {
+        "name": pod.name,
+        "state": pod.state,
+        "node": pod.node or None,
+        "gpus": pod.gpus / 1000,
+        "gpusHeld": _gpus(pod.gpus_held),
+        "gpuMemoryBytes": pod.gpu_memory * 2**20,
+    }
+
+
+def _gpus(amount: int | None) -> float | None:
+    return None if amount is None else amount / 1000

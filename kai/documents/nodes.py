@@ -74,6 +74,7 @@ def occupancy_values(found: "Occupancy") -> dict[str, Any]:
         "summary": occupied(found),
         "gpus": found.gpus / GPU_UNIT,
         "idleGpus": found.idle / GPU_UNIT,
+        "partlyIdleGpus": found.partly / GPU_UNIT,
         "ready": found.ready,
         "migSlices": [slices_values(each, ready=found.ready) for each in found.slices],
         "taints": list(found.taints),
@@ -108,6 +109,10 @@ def occupied(found: "Occupancy") -> str:
     parts += [f"{plain(held)} held for jobs that start later"] if held else []
     parts += [f"{plain(found.sum('leaving'))} with pods that are leaving"] if found.sum("leaving") else []
     what = "is full" if not found.idle else f"has {quantity(found.idle, 'gpu')} idle"
+    if found.partly and found.idle:
+        what = f"{what} and {plain(found.partly)} in GPUs that pods share"
+    elif found.partly:
+        what = f"has {quantity(found.partly, 'gpu')} idle in GPUs that pods share"
     return f"{found.node} {what}: of {size} {', '.join(parts)}."
 
 

@@ -62,6 +62,9 @@ def _job_line(item: Values) -> JobLine:
         placed=pods["running"] if counted else 0,
         minimum=least,
         gpus=round(item["gpus"] * GPU_UNIT),
+        gpu_memory=item["gpuMemoryBytes"] // 2**20,
+        gpus_by_memory=round(item["gpusByMemory"] * GPU_UNIT),
+        gpus_held=_thousandths(item["gpusHeld"]),
         nodes=tuple(item["nodes"]),
         words=Words(reason["code"], reason["text"]) if waits else None,
         lost_to=() if reason is None or waits else (reason["text"],),
@@ -80,8 +83,18 @@ def _job_line(item: Values) -> JobLine:
 
 
 def _pod_line(item: Values) -> PodLine:
-    gpus = round(item["gpus"] * GPU_UNIT)
-    return PodLine(name=item["name"], state=item["state"], node=item["node"] or "", gpus=gpus)
+    return PodLine(
+        name=item["name"],
+        state=item["state"],
+        node=item["node"] or "",
+        gpus=round(item["gpus"] * GPU_UNIT),
+        gpu_memory=item["gpuMemoryBytes"] // 2**20,
+        gpus_held=_thousandths(item["gpusHeld"]),
+    )
+
+
+def _thousandths(gpus: float | None) -> int | None:
+    return None if gpus is None else round(gpus * GPU_UNIT)
 
 
 def _job(namespace: str, name: str, uid: str, state: State, **more: Any) -> Job:  # noqa: ANN401 - fields of a job
@@ -257,6 +270,7 @@ def occupancy(document: Values) -> Occupancy:
         node=document["subject"]["name"],
         gpus=round(document["gpus"] * GPU_UNIT),
         idle=round(document["idleGpus"] * GPU_UNIT),
+        partly=round(document["partlyIdleGpus"] * GPU_UNIT),
         ready=document["ready"],
         taints=tuple(document["taints"]),
         tenants=tuple(

@@ -41,6 +41,7 @@ from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import GroupRow, PodRow, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, Status, within
+from kai.state.facts import gpus_by_memory
 from kai.state.snapshot import Snapshot
 
 _NOTHING = GroupRecord()
@@ -255,6 +256,8 @@ class Teller:
         next_pods = self.next_pods(facts, waiting)
         asked = self._snapshot.requests[self._snapshot.pod_shape[next_pods]].sum(axis=0)
         asked[GPU] = asked @ self._snapshot.axis.gpu_weights()  # MIG slices count as GPUs
+        by_memory = gpus_by_memory(self._snapshot, self._snapshot.gpu_memory_bounds[0])
+        asked[GPU] += round(by_memory[self._snapshot.pod_shape[next_pods]].sum())
         used, share = self._report.queue_used[queue], self._report.fair_share[queue]
         passed = [at for at in (GPU, CPU, MEMORY) if used[at] + asked[at] > share[at]]
         at = passed[0] if passed else GPU
@@ -291,7 +294,7 @@ class Teller:
             if reason.code is Code.PREEMPTION_DELAY:
                 yield Words(Code.PREEMPTION_DELAY, delay_text(reason.facts), reason.facts)
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
-        gpus = int(request[GPU])
+        gpus, shared = int(request[GPU]), self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu
         if not record.reasons and not record.notes:
             yield Words("NotTried", "no action has tried it in this cycle")
             return
@@ -305,11 +308,13 @@ class Teller:
             yield Words("NoRoom", f"no node takes it now: {nodes}", {"refused": said})
         elif gpus:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
-            shared = self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu
             asked, whole = quantity(gpus, "gpu"), ""
             if shared.kind is GpuKind.FRACTION:
                 asked, whole = f"{plain(gpus // shared.devices)} of {of_devices(shared.devices)}", "whole ones "
             text = f"no node that it may use has {asked} idle; {plain(idle)} {whole}idle in all"
+            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
+        elif shared.kind is GpuKind.MEMORY:
+            text = f"no node that it may use has {shared.memory} MiB of {of_devices(shared.devices)} idle"
             yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
         else:
             text = "no node that it may use has enough idle"

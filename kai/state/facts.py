@@ -271,16 +271,27 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> 
     requests = snapshot.requests
     out = np.zeros((len(snapshot.shapes), 3), np.float64)
     out[:, :2] = requests[:, :2]
-    out[:, GPU] = requests @ facts.gpu_weight
+    by_memory = gpus_by_memory(snapshot, per_device)
+    out[:, GPU] = np.where(shape_columns(snapshot).kind == GpuKind.MEMORY, by_memory, requests @ facts.gpu_weight)
+    return out
+
+
+def gpus_by_memory(snapshot: Snapshot, per_device: int) -> Float64s:
+    """Return float64[K]: thousandths of devices with ``per_device`` MiB that a pod of each shape asks for by memory.
+
+    0 where a pod asks otherwise, and everywhere when no device's memory is known.
+    """
+    out = np.zeros(len(snapshot.shapes), np.float64)
     for row in np.flatnonzero(shape_columns(snapshot).kind == GpuKind.MEMORY).tolist():
         gpu = snapshot.shapes[row].gpu
-        out[row, GPU] = GPU_UNIT * gpu.devices * gpu.memory / per_device if per_device else 0.0
+        out[row] = GPU_UNIT * gpu.devices * gpu.memory / per_device if per_device else 0.0
     return out
 
 
 __all__ = [
     "Facts",
     "claimable",
+    "gpus_by_memory",
     "group_facts",
     "named_slots",
     "node_facts",

@@ -88,9 +88,7 @@ def _answer(found: Arrival) -> str:
 def _code(job: "Job") -> str:
     words = job.words
     parts = [words.code] if words else []
-    return " · ".join(
-        [*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {counted(job.gpus / GPU_UNIT, 'GPU')}"]
-    )
+    return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
 
 
 def _job_row(job: "Job", found: Arrival) -> list[str]:
@@ -104,9 +102,13 @@ def _job_row(job: "Job", found: Arrival) -> list[str]:
 def _size(job: "Job") -> str:
     gpus = job.gpus / GPU_UNIT
     each = gpus / job.wanted if job.wanted else 0
-    if job.wanted > 1 and gpus and each == int(each):
+    if job.wanted > 1 and gpus and not job.gpu_memory and each == int(each):
         return f"{counted(job.wanted, 'pod')} x {counted(each, 'GPU')}"
-    return f"{counted(job.wanted, 'pod')}, {counted(gpus, 'GPU')}"
+    return f"{counted(job.wanted, 'pod')}, {_gpus(job)}"
+
+
+def _gpus(job: "Job") -> str:
+    return f"{job.gpus_text} of GPUs" if job.gpu_memory else counted(job.gpus / GPU_UNIT, "GPU")
 
 
 def _usage(job: "Job", found: Arrival) -> str:

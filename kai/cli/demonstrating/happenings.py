@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kai.framework.decisions import Bind, Decision, Evict, Nominate
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.axis import GPU_UNIT
+from kai.simulation.outcomes.quota_gpus import counted_on
 from kai.wording import counted, first_of, span_text
 
 if TYPE_CHECKING:
@@ -206,14 +207,19 @@ def _by_group(cycle: Cycle, decisions: Sequence[Decision]) -> dict[int, list[Dec
 
 
 def _nodes(cycle: Cycle, decisions: Sequence[Decision]) -> str:
-    rows = [int(cycle.snapshot.pod_node[each.pod]) if isinstance(each, Evict) else each.node for each in decisions]
+    rows = [_node(cycle, each) for each in decisions]
     names = sorted({cycle.snapshot.nodes[row].name for row in rows if row >= 0})
     return first_of(names, _NODES, " ")
 
 
+def _node(cycle: Cycle, decision: Decision) -> int:
+    """Return the row of the node that a pod gets, or leaves."""
+    return int(cycle.snapshot.pod_node[decision.pod]) if isinstance(decision, Evict) else decision.node
+
+
 def _gpus(cycle: Cycle, decisions: Sequence[Decision]) -> str:
     snapshot = cycle.snapshot
-    total = sum(int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU]) for each in decisions)
+    total = sum(counted_on(snapshot, each.pod, _node(cycle, each)) for each in decisions)
     return counted(total / GPU_UNIT, "GPU")
 
 

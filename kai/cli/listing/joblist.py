@@ -45,8 +45,14 @@ class Row:
     def gpus_text(self) -> str:
         """The same, with what they ask for by memory of GPUs."""
         job = self.first.job
-        gpus = sum(line.job.gpus for line in self.lines)
+        gpus = sum(line.job.gpus - line.job.gpus_by_memory for line in self.lines)
         return job.gpus_of(gpus, sum(line.job.gpu_memory for line in self.lines))
+
+    @property
+    def gpus_held(self) -> float | None:
+        """GPUs that all of them count for where they are; None where that is not known."""
+        held = [line.job.gpus_held for line in self.lines]
+        return None if None in held else sum(each for each in held if each is not None) / 1000
 
     @property
     def placed(self) -> int:

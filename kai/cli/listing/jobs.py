@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 A job is a pod group. Replicas of one owner are one line; --pods unfolds them.
-GPUS is what all pods of a job want together, POS its place in line within its queue.
+GPUS is what all pods of a job want together, POS its place in line within its queue; -o wide adds what they hold.
 
 \b
   kai jobs -A
@@ -259,6 +259,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
         Column(head="QUEUE", drop=3),
         Column(head="PRIO", right=True, drop=8),
         Column(head="GPUS", right=True, drop=2),
+        *([Column(head="HELD", right=True, drop=5)] if console.wide else []),
         Column(head="PODS", right=True, drop=4),
         Column(head="STATE"),
         Column(head="SINCE", right=True, drop=6),
@@ -283,6 +284,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
                 row.queue,
                 _NONE if row.priority is None else str(row.priority),
                 row.gpus_text,
+                *([_NONE if row.gpus_held is None else f"{row.gpus_held:g}"] if console.wide else []),
                 row.pods,
                 states[state],
                 spans[since],
@@ -338,7 +340,7 @@ def _pod_table(rows: Sequence[Row], console: Console) -> str:
         place = f"{row.namespace}/" if name != row.name else ""
         for line in row.lines:
             out += [
-                [f"{place}{pod.name}", name, row.queue, f"{pod.gpus / 1000:g}", pod.state, pod.node or _NONE]
+                [f"{place}{pod.name}", name, row.queue, pod.gpus_text, pod.state, pod.node or _NONE]
                 for pod in line.pods
             ]
     return table(heads, out, console.width)

@@ -273,6 +273,8 @@ class NodeExplanation(Document):
     summary: str
     gpus: float
     idle_gpus: float
+    partly_idle_gpus: float
+    """What is left of GPUs that pods share."""
     ready: bool
     taints: tuple[str, ...]
     users: tuple[UserItem, ...]

@@ -54,6 +54,8 @@ class PodItem:
     state: str
     node: str | None
     gpus: float
+    gpus_held: float | None
+    gpu_memory_bytes: int
 
 
 @attrs.frozen(kw_only=True)
@@ -70,8 +72,13 @@ class JobItem:
     min_member: int
     pods: PodCounts
     gpus: float
+    """What all pods ask for. Memory counts as a part of the GPU it is on, or else of the smallest, as queues count."""
+    gpus_held: float | None
+    """What they count for on their nodes, as in what queues use; null where that cannot be seen."""
     gpu_memory_bytes: int
     """What pods ask for by memory of GPUs; how many GPUs that is depends on the node."""
+    gpus_by_memory: float
+    """What that counts for among ``gpus``."""
     nodes: tuple[str, ...]
     state: str
     since: str | None

@@ -98,6 +98,10 @@ def _fewer_gpus(site: Site) -> Iterator[Family]:
     if len(portions) == 1 and 1 < portions[0] < 100:
         steps = tuple(partial(changes.fraction, site, portions[0], each) for each in range(portions[0] - 1, 0, -1))
         yield Family(topic="fraction", steps=steps)
+    amounts = {pod.metadata.annotations.get(names.GPU_MEMORY, "") for pod in site.waiting}
+    if len(amounts) == 1 and (text := amounts.pop()).isdecimal():
+        steps = tuple(partial(changes.gpu_memory, site, int(text), each) for each in _rounder(int(text)))
+        yield Family(topic="memory of GPUs", steps=steps)
 
 
 def _within_bound(site: Site) -> Iterator[Family]:
@@ -159,6 +163,13 @@ def _key(site: Site, row: int) -> tuple[str, str]:
 def _below(amount: int) -> range:
     """Return the numbers from ``amount`` - 1 down to 1."""
     return range(amount - 1, max(0, amount - 1 - _CAPPED), -1)
+
+
+def _rounder(amount: int) -> range:
+    """Return amounts below ``amount``, the largest first: about as many as are tried, and all of them round numbers."""
+    sizes = (digit * 10**zeros for zeros in range(len(str(amount))) for digit in (1, 2, 5))
+    step = next(size for size in sizes if size * _CAPPED >= amount)
+    return range((amount - 1) // step * step, 0, -step)
 
 
 # --------------------------------------------------------------------------------------------------------------- queues

@@ -148,6 +148,22 @@ def fraction(site: Site, old: int, hundredths: int) -> Change:
     )
 
 
+def gpu_memory(site: Site, old: int, mebibytes: int) -> Change:
+    """Let every pod ask for less memory of a device."""
+
+    def smaller(pod: Pod) -> Pod:
+        asks = names.GPU_MEMORY in pod.metadata.annotations
+        return _with_annotation(pod, names.GPU_MEMORY, str(mebibytes)) if asks else pod
+
+    return Change(
+        field=names.GPU_MEMORY,
+        old=str(old),
+        new=str(mebibytes),
+        text=f"{site.fields.gpu_memory} {old} -> {mebibytes}",
+        objects=_with_pods(site, smaller),
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ the group
 
 

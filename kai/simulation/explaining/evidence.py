@@ -21,7 +21,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.evictions import Evictions
-from kai.simulation.outcomes.quota_gpus import counted_gpus
+from kai.simulation.outcomes.quota_gpus import counted_gpus, demanded_by_memory
 from kai.wording import counted
 
 _MOST_NAMED = 5
@@ -67,7 +67,8 @@ def _needs(site: Site) -> Iterator[Evidence]:
     constraint = facts.subgroups[0].constraint
     level = constraint.required if constraint else ""
     near = f", all in one {level}" if level else ""
-    gpus = sum(int(snapshot.requests[shape, GPU]) * count for shape, count in each.items())
+    asked = snapshot.requests @ snapshot.axis.gpu_weights() + demanded_by_memory(snapshot)
+    gpus = sum(int(asked[shape]) * count for shape, count in each.items())
     values = {"pods": len(rows), "minMember": least, "gpus": gpus / GPU_UNIT, "requiredLevel": level or None}
     yield Evidence(label="needs", text=", ".join(parts) + together + near, values=values)
 

@@ -17,6 +17,7 @@ class GroupFields:
 
     minimum: str
     fraction: str
+    gpu_memory: str
     preemptible: str
     """The field and the value that let pods be taken back."""
     delay: str
@@ -25,11 +26,16 @@ class GroupFields:
 OBJECTS: Final = GroupFields(
     minimum="minMember",
     fraction=names.GPU_FRACTION,
+    gpu_memory=names.GPU_MEMORY,
     preemptible=f"{names.PREEMPTIBILITY}: {names.PREEMPTIBLE}",
     delay="preemptionDelay",
 )
 SHORT: Final = GroupFields(
-    minimum="minimum", fraction="fraction", preemptible="preemptible: true", delay="preemption_delay"
+    minimum="minimum",
+    fraction="fraction",
+    gpu_memory="gpu_memory",
+    preemptible="preemptible: true",
+    delay="preemption_delay",
 )
 
 

@@ -40,6 +40,7 @@ from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job
 from kai.simulation.outcomes.owners import Above, owners_in
 from kai.simulation.outcomes.pod_states import state_of
+from kai.simulation.outcomes.quota_gpus import memory_asked
 from kai.simulation.sources.live_cluster import list_some
 from kai.state.snapshot import Snapshot
 
@@ -199,6 +200,8 @@ class _Reader:
             wanted=len(alive),
             placed=len(placed),
             gpus=sum(self._gpus(pod) for pod in alive),
+            gpu_memory=sum(self._memory(pod) for pod in alive),
+            held=None if any(self._memory(pod) for pod in placed) else sum(self._gpus(pod) for pod in placed),
             nodes=tuple(sorted({self._node(pod) for pod in placed} - {""})),
         )
 
@@ -216,10 +219,20 @@ class _Reader:
             wanted=least,
             placed=least if status.allocated else 0,
             gpus=amounts(tuple(status.requested.items())).get("gpu", 0),
+            held=amounts(tuple(status.allocated.items())).get("gpu", 0),
         )
 
     def _described(
-        self, group: PodGroup, state: State, *, wanted: int, placed: int, gpus: int, nodes: tuple[str, ...] = ()
+        self,
+        group: PodGroup,
+        state: State,
+        *,
+        wanted: int,
+        placed: int,
+        gpus: int,
+        held: int | None,
+        gpu_memory: int = 0,
+        nodes: tuple[str, ...] = (),
     ) -> Job:
         stated = self._sources[group.namespace, group.name].spec.preemptibility
         return Job(
@@ -232,6 +245,8 @@ class _Reader:
             placed=placed,
             minimum=least_pods(group),
             gpus=gpus,
+            gpu_memory=gpu_memory,
+            gpus_held=held,
             nodes=nodes,
             state=state,
             started=0,
@@ -249,10 +264,19 @@ class _Reader:
 
     def _pod(self, pod: int) -> PodLine:
         state = state_of(int(self._snapshot.pod_status[pod]))
-        return PodLine(name=self._snapshot.pods[pod].name, state=state, node=self._node(pod), gpus=self._gpus(pod))
+        return PodLine(
+            name=self._snapshot.pods[pod].name,
+            state=state,
+            node=self._node(pod),
+            gpus=self._gpus(pod),
+            gpu_memory=self._memory(pod),
+        )
 
     def _gpus(self, pod: int) -> int:
         return int(self._snapshot.requests[int(self._snapshot.pod_shape[pod]), GPU])
+
+    def _memory(self, pod: int) -> int:
+        return memory_asked(self._snapshot.shapes[int(self._snapshot.pod_shape[pod])].gpu)
 
     def _node(self, pod: int) -> str:
         each = self._snapshot.pods[pod]

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import attrs
+import numpy as np
 
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.node import Node
-from kai.model.pod import GpuKind
+from kai.model.pod import GpuKind, GpuRequest
 from kai.simulation.deciding.run import Cycle, Outcome
 from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, holder_of, is_leaving
 from kai.simulation.outcomes.mig_slices import Slices, slices_of
@@ -45,6 +46,11 @@ class Slot:
     def granted(self) -> int:
         """Thousandths that are taken, or still being left."""
         return min(GPU_UNIT, sum(user.share for user in self.users if user.state != HELD))
+
+    @property
+    def left(self) -> int:
+        """Thousandths that nothing has, and no pod is promised."""
+        return 0 if self.state == UNHEALTHY else GPU_UNIT - min(GPU_UNIT, sum(user.share for user in self.users))
 
 
 @attrs.frozen(kw_only=True)
@@ -134,6 +140,19 @@ def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
     )
 
 
+def slots_on(cycle: Cycle, row: int) -> tuple[Slot, ...]:
+    """Return the GPUs that one node offers, as the cycle left them."""
+    snapshot = cycle.snapshot
+    pods = [pod for pod in np.flatnonzero(cycle.report.node == row).tolist() if not snapshot.pod_reservation[pod]]
+    return _slots(cycle, snapshot.nodes[row], pods, 0)
+
+
+def share_of(gpu: GpuRequest, node: Node) -> int:
+    """Return which part of one GPU of a node a pod asks for, in thousandths."""
+    part = gpu.memory / node.gpu_memory if gpu.kind is GpuKind.MEMORY else gpu.portion
+    return round(part * GPU_UNIT)
+
+
 def _broken(capacity: Mapping[str, object], allocatable: Mapping[str, object]) -> int:
     """Return how many GPUs a node has that it does not offer."""
     try:
@@ -149,7 +168,7 @@ def _slots(cycle: Cycle, node: Node, pods: Sequence[int], broken: int) -> tuple[
     for pod in sorted(pods, key=lambda pod: _order(cycle, pod)):
         gpu = cycle.snapshot.shapes[int(cycle.snapshot.pod_shape[pod])].gpu
         if gpu.shared:
-            share = _share(gpu.kind, gpu.portion, gpu.memory, node)
+            share = min(GPU_UNIT, share_of(gpu, node))
             for user in _users(cycle, pod, share):
                 for device in cycle.report.devices.get(pod) or cycle.snapshot.pod_devices.get(pod, ()):
                     devices.setdefault(device, []).append(user)
@@ -185,11 +204,6 @@ def _shared(users: Sequence[User]) -> Slot:
     states = {user.state for user in users}
     state = next(iter(states)) if len(states) == 1 and USED not in states else SHARED
     return Slot(state=state, users=tuple(users))
-
-
-def _share(kind: GpuKind, portion: float, memory: int, node: Node) -> int:
-    part = memory / node.gpu_memory if kind is GpuKind.MEMORY else portion
-    return min(GPU_UNIT, round(part * GPU_UNIT))
 
 
 def _users(cycle: Cycle, pod: int, share: int) -> Iterator[User]:

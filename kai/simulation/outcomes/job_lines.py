@@ -13,6 +13,7 @@ from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.pod_states import pod_states
+from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
 
 _WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
 _PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})
@@ -44,6 +45,15 @@ class PodLine:
     node: str
     gpus: int
     """In thousandths of a device."""
+    gpu_memory: int = 0
+    """MiB of devices that it asks for by memory, in place of whole devices or a part of one."""
+    gpus_held: int | None = None
+    """What it counts for on its node, or where a place is held for it; None where that is not known."""
+
+    @property
+    def gpus_text(self) -> str:
+        """What it asks for: GPUs, or memory of GPUs."""
+        return Job.gpus_of(0 if self.gpu_memory else self.gpus, self.gpu_memory)
 
 
 @attrs.frozen(kw_only=True)
@@ -145,17 +155,19 @@ class _Columns:
     states: Sequence[State]
     node: Sequence[int]
     gpus: Sequence[int]
+    held: Sequence[int]
 
     @classmethod
     def of(cls, outcome: Outcome) -> "_Columns":
         """Return the columns of the last cycle."""
         snapshot, report = outcome.last.snapshot, outcome.last.report
-        gpus = snapshot.requests @ snapshot.axis.gpu_weights()
+        gpus, by_memory = snapshot.requests @ snapshot.axis.gpu_weights(), wanted_by_memory(snapshot)
         return cls(
             before=snapshot.pod_status.tolist(),
             states=pod_states(outcome.last),
             node=report.node.tolist(),
-            gpus=(gpus[snapshot.pod_shape] if len(snapshot.pods) else gpus).tolist(),
+            gpus=(gpus[snapshot.pod_shape] + by_memory if len(snapshot.pods) else gpus).tolist(),
+            held=counted_gpus(snapshot, report.node).tolist(),
         )
 
 
@@ -175,6 +187,8 @@ def _pod(outcome: Outcome, columns: _Columns, pod: int) -> PodLine:
         state=columns.states[pod],
         node=snapshot.nodes[node].name if node >= 0 else "",
         gpus=columns.gpus[pod],
+        gpu_memory=memory_asked(snapshot.shapes[int(snapshot.pod_shape[pod])].gpu),
+        gpus_held=columns.held[pod] if node >= 0 else 0,
     )
 
 

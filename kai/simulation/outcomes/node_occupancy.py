@@ -7,12 +7,14 @@ import attrs
 import numpy as np
 
 from kai.explain.codes import Stage, stage_of
-from kai.explain.phrases import objection, quantity
+from kai.explain.phrases import objection, of_devices, plain, quantity
 from kai.explain.words import Teller
 from kai.model.axis import GPU
 from kai.model.node import Node
+from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.gpu_slots import share_of, slots_on
 from kai.simulation.outcomes.mig_slices import Slices, slices_of
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.quota_gpus import counted_gpus
@@ -43,6 +45,8 @@ class Occupancy:
     node: str
     gpus: int
     idle: int
+    partly: int
+    """What is left of GPUs that pods share."""
     ready: bool
     taints: tuple[str, ...]
     tenants: tuple[Tenant, ...]
@@ -72,6 +76,7 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
         node=name,
         gpus=int(snapshot.axis.vector(node.allocatable) @ weights),
         idle=int(np.maximum(report.idle[row], 0) @ weights),
+        partly=sum(slot.left for slot in slots_on(outcome.last, row) if slot.users),
         ready=node.ready,
         taints=tuple(_taints(node)),
         tenants=tuple(_tenants(outcome, seen, row)),
@@ -144,7 +149,16 @@ def _why(outcome: Outcome, teller: Teller, job: Job, group: int, row: int) -> st
     for text, nodes in teller.objections(pod).items():
         if row in nodes:
             return objection(text)
-    request = snapshot.requests[int(snapshot.pod_shape[pod])]
+    shape = int(snapshot.pod_shape[pod])
+    gpu, request = snapshot.shapes[shape].gpu, snapshot.requests[shape].copy()
+    if gpu.shared:
+        part = share_of(gpu, snapshot.nodes[row])
+        left = sorted((slot.left for slot in slots_on(outcome.last, row)), reverse=True)
+        if len(left) < gpu.devices or left[gpu.devices - 1] < part:
+            idle = f"at most {plain(left[0])} of one" if left and left[0] else "none"
+            asked = f"{gpu.memory} MiB" if gpu.kind is GpuKind.MEMORY else plain(part)
+            return f"a pod asks for {asked} of {of_devices(gpu.devices)}, {idle} idle here"
+        request[GPU] = 0
     short = np.flatnonzero(request > np.maximum(report.idle[row], 0))
     if len(short):
         at = int(GPU if GPU in short else short[0])

@@ -16,12 +16,12 @@ from kai.explain.recorded import least_pods
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU_UNIT
-from kai.model.pod import GpuKind, GpuRequest
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, Outcome
 from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_states import RUNS, State
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
+from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
 from kai.wording import counted
 
 # Plain numbers: a member of an enumeration takes ten times as long to compare.
@@ -56,6 +56,13 @@ class Job:
     """Pods that leave their node for another one."""
     gpu_memory: int = 0
     """MiB of devices that pods ask for by memory; how many GPUs that is depends on the node."""
+    gpus_by_memory: int = 0
+    """What this counts for among ``gpus``, as in what queues want: where the pod is, else of the smallest GPU."""
+    gpus_held: int | None = None
+    """What its pods count for on their nodes, and where places are held for them, as in what queues use.
+
+    None where that is not known.
+    """
     uid: str = ""
     title: str = ""
     """Its name; with the namespace where another job has the same name."""
@@ -76,11 +83,11 @@ class Job:
     @property
     def gpus_text(self) -> str:
         """What all its pods ask for: GPUs, or memory of GPUs."""
-        return self.gpus_of(self.gpus, self.gpu_memory)
+        return self.gpus_of(self.gpus - self.gpus_by_memory, self.gpu_memory)
 
     @staticmethod
     def gpus_of(gpus: float, memory: int) -> str:
-        """Return an amount of GPUs, in thousandths, and of memory, in MiB, as tables show it."""
+        """Return GPUs, in thousandths, and what is asked for by memory besides, in MiB, as tables show them."""
         shown = f"{gpus / GPU_UNIT:g}"
         if not memory:
             return shown
@@ -179,6 +186,8 @@ class _Columns:
     node: Sequence[int]
     gpus: Sequence[int]
     gpu_memory: Sequence[int]
+    by_memory: Sequence[int]
+    counted: Sequence[int]
     evicted: Mapping[int, Evict]
     bound: AbstractSet[int]
 
@@ -186,14 +195,16 @@ class _Columns:
     def of(cls, cycle: Cycle) -> "_Columns":
         """Return the columns of a cycle."""
         snapshot, report = cycle.snapshot, cycle.report
-        asked = snapshot.requests @ snapshot.axis.gpu_weights()
-        gpus = asked[snapshot.pod_shape] if len(snapshot.pods) else np.zeros(0, np.int64)
-        memory = [_gpu_memory(shape.gpu) for shape in snapshot.shapes]
+        asked, by_memory = snapshot.requests @ snapshot.axis.gpu_weights(), wanted_by_memory(snapshot)
+        gpus = asked[snapshot.pod_shape] + by_memory if len(snapshot.pods) else by_memory
+        memory = [memory_asked(shape.gpu) for shape in snapshot.shapes]
         return cls(
             status=report.status.tolist(),
             node=report.node.tolist(),
             gpus=gpus.tolist(),
             gpu_memory=[memory[shape] for shape in snapshot.pod_shape.tolist()],
+            by_memory=by_memory.tolist(),
+            counted=counted_gpus(snapshot, report.node).tolist(),
             evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
             bound={bind.pod for bind in cycle.aftermath.binds.values()},
         )
@@ -262,6 +273,8 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
         minimum=least_pods(facts),
         gpus=gpus,
         gpu_memory=sum(columns.gpu_memory[pod] for pod in alive),
+        gpus_by_memory=sum(columns.by_memory[pod] for pod in alive),
+        gpus_held=sum(columns.counted[pod] for pod in (*placed, *held)),
         nodes=tuple(
             sorted({snapshot.nodes[columns.node[pod]].name for pod in (*placed, *held) if columns.node[pod] >= 0})
         ),
@@ -277,10 +290,6 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
         message=messages.group_message(reasons) if reasons else "",
         pod_messages=tuple((snapshot.pods[pod].key, messages.pod_message(record, pod)) for pod in waiting),
     )
-
-
-def _gpu_memory(asked: GpuRequest) -> int:
-    return asked.memory * asked.devices if asked.kind is GpuKind.MEMORY else 0
 
 
 def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:

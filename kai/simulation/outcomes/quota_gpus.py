@@ -3,8 +3,9 @@
 import numpy as np
 
 from kai.model.axis import GPU_UNIT
-from kai.model.pod import GpuKind
+from kai.model.pod import GpuKind, GpuRequest
 from kai.model.rows import Int64s
+from kai.state.facts import gpus_by_memory
 from kai.state.snapshot import Snapshot
 
 _HUNDREDTH = GPU_UNIT // 100
@@ -31,4 +32,38 @@ def counted_gpus(snapshot: Snapshot, nodes: Int64s) -> Int64s:
     return counts
 
 
-__all__ = ["counted_gpus"]
+def counted_on(snapshot: Snapshot, pod: int, node: int) -> int:
+    """Return the same of one pod on one node."""
+    shape = int(snapshot.pod_shape[pod])
+    gpu = snapshot.shapes[shape].gpu
+    if not gpu.shared or (node < 0 and gpu.kind is not GpuKind.MEMORY):
+        return int(snapshot.requests[shape] @ snapshot.axis.gpu_weights())
+    if node < 0:
+        return 0
+    size = max(1, snapshot.nodes[node].gpu_memory)
+    part = -(-100 * gpu.memory // size) if gpu.kind is GpuKind.MEMORY else int(gpu.portion * 100 + 0.5)
+    return part * gpu.devices * _HUNDREDTH
+
+
+def memory_asked(gpu: GpuRequest) -> int:
+    """Return MiB of all devices that a pod asks for by memory; 0 where it asks otherwise."""
+    return gpu.memory * gpu.devices if gpu.kind is GpuKind.MEMORY else 0
+
+
+def demanded_by_memory(snapshot: Snapshot) -> Int64s:
+    """Return int64[K]: thousandths of GPUs that a pod of each shape without a node is taken to ask for by memory.
+
+    They are parts of the smallest GPU that is known; 0 where none is known, and where a pod asks otherwise.
+    """
+    return np.rint(gpus_by_memory(snapshot, snapshot.gpu_memory_bounds[0])).astype(np.int64)
+
+
+def wanted_by_memory(snapshot: Snapshot) -> Int64s:
+    """Return int64[P]: thousandths of GPUs that each pod counts for by memory in what its queue wants."""
+    if not len(snapshot.pods):
+        return np.zeros(0, np.int64)
+    demanded = demanded_by_memory(snapshot)[snapshot.pod_shape]
+    return np.where((snapshot.pod_node >= 0) & (demanded > 0), counted_gpus(snapshot, snapshot.pod_node), demanded)
+
+
+__all__ = ["counted_gpus", "counted_on", "demanded_by_memory", "memory_asked", "wanted_by_memory"]

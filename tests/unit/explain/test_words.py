@@ -379,3 +379,24 @@ def test_a_limit_that_holds_a_fair_share_down_is_told_with_it(share, limit, boun
     assert share_text({**numbers, "pods": 1, "more": False}) == (
         f"with this job queue c would use 4.5 GPUs, more than {bounds}, so it may take none from others"
     )
+
+
+def test_memory_of_gpus_counts_when_a_queue_would_pass_its_share():
+    nodes = {"n1": {"gpu": 1, "gpu_memory": 40000}, "n2": {"gpu": 1, "gpu_memory": 40000}}
+    groups = {
+        "runs": {"queue": "a", "members": 2, "each": {"gpu_memory": 30000}, "runs_on": {"n1": 1, "n2": 1}},
+        "waits": {"queue": "a", "each": {"gpu_memory": 30000}},
+    }
+    assert told(groups, nodes, {"root": {"quota": 2}, "a": {"parent": "root", "quota": 2}}) == (
+        "AtFairShare: no room; with this job queue a would use 2.25 GPUs, more than its fair share of 2 GPUs, "
+        "so it may take none from others"
+    )
+
+
+def test_memory_that_no_gpu_has_left_is_told_in_mebibytes():
+    nodes = {"n1": {"gpu": 1, "gpu_memory": 40000}}
+    groups = {
+        "runs": {"queue": "a", "each": {"gpu_memory": 30000}, "runs_on": "n1"},
+        "waits": {"queue": "a", "each": {"gpu_memory": 20000}},
+    }
+    assert told(groups, nodes, run=["allocate"]) == "NoRoom: no node that it may use has 20000 MiB of a GPU idle"

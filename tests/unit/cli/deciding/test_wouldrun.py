@@ -35,8 +35,9 @@ LAB = Path(__file__).parents[4] / "examples" / "lab"
 def ask(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
-    def answer(*flags, job=JOB % 2, used=8, code=0):
-        (tmp_path / "cluster.yaml").write_text((CLUSTER % used).replace("members: 8", f"members: {used}"))
+    def answer(*flags, job=JOB % 2, used=8, code=0, node="{gpu: 8}"):
+        cluster = (CLUSTER % used).replace("members: 8", f"members: {used}").replace("{gpu: 8}", node)
+        (tmp_path / "cluster.yaml").write_text(cluster)
         (tmp_path / "train.yaml").write_text(job)
         assert run(["would-run", "train.yaml", "--from", "cluster.yaml", *flags]) == code
         return capsys.readouterr()
@@ -49,6 +50,16 @@ def test_a_job_that_fits_starts_now(ask):
         "train would start now.\n"
         "  + train   2 pods x 2 GPUs   n1   research 4 of quota 4\n"
         "Plan: 2 to start, 0 to evict, 0 to move. No quota is exceeded.\n"
+    )
+
+
+def test_memory_of_gpus_is_told_as_it_is_asked_for(ask):
+    limits = "resources: {limits: {nvidia.com/gpu: 2}}"
+    template = "template:\n    metadata: {annotations: {gpu-memory: '4000'}}"
+    job = (JOB % 2).replace(limits, "").replace("image: i, ", "image: i").replace("template:", template)
+    node = "{gpu: 8, gpu_memory: 8000}"
+    assert ask(job=job, used=2, node=node).out.splitlines()[1] == (
+        "  + train   2 pods, 8000Mi of GPUs   n1   research 1 of quota 4"
     )
 
 

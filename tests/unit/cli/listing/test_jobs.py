@@ -10,6 +10,7 @@ from kai.cli.listing.jobs import Wanted, job_view
 from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
+from kai.documents.reading import job_lines
 
 LAB = Source(place="examples/lab")
 REPLICAS = """
@@ -178,7 +179,9 @@ def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkey
         "minMember": 4,
         "pods": {"wanted": 4, "running": 0, "waiting": 4},
         "gpus": 32.0,
+        "gpusHeld": 0.0,
         "gpuMemoryBytes": 0,
+        "gpusByMemory": 0.0,
         "nodes": [],
         "state": "Waits",
         "since": "2026-11-21T12:46:00Z",
@@ -191,6 +194,57 @@ def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkey
         "endsInSeconds": None,
         "labels": {},
     }
+
+
+MEMORY = """
+about: Memory of GPUs on two kinds of them.
+cluster: {nodes: {n1: {gpu: 1, gpu_memory: 80000}, n2: {gpu: 1, gpu_memory: 40000}}}
+queues: {root: {quota: 2}, a: {parent: root, quota: 2}}
+groups:
+  runs: {queue: a, members: 2, minimum: 1, each: {gpu_memory: 40000}, runs_on: n1}
+  small: {queue: a, each: {gpu_memory: 30000}, runs_on: n2}
+  waits: {queue: a, each: {gpu_memory: 30000}}
+"""
+
+
+def test_memory_of_gpus_is_told_as_it_is_asked_for_and_counts_as_in_queues(capsys, tmp_path):
+    path = tmp_path / "memory.yaml"
+    path.write_text(MEMORY)
+    assert run(["jobs", "-f", str(path), "-o", "json", "--pods"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    keys = ("gpus", "gpusHeld", "gpusByMemory", "gpuMemoryBytes")
+    found = {item["name"]: tuple(item[key] for key in keys) for item in document["items"]}
+    assert found == {
+        "runs": (1.0, 1.0, 1.0, 80000 * 2**20),
+        "small": (0.75, 0.75, 0.75, 30000 * 2**20),
+        "waits": (0.75, 0.0, 0.75, 30000 * 2**20),
+    }
+    pods = {pod["name"]: pod for item in document["items"] for pod in item["podList"]}
+    assert (pods["runs-0"]["gpus"], pods["runs-0"]["gpusHeld"], pods["waits-0"]["gpusHeld"]) == (0.5, 0.5, 0.0)
+    assert run(["queues", "-f", str(path), "-o", "json"]) == 0
+    queues = {item["name"]: item["gpus"] for item in json.loads(capsys.readouterr().out)["items"]}
+    assert queues["a"]["requested"] == sum(gpus for gpus, *_ in found.values())
+    assert queues["a"]["used"] == sum(held for _, held, *_ in found.values())
+    # What a service answers is drawn as what the command finds out itself.
+    source = Source(place=str(path))
+    result = source.decide()
+    wide = job_view(source, result, Wanted()).text(Console(output="wide"))
+    assert [line.split()[:5] for line in wide.splitlines()] == [
+        ["JOB", "QUEUE", "PRIO", "GPUS", "HELD"],
+        ["default/runs", "a", "50", "80000Mi", "1"],
+        ["default/small", "a", "50", "30000Mi", "0.75"],
+        ["default/waits", "a", "50", "30000Mi", "0"],
+    ]
+    assert {item["name"]: job_of(item) for item in document["items"]} == {
+        "runs": ("80000Mi", 1000, ["40000Mi", "40000Mi"]),
+        "small": ("30000Mi", 750, ["30000Mi"]),
+        "waits": ("30000Mi", 0, ["30000Mi"]),
+    }
+
+
+def job_of(item):
+    ((line, *_),) = (job_lines({"items": [item]}),)
+    return line.job.gpus_text, line.job.gpus_held, [pod.gpus_text for pod in line.pods]
 
 
 def test_names_are_what_kubectl_takes(capsys):

@@ -360,6 +360,15 @@ def test_a_fraction_could_be_as_large_as_what_is_left_of_a_device():
     assert told(groups, {"nodes": {"n1": {"gpu": 1}}}, run=["allocate"]) == ["fraction 0.8 -> 0.6: starts on n1"]
 
 
+def test_memory_of_a_gpu_could_be_as_large_as_what_is_left_of_a_device():
+    groups = {
+        "runs": {"queue": "a", "each": {"gpu_memory": 30000}},
+        "g": {"queue": "a", "each": {"gpu_memory": 25000}},
+    }
+    nodes = {"n1": {"gpu": 1, "gpu_memory": 40000}}
+    assert told(groups, {"nodes": nodes}, run=["allocate"]) == ["gpu_memory 25000 -> 10000: starts on n1"]
+
+
 def test_who_would_not_start_then_is_told():
     queues = {**QUEUES, "b": {"parent": "root"}}
     groups = {

@@ -1,3 +1,4 @@
+from kai.documents.nodes import occupied
 from kai.simulation.deciding.run import simulate
 from kai.simulation.outcomes.node_occupancy import occupancy
 from kai.simulation.outcomes.overview import overview
@@ -58,3 +59,28 @@ def test_memory_of_gpus_counts_as_the_part_of_a_device_that_it_is():
     part = {"queue": "a", "members": 2, "each": {"gpu_memory": 30000}, "runs_on": "n1"}
     found = look({"part": part}, nodes={"n1": {"gpu": 4, "gpu_memory": 40000}})
     assert [(each.title, each.gpus) for each in found.tenants] == [("part", 1500)]
+
+
+def test_what_is_left_of_shared_gpus_is_told_to_those_that_want_a_part():
+    groups = {
+        "runs": {"queue": "a", "each": {"gpu_memory": 30000}, "runs_on": "n1"},
+        "most": {"queue": "a", "each": {"gpu_memory": 20000}},
+        "half": {"queue": "a", "each": {"fraction": 0.5}},
+        "both": {"queue": "a", "each": {"fraction": 0.2, "devices": 2}},
+        "whole": {"queue": "a", "each": {"gpu": 1}},
+    }
+    found = look(
+        groups, nodes={"n1": {"gpu": 1, "gpu_memory": 40000}, "n2": {"gpu": 2, "gpu_memory": 40000, "cordoned": True}}
+    )
+    assert found.kept_away == (
+        ("a pod asks for 0.2 of each of 2 GPUs, at most 0.25 of one idle here", ("both",)),
+        ("a pod asks for 0.5 of a GPU, at most 0.25 of one idle here", ("half",)),
+        ("a pod asks for 1 GPU, 0 GPUs idle here", ("whole",)),
+        ("a pod asks for 20000 MiB of a GPU, at most 0.25 of one idle here", ("most",)),
+    )
+    assert occupied(found) == "n1 has 0.25 GPUs idle in GPUs that pods share: of 1 GPU 0.75 used."
+
+
+def test_idle_gpus_and_parts_of_shared_ones_are_told_apart():
+    part = {"queue": "a", "each": {"fraction": 0.5}, "runs_on": "n1"}
+    assert occupied(look({"part": part})) == "n1 has 3 GPUs idle and 0.5 in GPUs that pods share: of 4 GPUs 0.5 used."
