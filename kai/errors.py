@@ -143,6 +143,8 @@ def shown(found: object) -> str:
     """Return ``found`` on one line of bounded length, whatever it is, and ``nothing`` for an absent value."""
     if found is None:
         return "nothing"
+    if isinstance(found, bool):
+        return "true" if found else "false"  # as files have them
     try:
         return _SHORTENER.repr(found)
     except ValueError:  # Python refuses to write out an integer of thousands of digits

@@ -6,11 +6,20 @@ from typing import Final
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
+_HUGE: Final = 1e15
+
+
+def number_text(number: float, digits: int = 6) -> str:
+    """Return a number with so many significant digits, and in any case all before the point: without an exponent."""
+    text = f"{number:.{digits}g}"
+    if "e" not in text or abs(number) >= _HUGE:
+        return text
+    return f"{number:.0f}" if abs(number) >= 1 else f"{number:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 pod``, ``2.5 GPUs``, ``7,250 jobs``."""
-    shown = f"{int(number):,}" if number == int(number) else f"{number:g}"
+    shown = f"{int(number):,}" if number == int(number) else number_text(number)
     return f"{shown} {noun}" if number == 1 else f"{shown} {plural or noun + 's'}"
 
 

@@ -16,7 +16,7 @@ from attrs import NOTHING, Attribute
 
 from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
-from kai.errors import told
+from kai.errors import shown, told
 
 T = TypeVar("T")
 Options = Mapping[str, object]
@@ -53,7 +53,7 @@ def build(
                 messages += error.messages
                 helps += error.helps
             except ValueError as error:
-                messages.append(f"{where}: found {options[name]!r}, expected {wanted(field)}")
+                messages.append(f"{where}: found {shown(options[name])}, expected {wanted(field)}")
                 helps.append(str(error))
         elif field.default is NOTHING:
             messages.append(f"{place}.{name}: found nothing, expected {wanted(field)}")

@@ -21,6 +21,7 @@ Source: the peer's pkg/scheduler/conf and conf_util.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 
 import attrs
 
@@ -85,6 +86,8 @@ def read_configuration(document: object, place: str, registry: Registry | None =
         document = {}
     if not isinstance(document, Mapping):
         raise ConfigError.about(place, "document", found=document, wanted="a mapping with actions and plugins")
+    if what := _what_else(document):
+        raise ConfigError(f"{place}: found {what}, expected a configuration: actions, plugins, with, parameters")
     ours = {"with", "plugins", "parameters"} & set(document) or isinstance(document.get("actions"), list | tuple)
     if ours and _PEER_ONLY & set(document):
         mixed = ", ".join(sorted(_PEER_ONLY & set(document)))
@@ -94,12 +97,21 @@ def read_configuration(document: object, place: str, registry: Registry | None =
     return _read_ours(document, place) if ours else read_peer(document, place, registry or Registry.installed())
 
 
+def _what_else(document: Mapping[str, object]) -> str:
+    """Return what a document is that is meant for another place; "" for what may be a configuration."""
+    if "kind" in document and "apiVersion" in document:
+        return f"a Kubernetes object of kind {document['kind']}"
+    return "a scenario" if len({"cluster", "queues", "groups"} & set(document)) > 1 else ""
+
+
 def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str) -> None:
     """Raise ConfigError for the keys of ``found`` that are not ``known``."""
     strangers = [str(key) for key in found if key not in known]
     if strangers:
         messages = [f"{place}: found key {key!r}, expected one of {', '.join(known)}" for key in strangers]
-        raise UnknownNameError(*messages, helps=[suggestion(key, known) for key in strangers])
+        # The message has all that there are.
+        hints = [suggestion(key, known) if get_close_matches(key, known) else "" for key in strangers]
+        raise UnknownNameError(*messages, helps=hints)
 
 
 # ---------------------------------------------------------------------------------------------------------- our form

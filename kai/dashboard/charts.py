@@ -13,6 +13,7 @@ from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED
 from kai.simulation.outcomes.gpu_slots import FREE, UNHEALTHY, NodeSlots, Slot
 from kai.simulation.outcomes.mig_slices import Slices
 from kai.simulation.outcomes.queue_lines import QueueLine
+from kai.wording import number_text
 
 WIDTH = 1000
 
@@ -198,7 +199,7 @@ def _row(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
 def _told(users: Mapping[tuple[str, str], int], unit: int) -> str:
     """Return by queue and state who has how much."""
     return ", ".join(
-        f"{queue} {amount / unit:g}{'' if state == USED else f' {state}'}"
+        f"{queue} {number_text(amount / unit)}{'' if state == USED else f' {state}'}"
         for (queue, state), amount in sorted(users.items())
     )
 

@@ -27,7 +27,7 @@ from kai.dashboard.views import MAKERS, TITLES, History, View
 from kai.documents.spans import span
 from kai.model.axis import GPU_UNIT
 from kai.telemetry.connections import Request, Response
-from kai.wording import counted
+from kai.wording import counted, number_text
 
 BEAT: Final = 15.0
 """A stream says at least so often that it lives."""
@@ -244,7 +244,7 @@ def _parts(path: str) -> list[str]:
 
 def number(value: float | None) -> str:
     """Return an amount with no more decimals than needed; a dash for what is unlimited or not known."""
-    return "-" if value is None else f"{round(value, 2):g}"
+    return "-" if value is None else number_text(round(value, 2))
 
 
 def _amount(gpus: float) -> str:
@@ -254,7 +254,7 @@ def _amount(gpus: float) -> str:
 
 def _share(thousandths: float) -> str:
     """Return thousandths of a chart's width as a length of SVG."""
-    return f"{round(thousandths / 10, 2):g}%"
+    return f"{number_text(round(thousandths / 10, 2))}%"
 
 
 def _instant(seconds: float) -> str:

@@ -12,7 +12,7 @@ from kai.api.documents import mapping_of
 from kai.api.pod import ENDED
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, number_text
 
 _LATE: Final = 120.0
 """A pod without a group, or a bind request without an outcome, is late after so many seconds."""
@@ -50,20 +50,21 @@ def quotas(seen: Seen) -> Looked:
             promised = [_amount(each, resource, "quota") for each in children]
             if own < 0 or any(each < 0 for each in promised) or sum(promised) <= own:
                 continue
+            total, most = number_text(sum(promised)), number_text(own)
             problems.append(
                 warning(
-                    f"queue {name}: the {resource} quotas of its children sum to {sum(promised):g} of {own:g}",
-                    f"kubectl edit queue {name}    quota: {sum(promised):g}, or less for the children",
+                    f"queue {name}: the {resource} quotas of its children sum to {total} of {most}",
+                    f"kubectl edit queue {name}    quota: {total}, or less for the children",
                     about=f"queue/{name}",
-                    found=f"{sum(promised):g}",
-                    expected=f"at most {own:g}",
+                    found=total,
+                    expected=f"at most {most}",
                 )
             )
         limit, quota = _amount(queue, "gpu", "limit"), _amount(queue, "gpu", "quota")
         if 0 <= limit < quota:
             problems.append(
                 warning(
-                    f"queue {name}: its limit of {limit:g} GPUs is below its quota of {quota:g}",
+                    f"queue {name}: its limit of {number_text(limit)} GPUs is below its quota of {number_text(quota)}",
                     f"kubectl edit queue {name}    limit: -1 is no limit",
                     about=f"queue/{name}",
                 )

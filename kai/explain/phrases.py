@@ -6,6 +6,7 @@ import attrs
 
 from kai.model import units
 from kai.model.units import GPU_UNIT
+from kai.wording import number_text
 
 
 @attrs.frozen
@@ -29,13 +30,13 @@ def quantity(amount: int, resource: str) -> str:
         case units.PLUGGED_GPU:
             return f"{quantity(amount, 'gpu')} of a device plugin"
         case "cpu":
-            return f"{amount / 1000:g} cores"
+            return f"{number_text(amount / 1000)} cores"
         case "memory":
-            return f"{amount / 1e9:.4g} GB"
+            return f"{number_text(amount / 1e9, 4)} GB"
         case "pods":
             return f"{amount} pods"
         case _:
-            return f"{amount if '/mig-' in resource else amount / 1000:g} {resource}"
+            return f"{number_text(amount if '/mig-' in resource else amount / 1000)} {resource}"
 
 
 def plain(amount: float) -> str:

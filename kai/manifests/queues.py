@@ -8,6 +8,7 @@ from typing import Any, Final
 from kai.api import names
 from kai.api.documents import mapping_of
 from kai.manifests.findings import Document, Finding
+from kai.wording import number_text
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")
@@ -84,12 +85,12 @@ def _check_amounts(name: str, queue: Document, resource: str, amounts: Mapping[s
         if value is not None and (value < 0 or not math.isfinite(value)) and not (allows_unlimited and value == -1):
             yield queue.finding(
                 "Q004",
-                f"{key} of {resource} ({value:g}) is no amount in queue {name}",
+                f"{key} of {resource} ({number_text(value)}) is no amount in queue {name}",
                 (*at, key),
                 hint="must be 0 or more" + (", or -1 for unlimited" if allows_unlimited else ""),
                 help=f"{key}: {-1 if allows_unlimited else 1}",
                 object=f"queue {name}",
-                found=f"{value:g}",
+                found=number_text(value),
             )
     quota, limit = _number(amounts.get("quota")), _number(amounts.get("limit"))
     if quota is None or quota <= 0 or (limit is not None and (limit < 0 or limit >= quota)):
@@ -97,7 +98,7 @@ def _check_amounts(name: str, queue: Document, resource: str, amounts: Mapping[s
     if limit is None:
         yield queue.finding(
             "Q003",
-            f"limit of {resource} is missing, which is 0 and below quota ({quota:g}) in queue {name}",
+            f"limit of {resource} is missing, which is 0 and below quota ({number_text(quota)}) in queue {name}",
             (*at, "quota"),
             hint="add a limit of this or more, or -1 for no limit",
             help="limit: -1",
@@ -106,14 +107,14 @@ def _check_amounts(name: str, queue: Document, resource: str, amounts: Mapping[s
         return
     yield queue.finding(
         "Q003",
-        f"limit of {resource} ({limit:g}) is below quota ({quota:g}) in queue {name}",
+        f"limit of {resource} ({number_text(limit)}) is below quota ({number_text(quota)}) in queue {name}",
         (*at, "limit"),
         also=(*at, "quota"),
-        hint=f"must be {quota:g} or more, or -1 for no limit",
+        hint=f"must be {number_text(quota)} or more, or -1 for no limit",
         help="limit: -1",
         object=f"queue {name}",
-        found=f"{limit:g}",
-        expected=f"{quota:g} or more, or -1",
+        found=number_text(limit),
+        expected=f"{number_text(quota)} or more, or -1",
     )
 
 
@@ -124,7 +125,8 @@ def _check_sums(queues: Mapping[str, Document]) -> Iterator[Finding]:
         quotas = [quota for child in children if (quota := _quota(child)) is not None]
         if own is None or own < 0 or any(quota < 0 for quota in quotas) or sum(quotas) <= own:
             continue
-        message = f"the children of queue {name} have a quota of {sum(quotas):g} GPUs, and {name} has {own:g}"
+        total = number_text(sum(quotas))
+        message = f"the children of queue {name} have a quota of {total} GPUs, and {name} has {number_text(own)}"
         path = ("spec", "resources", "gpu", "quota")
         yield queue.finding("Q005", message, path, hint="they cannot all have theirs at once", object=f"queue {name}")
 

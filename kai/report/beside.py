@@ -12,7 +12,7 @@ from kai.virtual.results.comparison import compare_runs
 from kai.virtual.results.figures import HEADLINES, figure
 from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import JobResult, SimulationResult
-from kai.wording import span_text
+from kai.wording import number_text, span_text
 
 MOST_JOBS: Final = 20
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
@@ -114,7 +114,14 @@ def _changed(results: Sequence[SimulationResult]) -> Plot:
     most = sorted(moved, key=lambda each: (-abs(each[0]), each[1].name))[:MOST_JOBS]
     sooner = sum(change < 0 for change, _, _ in moved)
     rows = tuple(
-        (f"{mine.namespace}/{mine.name}", mine.queue, f"{mine.gpus:g}", _started(mine), _started(theirs), _by(change))
+        (
+            f"{mine.namespace}/{mine.name}",
+            mine.queue,
+            number_text(mine.gpus),
+            _started(mine),
+            _started(theirs),
+            _by(change),
+        )
         for change, mine, theirs in most
     )
     return Plot(

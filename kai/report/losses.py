@@ -10,7 +10,7 @@ from kai.report.drawing import Figure, Frame, Key, label, layout
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.results.figures import figure
 from kai.virtual.results.result import EvictionResult, SimulationResult
-from kai.wording import counted, first_of, span_text
+from kai.wording import counted, first_of, number_text, span_text
 
 MOST_ROWS: Final = 50
 MOST_MARKS: Final = 3000
@@ -118,7 +118,7 @@ def _table(marks: Sequence[Sequence[EvictionResult]]) -> Table:
             mark[0].job,
             _gainers(mark) or "-",
             f"{len(mark):,}",
-            f"{sum(each.gpus for each in mark):g}",
+            number_text(sum(each.gpus for each in mark)),
         )
         for mark in shown
     )

@@ -9,7 +9,7 @@ from kai.report.drawing import GREY, Figure, Frame, Key, Paint, column, layout, 
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.results.figures import figure
 from kai.virtual.results.result import QueueResult, SimulationResult
-from kai.wording import counted, span_text
+from kai.wording import counted, number_text, span_text
 
 MOST_PANELS: Final = 12
 _OWED: Final = Paint(hue="#B0416B", pattern=1)
@@ -91,7 +91,7 @@ def _table(results: Sequence[SimulationResult]) -> Table:
         (
             *((result.policy,) if several else ()),
             queue.name,
-            "unlimited" if queue.quota_gpus is None else f"{queue.quota_gpus:g}",
+            "unlimited" if queue.quota_gpus is None else number_text(queue.quota_gpus),
             f"{queue.gpu_hours:,.1f}",
             figure(queue.of_quota, "%"),
             f"{_mean(result, 'fair', queue.name):.1f}",

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, number_text
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,24 @@ def test_a_list_is_cut_short_and_says_how_much_is_left_out(names: list[str], tex
 
 def test_a_list_may_be_cut_elsewhere_and_joined_otherwise() -> None:
     assert first_of(["a", "b", "c"], 1, " ") == "a and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "text"),
+    [
+        (16000.0, 4, "16000"),
+        (15556.75, 4, "15557"),
+        (102000.0, 4, "102000"),
+        (824.625, 4, "824.6"),
+        (0.375, 4, "0.375"),
+        (1_048_576.0, 6, "1048576"),
+        (1234567.5, 6, "1234568"),
+        (0.00001, 6, "0.00001"),
+        (-1.0, 6, "-1"),
+        (0.0, 6, "0"),
+        (float("inf"), 6, "inf"),
+        (1e300, 6, "1e+300"),
+    ],
+)
+def test_a_number_has_no_exponent(number: float, digits: int, text: str) -> None:
+    assert number_text(number, digits) == text

@@ -7,7 +7,7 @@ from kai.api.pod import GRACE_SECONDS
 from kai.cli.tables import cut_text, shown_width, wrapped
 from kai.model.axis import GPU_UNIT
 from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, STARTS, Arrival, answer_of
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
@@ -116,8 +116,8 @@ def _usage(job: "Job", found: Arrival) -> str:
     if queue is None:
         return f"queue {job.queue}"
     share = queue.shares[2]
-    quota = "unlimited quota" if share.quota is None else f"quota {share.quota / GPU_UNIT:g}"
-    return f"{queue.name} {share.used / GPU_UNIT:g} of {quota}"
+    quota = "unlimited quota" if share.quota is None else f"quota {number_text(share.quota / GPU_UNIT)}"
+    return f"{queue.name} {number_text(share.used / GPU_UNIT)} of {quota}"
 
 
 def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iterator[list[str]]:
@@ -163,8 +163,8 @@ def _quotas(over: "Sequence[QueueLine]") -> str:
     if not over:
         return "No quota is exceeded."
     told = [
-        f"{queue.name} {queue.shares[2].used / GPU_UNIT:g} of {(queue.shares[2].quota or 0) / GPU_UNIT:g}"
-        for queue in over
+        f"{queue.name} {number_text(share.used / GPU_UNIT)} of {number_text((share.quota or 0) / GPU_UNIT)}"
+        for queue, share in ((queue, queue.shares[2]) for queue in over)
     ]
     return f"Over quota: {', '.join(told)}."
 

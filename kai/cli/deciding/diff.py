@@ -11,6 +11,7 @@ from kai.cli.console import Console, console_options
 from kai.cli.deciding.givenflags import refuse_given, refuse_rows
 from kai.cli.failures import NO
 from kai.errors import InputError
+from kai.wording import number_text
 
 if TYPE_CHECKING:
     from kai.cli.deciding.diffruns import Sides
@@ -244,7 +245,7 @@ def _text(found: "Comparison", console: Console) -> str:
 def _figure(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    return f"{value:.1f}%" if unit == "%" else f"{value:g}"
+    return f"{value:.1f}%" if unit == "%" else number_text(value)
 
 
 def _state(job: "JobState | None") -> str:

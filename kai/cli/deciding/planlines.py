@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.tables import Column, table
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
@@ -63,7 +63,7 @@ def _rows(kind: str, items: Sequence[Mapping[str, Any]], console: "Console") -> 
             console.styled(_MARKS[kind], fg=_COLORS[kind]),
             job,
             str(len(members)),
-            f"{sum(each['gpus'] for each in members):g}",
+            number_text(sum(each["gpus"] for each in members)),
             first_of(nodes, _FEW, " "),
             why,
         )

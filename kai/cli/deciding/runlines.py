@@ -8,7 +8,7 @@ from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
 from kai.virtual.results.comparison import top_queues
 from kai.virtual.results.figures import HEADLINES, figure
 from kai.virtual.results.remarks import remarks
-from kai.wording import counted, span_text
+from kai.wording import counted, number_text, span_text
 
 if TYPE_CHECKING:
     from kai.virtual.results.result import QueueResult, SimulationResult
@@ -79,7 +79,7 @@ def _reminder(head: int, width: int) -> str:
 
 def counts_text(number: float) -> str:
     """Return a number without needless digits."""
-    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
+    return f"{number:,.0f}" if number == int(number) else number_text(number)
 
 
 def _axis(horizon: float, width: int) -> str:

@@ -15,7 +15,7 @@ from kai.cli.listing.cells import letters_for
 from kai.cli.listing.shares import bar
 from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table, wrapped
 from kai.simulation.outcomes.queue_lines import Share
-from kai.wording import counted
+from kai.wording import counted, number_text
 
 LEAST_COLUMNS: Final = 60
 _COLORS: Final = {ARRIVES: "blue", STARTS: "green", HELD: "cyan", EVICTED: "yellow", BROKEN: "red", DONE: "white"}
@@ -90,8 +90,8 @@ def line_text(line: Line, console: Console, width: int = 0) -> str:
 
 def _head(frame: Frame, console: Console) -> str:
     picture = frame.picture
-    pace = f"{frame.pace:g}x" + (f" ({frame.state})" if frame.state else "")
-    idle = f"{picture.capacity - picture.used:g} of {counted(picture.capacity, 'GPU')} idle"
+    pace = f"{number_text(frame.pace)}x" + (f" ({frame.state})" if frame.state else "")
+    idle = f"{number_text(picture.capacity - picture.used)} of {counted(picture.capacity, 'GPU')} idle"
     title = console.styled(f"kai demo {frame.title}", bold=True)
     return "   ".join([title, f"T+{clock_text(picture.at)}", pace, f"cycle {picture.cycle}", idle])
 
@@ -118,9 +118,9 @@ def _queues(picture: Picture, console: Console, width: int) -> list[str]:
     rows: list[list[Cell]] = [
         [
             "  " * (queue.depth - 1) + queue.name,
-            "-" if queue.quota is None else f"{queue.quota:g}",
-            f"{queue.fair:g}",
-            f"{queue.used:g}",
+            "-" if queue.quota is None else number_text(queue.quota),
+            number_text(queue.fair),
+            number_text(queue.used),
             counted(queue.waits, "pod") if queue.waits else "-",
             _bar(queue, picture.capacity, console),
         ]
@@ -189,7 +189,9 @@ def _jobs(picture: Picture, most: int, width: int) -> list[str]:
         Column(head="PODS", right=True),
         Column(head="", least=12),
     ]
-    rows = [[job.name, job.queue, f"{job.gpus:g}", f"{job.running}/{job.pods}", _state(job)] for job in jobs[:most]]
+    rows = [
+        [job.name, job.queue, number_text(job.gpus), f"{job.running}/{job.pods}", _state(job)] for job in jobs[:most]
+    ]
     more = [f"… {len(jobs) - most} more"] if len(jobs) > most else []
     return [*table(heads, rows, width).splitlines(), *more]
 

@@ -9,7 +9,7 @@ from kai.cli.tables import columns, wrapped
 from kai.documents.spans import span
 from kai.explain.phrases import quantity
 from kai.model.units import GPU_UNIT
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
     from kai.simulation.outcomes.overview import Job
@@ -201,7 +201,7 @@ def _eviction_rows(evictions: Sequence[Item], titles: Mapping[str, str], width: 
     rows = [["  JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"]]
     for key, count in counts.items():
         job, queue, cause, gains, rule = key
-        amount = f"{gpus[key] / GPU_UNIT:g}"
+        amount = number_text(gpus[key] / GPU_UNIT)
         rows.append(
             [f"  {titles.get(job, job)}", queue, str(count), amount, cause, titles.get(gains, gains) or "-", rule]
         )

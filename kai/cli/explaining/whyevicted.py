@@ -11,7 +11,7 @@ from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.tables import columns, wrapped
 from kai.errors import UnreachableError
-from kai.wording import counted
+from kai.wording import counted, number_text
 
 if TYPE_CHECKING:
     from kai.cli.explaining.whyjobs import Asked
@@ -108,7 +108,7 @@ class EvictionAnswer:
         shown = list(groups.items()) if console.wide else list(groups.items())[-_MOST_ROWS:]
         for (time, job, queue, cause, gainer, rule), members in shown:
             amounts = [each.gpus for each in members]
-            gpus = "-" if None in amounts else f"{sum(filter(None, amounts)):g}"
+            gpus = "-" if None in amounts else number_text(sum(filter(None, amounts)))
             rows.append([f"  {time}", job, queue or "-", str(len(members)), gpus, cause or "-", gainer, rule or "-"])
         if len(shown) < len(groups):
             yield f"  {counted(len(groups) - len(shown), 'earlier row')} not shown (-o wide)"

@@ -8,7 +8,7 @@ from kai.cli.console import Console
 from kai.cli.tables import columns, wrapped
 from kai.documents.nodes import closed, occupancy_values, occupied
 from kai.model.axis import GPU_UNIT
-from kai.wording import first_of
+from kai.wording import first_of, number_text
 
 if TYPE_CHECKING:
     from kai.simulation.outcomes.node_occupancy import Occupancy
@@ -39,7 +39,7 @@ class NodeAnswer:
         if found.tenants:
             rows = [["  JOB", "QUEUE", "PODS", "GPUS", "STATE"]]
             rows += [
-                [f"  {each.title}", each.queue or "-", str(each.pods), f"{each.gpus / GPU_UNIT:g}", each.state]
+                [f"  {each.title}", each.queue or "-", str(each.pods), number_text(each.gpus / GPU_UNIT), each.state]
                 for each in found.tenants[:_MOST_TENANTS]
             ]
             lines += ["", columns(rows, right={2, 3}, width=console.width)]

@@ -7,7 +7,7 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.tables import columns, wrapped
-from kai.wording import first_of
+from kai.wording import first_of, number_text
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
@@ -53,7 +53,7 @@ class QueueAnswer:
         others = sorted(found.siblings, key=lambda part: (part.name != found.queue, -part.given, part.name))
         for part in others[:_MOST_SIBLINGS]:
             quota = "unlimited" if part.quota is None else self._plain(part.quota)
-            numbers = [self._plain(part.asks), quota, f"{part.weight:g}", self._plain(part.used)]
+            numbers = [self._plain(part.asks), quota, number_text(part.weight), self._plain(part.used)]
             rows.append([f"  {part.name}", *numbers, self._plain(part.given)])
         summary = console.styled(wrapped(self.summary, console.width, indent="  "), bold=True)
         lines = [summary, "", f"  {whole}, divided among:", columns(rows, right={1, 2, 3, 4, 5}, width=console.width)]
@@ -91,7 +91,7 @@ class QueueAnswer:
     def _plain(self, amount: float) -> str:
         from kai.documents.entitlements import unit_of
 
-        return f"{round(amount / unit_of(self.found), 3):g}"
+        return number_text(round(amount / unit_of(self.found), 3))
 
 
 @attrs.frozen(kw_only=True)

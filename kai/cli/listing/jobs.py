@@ -18,7 +18,7 @@ from kai.cli.tables import Column, cut_text, table
 from kai.cli.views import ServedView, View, show
 from kai.documents.spans import span
 from kai.errors import InputError
-from kai.wording import counted
+from kai.wording import counted, number_text
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
@@ -284,7 +284,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
                 row.queue,
                 _NONE if row.priority is None else str(row.priority),
                 row.gpus_text,
-                *([_NONE if row.gpus_held is None else f"{row.gpus_held:g}"] if console.wide else []),
+                *([_NONE if row.gpus_held is None else number_text(row.gpus_held)] if console.wide else []),
                 row.pods,
                 states[state],
                 spans[since],
@@ -357,7 +357,7 @@ def _order_table(rows: Sequence[Row], console: Console) -> str:
     ]
     out = []
     for row, name in zip(rows, _names(rows, console), strict=True):
-        values = {key.name: f"{key.value:g}" for key in row.first.keys}
+        values = {key.name: number_text(key.value) for key in row.first.keys}
         line = [str(row.position or _NONE), name, row.queue]
         out.append([*line, *(values.get(key, _NONE) for key in keys), row.reason[0] or _NONE])
     return table(heads, out, console.width) + "\nsmaller keys go first, from left to right; ties go by age"

@@ -13,6 +13,7 @@ from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
 from kai.cli.views import ServedView, View, show
 from kai.errors import InputError
+from kai.wording import number_text
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
@@ -199,4 +200,6 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
         return ""
     at = share.fair_share - share.used
     relation = "is at" if abs(at) < unit / 1000 else "is above" if at < 0 else "is below"
-    return f"{line.name} wants {more:.4g} {noun} more and {relation} its fair share. kai why queue/{line.name}"
+    return (
+        f"{line.name} wants {number_text(more, 4)} {noun} more and {relation} its fair share. kai why queue/{line.name}"
+    )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kai.cli.console import Console
 from kai.cli.tables import Cell, Column, columns, table, wrapped
+from kai.wording import number_text
 
 if TYPE_CHECKING:
     from kai.simulation.outcomes.overview import Overview
@@ -99,15 +100,15 @@ def _scale(total: float, name: str, cells: int = CELLS) -> str:
     """Return the head of the bars: amounts at every quarter, where their places are."""
     line = f"0 {name}"
     for quarter in range(1, 5):
-        text = f"{total * quarter / 4:.4g}"
+        text = number_text(total * quarter / 4, 4)
         place = cells * quarter // 4 if quarter < 4 else cells + _BESIDE - len(text)
-        if place > len(line) and (quarter == 4 or place + len(text) < cells + _BESIDE - len(f"{total:.4g}")):
+        if place > len(line) and (quarter == 4 or place + len(text) < cells + _BESIDE - len(number_text(total, 4))):
             line = line.ljust(place) + text
     return line
 
 
 def _amount(value: float | None, unit: float) -> str:
-    return "-" if value is None else f"{value / unit:.4g}"
+    return "-" if value is None else number_text(value / unit, 4)
 
 
 def bar(share: "Share", total: float, console: Console, size: int = CELLS) -> str:
@@ -142,9 +143,8 @@ def _colored(text: str, console: Console) -> str:
 def fair_share_table(title: str, answer: Mapping[str, Any]) -> str:
     """Return the answer of a fair-share case as a table."""
     resources = sorted({resource for shares in answer["fairShare"].values() for resource in shares})
-    number: Callable[[float], str] = lambda value: f"{value:g}"  # noqa: E731 - used twice below, and nowhere else
     rows = [["QUEUE", *(resource.upper() for resource in resources)]]
     for uid, shares in answer["fairShare"].items():
-        rows.append([uid, *(number(shares.get(resource, 0.0)) for resource in resources)])
-    rows.append(["left over", *(number(answer["remaining"].get(resource, 0.0)) for resource in resources)])
+        rows.append([uid, *(number_text(shares.get(resource, 0.0)) for resource in resources)])
+    rows.append(["left over", *(number_text(answer["remaining"].get(resource, 0.0)) for resource in resources)])
     return f"{title}\n\n" + columns(rows, right=set(range(1, len(resources) + 1)))

@@ -20,7 +20,7 @@ from kai.cluster.access import Access
 from kai.errors import InputError
 from kai.simulation.sources.live_cluster import list_events
 from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_decisions
-from kai.wording import counted
+from kai.wording import counted, number_text
 
 EVENTS: Final = "events"
 LOG: Final = "decision log"
@@ -142,7 +142,7 @@ def _numbers(found: Decision) -> str:
     for queue, side in sides:
         used, share = found.numbers.get(f"{side}UsedGpus"), found.numbers.get(f"{side}FairShareGpus")
         if used is not None and share is not None:
-            said.append(f"{queue} used {counted(used, 'GPU')}, fair share {share:g}")
+            said.append(f"{queue} used {counted(used, 'GPU')}, fair share {number_text(share)}")
     return "; ".join(said)
 
 

@@ -14,6 +14,7 @@ from kai.model.queue import Queue, Shares
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.gains import Gains, gains
 from kai.simulation.outcomes.overview import Overview
+from kai.wording import number_text
 
 _CLOSE = 1e-6
 _UNKNOWN = Gains(are_known=False)
@@ -175,7 +176,7 @@ class _Division:
         wants_more = self.wanted[mine] > self.quotas[mine]
         weights = sum(part.weight for part in self.hungry if part.priority == own.priority)
         after = any(part.priority > own.priority and part.weight for part in self.hungry)
-        formula = f"{own.weight:g} of {weights:g} weights" if wants_more else "asks for no more"
+        formula = f"{number_text(own.weight)} of {number_text(weights)} weights" if wants_more else "asks for no more"
         formula += ", of what those of higher priority leave" if wants_more and after else ""
         least, whole = "the quota, but no more than is asked for", "whole units, the largest remainder first"
         return (

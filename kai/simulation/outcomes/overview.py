@@ -22,7 +22,7 @@ from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_states import RUNS, State
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
 from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
-from kai.wording import counted
+from kai.wording import counted, number_text
 
 # Plain numbers: a member of an enumeration takes ten times as long to compare.
 _GONE = frozenset({int(Status.SUCCEEDED), int(Status.FAILED)})
@@ -88,7 +88,7 @@ class Job:
     @staticmethod
     def gpus_of(gpus: float, memory: int) -> str:
         """Return GPUs, in thousandths, and what is asked for by memory besides, in MiB, as tables show them."""
-        shown = f"{gpus / GPU_UNIT:g}"
+        shown = number_text(gpus / GPU_UNIT)
         if not memory:
             return shown
         return f"{shown}+{memory}Mi" if gpus else f"{memory}Mi"

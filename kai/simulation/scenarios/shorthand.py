@@ -22,7 +22,7 @@ from typing import Any
 
 from kai.api import names, sharing, times
 from kai.configuration.registry import suggestion
-from kai.errors import InputError
+from kai.errors import InputError, shown
 from kai.manifests.fields import unknown_of_pod_spec
 from kai.simulation.scenarios.short_nodes import NODE_KEYS, Manifest, node, node_names, topology
 from kai.simulation.scenarios.validation import Values, boolean, fields, mapping, seconds, spread, texts, whole
@@ -356,7 +356,7 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
                 share = f"fraction: {value} to share one" if 0 < value < 1 else "fraction: 0.5, say, to share one"
                 raise InputError(f"{place}.gpu: found {value}, expected whole GPUs; write {share}")
             if not str(value).replace(".0", "").isdecimal():
-                raise InputError(f"{place}.gpu: found {value!r}, expected a whole number")
+                raise InputError(f"{place}.gpu: found {shown(value)}, expected a whole number, 0 or more")
             requests[names.NVIDIA_GPU] = str(value)
         elif key in {"cpu", "memory"} or "/" in key:
             requests[key] = str(value)

@@ -41,7 +41,7 @@ def test_a_switch_that_may_be_a_weight_takes_both(given):
     [
         ({"number": "3"}, "number: found '3', expected number, 0 or more, default 1"),
         ({"number": -1}, "number: found -1, expected number, 0 or more"),
-        ({"number": True}, "number: found True"),
+        ({"number": True}, "number: found true"),
         ({"number": float("nan")}, "number: found nan"),
         ({"number": float("inf")}, "number: found inf"),
         ({"count": 1.5}, "count: found 1.5, expected whole number, more than 0, less than 10, default 2"),
@@ -55,7 +55,7 @@ def test_a_switch_that_may_be_a_weight_takes_both(given):
         ({"maybe": "x"}, "maybe: found 'x', expected number or nothing"),
         ({"weight": "2"}, "weight: found '2', expected true or false or number, 0 or more, default 1"),
         ({"weight": -1}, "weight: found -1"),
-        ({"needed": None}, "needed: found None, expected whole number"),
+        ({"needed": None}, "needed: found nothing, expected whole number"),
     ],
 )
 def test_a_bad_value_is_refused_with_what_would_be_right(options, message):

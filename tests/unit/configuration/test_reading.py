@@ -198,6 +198,12 @@ def test_a_list_that_leaves_out_what_protects_says_so():
             "found 'allocte', expected the name of an installed action",
             "did you mean allocate?",
         ),
+        (
+            {"cluster": {}, "queues": {}, "groups": {}},
+            "found a scenario, expected a configuration: actions, plugins, with, parameters",
+            "",
+        ),
+        ({"apiVersion": "v1", "kind": "Node"}, "found a Kubernetes object of kind Node, expected a configuration", ""),
         ({"plugins": {"binpak": {}}}, "plugins.binpak: found 'binpak'", "did you mean binpack?"),
         ({"plugins": {"nodeplacement": {}}}, "found KAI-Scheduler's name of a plugin", "did you mean binpack?"),
         ({"plugins": {"binpack": {"gpus": True}}}, "plugins.binpack.gpus is not an option of", "did you mean gpu"),
@@ -373,3 +379,10 @@ def test_what_would_stop_the_peer_or_means_nothing_is_refused(document, message)
 def test_a_shortcut_that_does_not_exist_is_refused():
     with pytest.raises(ConfigError, match=r"without: found 'trail', expected one of allocate, .*trial"):
         read_configuration({"parameters": {"without": ["trail"]}}, "ours.yaml")
+
+
+def test_what_there_is_is_listed_once_where_nothing_has_nearly_that_name():
+    with pytest.raises(ConfigError) as caught:
+        read_configuration({"zzz": 1}, "policy.yaml")
+    assert "expected one of with, plugins, actions" in str(caught.value)
+    assert caught.value.helps == ("",)

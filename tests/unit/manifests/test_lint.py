@@ -113,6 +113,16 @@ def lint_texts(*texts):
                 "  help: limit: -1",
             ],
         ),
+        (
+            (queue("team-a", "resources:\n    cpu:\n        quota: 2000000\n        limit: 1000000"),),
+            [
+                "x.yaml:8:16: Q003 limit of cpu (1000000) is below quota (2000000) in queue team-a",
+                "    7 |         quota: 2000000",
+                "    8 |         limit: 1000000",
+                "      |                ^^^^^^^ must be 2000000 or more, or -1 for no limit",
+                "  help: limit: -1",
+            ],
+        ),
     ],
 )
 def test_objects_are_looked_at_together(texts, said):

@@ -27,7 +27,7 @@ def test_a_path_that_leads_nowhere_is_absence(path):
     ("read", "path", "message"),
     [
         ("integer", ("a", "t"), "Work \"w\": a.t: found 'x', expected an integer"),
-        ("integer", ("a", "f"), 'Work "w": a.f: found True, expected an integer'),
+        ("integer", ("a", "f"), 'Work "w": a.f: found true, expected an integer'),
         ("integer", ("a", "none"), 'Work "w": a.none: found nothing, expected an integer'),
         ("text", ("a", "n"), 'Work "w": a.n: found 1, expected a string'),
         ("flag", ("a", "n"), 'Work "w": a.n: found 1, expected true or false'),

@@ -49,6 +49,22 @@ def test_bars_are_drawn_smaller_and_a_queue_is_a_tree_of_its_own(lab):
     ]
 
 
+def test_numbers_of_a_large_cluster_are_written_out(tmp_path):
+    path = tmp_path / "large.yaml"
+    path.write_text("""
+about: x
+cluster: {nodes: {n1..n20: {gpu: 800}}}
+queues: {lab: {quota: 16000}, a: {parent: lab, quota: 16000}}
+groups: {g: {queue: a, members: 2, minimum: 0, each: {gpu: 20000}}}
+""")
+    result = Source(place=str(path)).decide()
+    assert queue_view(LAB, result, "", None, flat=False).text(Console(columns=110)).splitlines()[:3] == [
+        "QUEUE  QUOTA  LIMIT   FAIR  USED   WANT  RUN/WAIT  0 GPUs    4000      8000      12000  16000",
+        "lab    16000      -  16000     0  40000       0/1  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░»",
+        "└─ a   16000      -  16000     0  40000       0/1  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░»",
+    ]
+
+
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize("resource", [GPU, CPU])
 def test_no_line_is_wider_than_the_terminal(lab, width, resource):

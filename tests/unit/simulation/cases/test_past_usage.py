@@ -35,7 +35,7 @@ def test_both_forms_of_a_scenario_may_say_it():
             "s.yaml: pastUsage.a.gpu: found 'half', expected a fraction of the cluster, 0 or more",
         ),
         ({"a": {"gpu": -0.5}}, "s.yaml: pastUsage.a.gpu: found -0.5, expected a fraction"),
-        ({"a": {"gpu": True}}, "s.yaml: pastUsage.a.gpu: found True, expected a fraction"),
+        ({"a": {"gpu": True}}, "s.yaml: pastUsage.a.gpu: found true, expected a fraction"),
         ({"a": {"gpu": float("nan")}}, "s.yaml: pastUsage.a.gpu: found nan, expected a fraction"),
     ],
 )
