@@ -174,7 +174,8 @@ def _look(source: Source, console: Console, ways: _Ways) -> _Look:
     said = [*(f"note: {doubt}" for doubt in result.doubts)]
     said += [source.chosen.line(result.case.origin)] if source.is_live else []
     remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
-    return _Look(view=ways.view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
+    notes = (*result.notes, *map(str, result.unused))
+    return _Look(view=ways.view_of(result), origin=result.case.origin, notes=notes, remark=remark)
 
 
 def _limited(source: Source, console: Console, ways: _Ways, error: UnreachableError) -> _Look:

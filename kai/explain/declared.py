@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.api import names
 from kai.explain.phrases import Words
 from kai.framework.verdict import Code
 
@@ -30,6 +31,8 @@ def missing_queue(queue: str, declared: Declared) -> Words:
         return Words("QueueOfAnotherPool", f"queue {queue} belongs to another node pool", facts)
     if queue not in declared.parents:
         what = f"queue {queue} does not exist" if queue else "it names no queue"
+        if queue == names.DEFAULT_QUEUE:
+            what = f"queue {queue}, which holds workloads that name none, does not exist"
         return Words(Code.QUEUE_MISSING, what, facts)
     path = [queue]
     while parent := declared.parents[path[-1]]:

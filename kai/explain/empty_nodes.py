@@ -77,7 +77,9 @@ class EmptyNodes:
             if request[resource] > most:
                 name = axis.names[resource]
                 asked = quantity(int(request[resource]), name)
-                text = f"a pod asks for {asked}, the largest node has {quantity(most, name)}"
+                text = f"a pod asks for {asked}, " + (
+                    f"the largest node has {quantity(most, name)}" if most else "and no node has any"
+                )
                 return Words(
                     "NoNodeLargeEnough", text, {"resource": name, "requested": int(request[resource]), "most": most}
                 )

@@ -176,7 +176,7 @@ class _Expanding:
         elif codec.kind_of(manifest) is not None:
             self.kept[at] = manifest
             self.index.add([self._placed(manifest)])
-            self._note(kind, CONFIGURES if _is_configuration(manifest) else "")
+            self._note(kind, CONFIGURES if _is_configuration(manifest) else "", manifest)
         else:
             self._take_stranger(manifest, kind)
 
@@ -194,7 +194,7 @@ class _Expanding:
                 if reason and at not in self.adopted:
                     self.problems.append(Problem(at=at, message=reason))
                 elif reason:
-                    self._note("Pod", reason)
+                    self._note("Pod", reason, done)
             made, pods = grouping.made(grouped)
             made += pods
         first = {problem.at: problem for problem in reversed(self.problems)}
@@ -215,9 +215,9 @@ class _Expanding:
         group = mapping_of(metadata.get("annotations")).get(names.POD_GROUP)
         if not is_ours or group:
             if is_ours and (_place_of(manifest, self.namespace)[0], group) not in self.groups:
-                self._note("Pod", NO_GROUP)
+                self._note("Pod", NO_GROUP, manifest)
             if not is_ours and not spec.get("nodeName") and status.get("phase") not in ENDED:
-                self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")))
+                self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")), manifest)
             self.kept[at] = manifest
             return
         pod = self._placed(manifest)
@@ -241,9 +241,10 @@ class _Expanding:
         self.workloads += bool(ours)
         kind = workload.kind.kind
         if not pods:
-            self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS)
+            self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS, workload.manifest)
         elif not ours:
-            self._note(kind, for_scheduler(str(mapping_of(pods[0]["spec"]).get("schedulerName") or "")))
+            scheduler = str(mapping_of(pods[0]["spec"]).get("schedulerName") or "")
+            self._note(kind, for_scheduler(scheduler), workload.manifest)
         self.loose += [(at, pod) for pod in ours]
 
     def _refuse_circle(self, at: int, workload: Resource) -> None:
@@ -295,9 +296,9 @@ class _Expanding:
         found = templates(manifest)
         if any(mapping_of(template.get("spec")).get("schedulerName") == self.scheduler_name for _, template in found):
             self.workloads += 1
-            self._note(kind, NO_MODEL)
+            self._note(kind, NO_MODEL, manifest)
         else:
-            self._note(kind, why_not_read(manifest["apiVersion"], kind))
+            self._note(kind, why_not_read(manifest["apiVersion"], kind), manifest)
 
     def _placed(self, manifest: Mapping[str, Any]) -> Manifest:
         """Return an object with a namespace and a UID, as the API server would keep it."""
@@ -321,9 +322,10 @@ class _Expanding:
         kind = workload.kind.kind
         return (kind, workload.uid) in self.owners or (kind, f"{workload.namespace}/{workload.name}") in self.owners
 
-    def _note(self, kind: str, reason: str) -> None:
+    def _note(self, kind: str, reason: str, manifest: Mapping[str, Any]) -> None:
         if reason:
-            self.unused.append(Unused(kind=kind, reason=reason))
+            name = "/".join(_place_of(manifest, self.namespace))
+            self.unused.append(Unused(kind=kind, reason=reason, names=(name,)))
 
 
 def _is_configuration(manifest: Mapping[str, Any]) -> bool:

@@ -23,6 +23,8 @@ class Unused:
     kind: str
     reason: str
     count: int = 1
+    names: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
+    """``namespace/name`` of each of them."""
 
     def __str__(self) -> str:
         """Return count, kind and reason."""
@@ -32,10 +34,15 @@ class Unused:
 def counted(unused: Iterable[Unused]) -> tuple[Unused, ...]:
     """Return one entry for each kind and reason, by reason and kind."""
     counts: dict[tuple[str, str], int] = {}
+    names_of: dict[tuple[str, str], list[str]] = {}
     for each in unused:
         key = (each.reason, each.kind)
         counts[key] = counts.get(key, 0) + each.count
-    return tuple(Unused(kind=kind, reason=reason, count=count) for (reason, kind), count in sorted(counts.items()))
+        names_of.setdefault(key, []).extend(each.names)
+    return tuple(
+        Unused(kind=kind, reason=reason, count=count, names=tuple(names_of[reason, kind]))
+        for (reason, kind), count in sorted(counts.items())
+    )
 
 
 def why_not_read(api_version: str, kind: str) -> str:

@@ -57,6 +57,13 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
                 return Subject(kind=each, name=name, lines=lines)
         elif name in known[each]:
             return Subject(kind=each, name=name)
+    from kai.cli.explaining.leftout import why_left_out
+
+    # What stands before the name may be a kind or a namespace.
+    for of_kind, bare in (("", name), owner_subject(name)) if kind in {"", "job"} else ():
+        why, hint = why_left_out(of_kind, bare, source.case_of(result))
+        if why:
+            raise NoSubjectError(why, hint)
     raise _unknown(kind, name, known, owners, source)
 
 

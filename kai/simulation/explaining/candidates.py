@@ -221,7 +221,7 @@ def _share(site: Site) -> Iterator[Family]:
 
 
 def _other_queue(site: Site) -> Iterator[Family]:
-    """Yield queues below the one that has children, or queues of nearly the name of the one that does not exist."""
+    """Yield queues below the one that has children; else those of nearly the missing name, or all if they are few."""
     queues = site.cycle.snapshot.queues
     parents = {queue.parent for queue in queues}
     leaves = [queue.name for row, queue in enumerate(queues) if row not in parents]
@@ -230,6 +230,7 @@ def _other_queue(site: Site) -> Iterator[Family]:
         found = [name for name in leaves if name in below]
     else:
         found = difflib.get_close_matches(site.source.spec.queue, leaves, n=_MOST_ALTERNATIVES)
+        found = found or (leaves if len(leaves) <= _MOST_ALTERNATIVES else [])
     steps = tuple(partial(changes.in_queue, site, name) for name in found[:_MOST_ALTERNATIVES])
     yield Family(topic="queue", steps=steps, ordered=False)
 

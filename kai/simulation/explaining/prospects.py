@@ -20,6 +20,7 @@ _WAITING = {
     "TopologyMissing": "does not help while there is no such topology",
     "TopologyLevelMissing": "does not help while the topology has no such level",
     "GpuMemoryUnknown": "does not help while no node has the label",
+    "PodRefused": "does not help while its pod is refused",
     "NoScore": "does not help while the plugin scores nodes like that",
     "NotTried": "until an action tries it",
 }

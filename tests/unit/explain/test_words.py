@@ -60,7 +60,7 @@ def test_a_cluster_without_nodes_is_told():
         ({"gpu": 8}, "a pod asks for 8 GPUs, the largest node has 4 GPUs"),
         ({"cpu": 2000}, "a pod asks for 2000 cores, the largest node has 1000 cores"),
         ({"memory": "8T"}, "a pod asks for 8000 GB, the largest node has 4398 GB"),
-        ({"example.com/x": 1}, "a pod asks for 1 example.com/x, the largest node has 0 example.com/x"),
+        ({"example.com/x": 1}, "a pod asks for 1 example.com/x, and no node has any"),
     ],
 )
 def test_a_pod_that_no_empty_node_could_hold_is_told_the_largest(each, text):
@@ -400,3 +400,9 @@ def test_memory_that_no_gpu_has_left_is_told_in_mebibytes():
         "waits": {"queue": "a", "each": {"gpu_memory": 20000}},
     }
     assert told(groups, nodes, run=["allocate"]) == "NoRoom: no node that it may use has 20000 MiB of a GPU idle"
+
+
+def test_the_queue_of_workloads_that_name_none_is_told_as_that():
+    assert told({"g": {"queue": "default-queue"}}) == (
+        "QueueDoesNotExist: queue default-queue, which holds workloads that name none, does not exist"
+    )

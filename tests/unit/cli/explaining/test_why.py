@@ -203,3 +203,50 @@ def test_queues_and_nodes_are_explained_within_the_width_of_the_terminal(subject
 @cache
 def _lab():
     return Source(place="examples/lab").decide()
+
+
+OTHERS = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: misspelled, namespace: x, labels: {kai.scheduler/queue: a}}
+spec: {template: {spec: {schedulerName: kai-schedular, containers: [{name: m, image: i}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: held, namespace: x, labels: {kai.scheduler/queue: a}}
+spec: {suspend: true, template: {spec: {schedulerName: kai-scheduler, containers: [{name: m, image: i}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other-abc, namespace: x, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: other, uid: u}]}
+spec: {nodeName: n1, containers: [{name: m, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: astray, namespace: x, annotations: {pod-group-name: nope}}
+spec: {schedulerName: kai-scheduler, containers: [{name: m, image: i}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("misspelled", "Job misspelled: its pods are for scheduler kai-schedular, not for kai-scheduler"),
+        ("x/misspelled", "Job misspelled: its pods are for scheduler kai-schedular, not for kai-scheduler"),
+        ("job/held", "Job held: suspended, finished or scaled to 0, so it has no pods now"),
+        ("other", "Job other: its pods are for scheduler default-scheduler, not for kai-scheduler"),
+        ("po/other-abc", "Pod other-abc: it is for scheduler default-scheduler, not for kai-scheduler"),
+        ("astray", "Pod astray: the pod group that its annotation names is not there"),
+    ],
+)
+def test_what_kai_leaves_to_others_is_told_with_the_reason(asked, name, said):
+    lines = asked(name, text=OTHERS, code=4).err.splitlines()
+    assert lines[0] == f"error: kai does not place {said}"
+    assert lines[1:] == (
+        ["  help: schedulerName: kai-scheduler in its pods gives it to kai"] if "for scheduler" in said else []
+    )
+
+
+@pytest.mark.parametrize("name", ["y/misspelled", "queue/misspelled", "deployment/misspelled"])
+def test_what_is_left_to_others_answers_to_its_own_name_only(asked, name):
+    assert asked(name, text=OTHERS, code=4).err.startswith("error: found no ")

@@ -389,6 +389,12 @@ def test_a_missing_resource_stands_beside_the_gpus():
     assert "PodRefused" not in [words.code for words in each.also]
 
 
+def test_a_pod_that_is_refused_waits_in_vain_until_it_is_not():
+    volume = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+    each = one({"g": {"queue": "a", "each": {"gpu": 1}, "spec": volume}})
+    assert (each.reason.code, each.waiting) == ("PodRefused", "does not help while its pod is refused")
+
+
 def test_the_start_is_told_where_grace_periods_say_it():
     groups = {
         "leaves": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1", "leaving": 1},

@@ -529,3 +529,9 @@ def test_a_change_is_tried_on_the_records_of_the_cycle_before_and_tells_the_same
     # Alone, everything is read once more before anything is tried.
     assert again == len(read) - len(once)
     assert found == alone
+
+
+def test_of_few_queues_all_are_named_where_none_is_called_nearly_so():
+    assert told({"g": {"queue": "production"}}) == ["queue production -> a: starts on n1"]
+    queues = {"root": {"quota": 8}, **{name: {"parent": "root", "quota": 2} for name in "abcd"}}
+    assert told({"g": {"queue": "production"}}, queues=queues) == []

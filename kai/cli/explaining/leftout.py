@@ -1,0 +1,56 @@
+"""Why a name belongs to no job: kai places none of its pods, and says because of what."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kai.api import names
+from kai.manifests.unused import NO_GROUP, for_scheduler
+
+if TYPE_CHECKING:
+    from kai.api.pod import Pod
+    from kai.simulation.cases.case import Case
+
+
+def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
+    """Return why nothing that is called so is a job, and what helps; "" where the source has nothing of that name.
+
+    ``kind`` is a kind in small letters, or "" for any; ``name`` may have a namespace before it.
+    """
+    namespace, _, bare = name.rpartition("/")
+    for what, reason in (*_unused(kind, namespace, bare, case), *_ungrouped(kind, namespace, bare, case)):
+        scheduler = case.settings.scheduler_name
+        hint = f"schedulerName: {scheduler} in its pods gives it to kai" if "for scheduler" in reason else ""
+        said = reason.replace("its pods are", "it is").replace("its pods have", "it has") if what == "Pod" else reason
+        return f"kai does not place {what} {bare}: {said}", hint
+    return "", ""
+
+
+def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
+    """Yield kind and reason of what the input has and nothing was decided about."""
+    for each in case.unused:
+        places = [found.partition("/") for found in each.names if kind in {"", each.kind.lower()}]
+        if any(last == name and namespace in {"", first} for first, _, last in places):
+            yield each.kind, each.reason
+
+
+def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
+    """Yield kind and reason of pods that are in no group, or of what owns them."""
+    groups = {(each.metadata.namespace, each.metadata.name) for each in case.objects.pod_groups}
+    for pod in case.objects.pods:
+        what = _kind_called(kind, name, pod) if namespace in {"", pod.metadata.namespace} else ""
+        group = pod.metadata.annotations.get(names.POD_GROUP, "")
+        if what and pod.spec.scheduler_name != case.settings.scheduler_name:
+            yield what, for_scheduler(pod.spec.scheduler_name)
+        elif what and (pod.metadata.namespace, group) not in groups:
+            yield what, NO_GROUP if group else "its pods have no pod group yet"
+
+
+def _kind_called(kind: str, name: str, pod: "Pod") -> str:
+    """Return the kind of a pod, or of an owner of it, that is called so; "" where neither is."""
+    if kind in {"", "pod"} and pod.metadata.name == name:
+        return "Pod"
+    owners = (each for each in pod.metadata.owner_references if each.name == name)
+    return next((each.kind for each in owners if kind in {"", each.kind.lower()}), "")
+
+
+__all__ = ["why_left_out"]
