@@ -18,6 +18,7 @@ from tests.integration.together import GPU, add_node, add_queues, an_object, own
 from tests.unit.deploy.rendering import DEPLOY
 
 SPACE = "default"
+POD_GROUP = ("scheduling.run.ai/v2alpha2", "PodGroup")
 VISIBLE, LIMIT = "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT"
 MEMORY = 81920
 
@@ -129,3 +130,26 @@ def test_a_share_is_told_how_much_memory_it_has(admin, name, asked, limit):
     text = until(told, "the limit")
     assert text.endswith("m")
     assert limit - MEMORY // 100 <= int(text[:-1]) <= limit + MEMORY // 100
+
+
+@pytest.mark.parametrize("asked", [{}, {"gpu_fraction": "0.1"}], ids=["plain", "a share"])
+@pytest.mark.parametrize("name", ["drawn-", "l" * 253], ids=["drawn", "longest"])
+def test_a_pod_without_an_owner_is_bound_and_grouped_however_it_is_called(admin, name, asked):
+    """A drawn name is drawn after admission; of the longest the group has a part."""
+    manifest = a_pod(name, **asked)
+    if name.endswith("-"):
+        manifest["metadata"] |= {"generateName": manifest["metadata"].pop("name")}
+    made = admin.create(manifest)
+    try:
+        found = until(lambda: bound(admin, made), "the pod to be bound")
+        group = found["metadata"]["annotations"]["pod-group-name"]
+        space = found["metadata"]["namespace"]
+        until(lambda: group in {each["metadata"]["name"] for each in admin.list(*POD_GROUP, space)}, "its group")
+    finally:
+        admin.delete(made, gracePeriodSeconds=0)
+
+
+def bound(admin, pod):
+    """Return a pod once it has a node; None before."""
+    found = admin.get(pod)
+    return found if found["spec"].get("nodeName") else None
