@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.api import names
 from kai.explain.phrases import Words
 from kai.framework.verdict import Code
 
@@ -20,6 +19,8 @@ class Declared:
     """The parent of each queue of this scheduler, by name; "" for top queues."""
     elsewhere: frozenset[str] = frozenset()
     """Queues of other schedulers."""
+    default: str = "default-queue"
+    """The queue of workloads that name none."""
     gates: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """The names of scheduling gates, by ``namespace/name`` of the pod; pods without gates are left out."""
 
@@ -31,7 +32,7 @@ def missing_queue(queue: str, declared: Declared) -> Words:
         return Words("QueueOfAnotherPool", f"queue {queue} belongs to another node pool", facts)
     if queue not in declared.parents:
         what = f"queue {queue} does not exist" if queue else "it names no queue"
-        if queue == names.DEFAULT_QUEUE:
+        if queue == declared.default:
             what = f"queue {queue}, which holds workloads that name none, does not exist"
         return Words(Code.QUEUE_MISSING, what, facts)
     path = [queue]

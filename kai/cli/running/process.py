@@ -229,11 +229,15 @@ class Process:
                     roles.start_soon(each)
                 for role in plan.others:
                     roles.start_soon(work_in_terms, role, connection, leadership)
-            if connection.leadership is not None:
-                await connection.leadership.give_back()
-            if plan.certificate is not None and Source(environment=self.environment).is_in_pod:
-                await connection.clock.sleep(_FAREWELL)
+            await self._leave(connection, plan)
             tasks.cancel_scope.cancel()
+
+    async def _leave(self, connection: Connection, plan: _Plan) -> None:
+        """Give the lease back, and answer reviews a little longer."""
+        if connection.leadership is not None:
+            await connection.leadership.give_back()
+        if plan.certificate is not None and Source(environment=self.environment).is_in_pod:
+            await connection.clock.sleep(_FAREWELL)
 
     def _add_probes(self, connection: Connection) -> None:
         """Let readiness depend on the connection, but not that of webhooks alone, once they have what they need.

@@ -66,6 +66,11 @@ class RoleMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._make_webhook_metrics(prefix, registry)
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
+
+    def _make_webhook_metrics(self, prefix: str, registry: CollectorRegistry) -> None:
         self._reviews = Counter(
             f"{prefix}webhook_reviews_total", "Answers of webhooks.", ("door", "result"), registry=registry
         )
@@ -79,8 +84,6 @@ class RoleMetrics:
             ("client",),
             registry=registry,
         )
-        self._known: dict[str, tuple[str, ...]] = {}
-        self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
 
     def observe(self, signal: Signal) -> None:
         """Count what a role did."""

@@ -2,6 +2,7 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.api import names
 from kai.explain.declared import Declared, missing_queue
 from kai.explain.phrases import listed, plain, quantity
 from kai.explain.recorded import least_pods, share_text
@@ -403,6 +404,7 @@ def test_memory_that_no_gpu_has_left_is_told_in_mebibytes():
 
 
 def test_the_queue_of_workloads_that_name_none_is_told_as_that():
+    assert Declared().default == names.DEFAULT_QUEUE
     assert told({"g": {"queue": "default-queue"}}) == (
         "QueueDoesNotExist: queue default-queue, which holds workloads that name none, does not exist"
     )
