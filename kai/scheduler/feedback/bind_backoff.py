@@ -5,7 +5,7 @@ Without that a pod that cannot be bound would win every cycle and starve the pod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -43,7 +43,3 @@ class BindBackoff:
     def next_due(self, now: float) -> float | None:
         """Return when the next of them may be tried again; None if none rests."""
         return min((until for _, until in self._failures.values() if until > now), default=None)
-
-    def forget(self, is_settled: Callable[[str], bool]) -> None:
-        """Forget pods that are bound or gone."""
-        self._failures = {uid: known for uid, known in self._failures.items() if not is_settled(uid)}

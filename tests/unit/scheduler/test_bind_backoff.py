@@ -22,6 +22,7 @@ def test_who_rests_and_who_is_forgotten():
     assert backoff.next_due(1.0) is None
     backoff.failed(("a",), 1.0)
     assert backoff.next_due(1.0) == 3.0
-    backoff.forget(lambda uid: uid == "a")
-    assert backoff.resting(1.5) == frozenset()
+    assert backoff.resting(1.5) == {"a"}
     assert backoff.resting(5000.0) == frozenset()
+    backoff.failed(("a",), 5000.0)
+    assert backoff.next_due(5000.0) == 5001.0, "what was long ago counts no more"
