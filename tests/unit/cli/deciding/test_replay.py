@@ -173,9 +173,19 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path, cluster, capsys):
     assert "found No such file or directory, expected a file that can be written" in capsys.readouterr().err
 
 
-def test_two_snapshots_of_one_cluster_differ_in_nothing(saved, cluster, capsys):
+def test_two_snapshots_of_one_cluster_differ_in_nothing(tmp_path, cluster, capsys):
+    (tmp_path / "one.yaml").write_text(CLUSTER.replace("run: [allocate]\n", ""))
+    saved = str(tmp_path / "all.zip")
+    assert run(["snapshot", saved, "-f", cluster, "-q"]) == 0
+    capsys.readouterr()
     assert run(["diff", saved, cluster, "--exit-code"]) == 0
     assert capsys.readouterr().out == "nothing changes: the same decisions, jobs and figures\n"
+
+
+def test_a_job_that_waits_for_another_reason_is_a_change(saved, cluster, capsys):
+    assert run(["diff", saved, cluster, "--exit-code"]) == 1  # a snapshot does not keep which actions a scenario runs
+    text = capsys.readouterr().out
+    assert "default/waits  Waits 0/1 (AtFairShare)  Waits 0/1 (NoRoom)" in text
 
 
 def test_two_policies_are_compared_on_one_cluster(saved, tmp_path, capsys):
