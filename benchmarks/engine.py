@@ -23,14 +23,14 @@ from kai.api.mapped import COMPILER, give_back
 from kai.api.objects import FIELD_OF
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.cluster.assume_cache import AssumeCache
+from kai.cluster.caching.assume_cache import AssumeCache
+from kai.cluster.caching.raw import line_of, manifest_of, take
+from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.clock import SystemClock
-from kai.cluster.encoding import encode_write
-from kai.cluster.paths import Served
 from kai.cluster.port import Arrivals
-from kai.cluster.raw import line_of, manifest_of, take
 from kai.cluster.requests import Evict as EvictRequest
-from kai.cluster.store import Watched, WatchedStore
+from kai.cluster.transport.encoding import encode_write
+from kai.cluster.transport.paths import Served
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile

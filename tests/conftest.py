@@ -50,5 +50,5 @@ def no_blocking_call(request: pytest.FixtureRequest) -> Iterator[None]:
     with blockbuster_ctx() as guard:
         for function in guard.functions.values():
             # Kubeconfig files are read in a thread, on an event loop that has nothing else to do.
-            function.can_block_in("kai/cluster/credentials.py", "_read")
+            function.can_block_in("kai/cluster/transport/credentials.py", "_read")
         yield

@@ -59,10 +59,10 @@ from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweeping import Sweeping
 from kai.binder.terms import Terms
+from kai.cluster.election.takeover import catch_up
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import BindEnded, Observe, unobserved
-from kai.cluster.takeover import catch_up
 from kai.cluster.work import Alarm
 
 _FIRST_PAUSE: Final = 1.0

@@ -95,8 +95,8 @@ def complete_namespaces(context: click.Context, parameter: click.Parameter, begu
 def complete_contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the contexts of the kubeconfig whose names begin so."""
     del parameter
-    from kai.cluster.contexts import read_contexts
-    from kai.cluster.credentials import Source
+    from kai.cluster.transport.contexts import read_contexts
+    from kai.cluster.transport.credentials import Source
 
     paths = Source(kubeconfig=context.params.get("kubeconfig") or "").paths
     return _items([each.name for each in read_contexts(paths).known], begun)
@@ -123,7 +123,7 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
-    from kai.cluster.access import Access
+    from kai.cluster.transport.access import Access
     from kai.simulation.sources.live_cluster import list_names
 
     given = context.params

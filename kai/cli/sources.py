@@ -21,7 +21,7 @@ from kai.errors import UnreachableError
 if TYPE_CHECKING:
     from kai.cli.deciding.installed import Chosen
     from kai.cli.serving import Served
-    from kai.cluster.access import Access
+    from kai.cluster.transport.access import Access
     from kai.engine.observe import Observer
     from kai.simulation.cases.case import Case
     from kai.simulation.explaining.own_jobs import OwnJobs
@@ -155,7 +155,7 @@ class Source:
 
     @property
     def _access(self) -> "Access":
-        from kai.cluster.access import Access
+        from kai.cluster.transport.access import Access
 
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 

@@ -1,4 +1,13 @@
-"""The port to a cluster: what services read, write and lead by. Start reading at `port`.
+"""The port to a cluster: what services read, write and lead by.
 
+Begin with `port`, which says what there is, and `connect`, which puts it together. The rooms:
+
+    transport/   which API server, who we are to it, HTTP calls and what replies mean
+    caching/     the objects of the cluster in memory, kept current by watches
+    requesting/  requests carried out, sent in turn, repeated where that is safe
+    election/    leader election by a lease
+
+Beside them are `requests` (what may be asked), `carrying` (plans of several requests), `work` (queues of controllers),
+`pieces`, `signals` and `warning` (long batches, what happened, what failed), `clock` and `threads`.
 Nothing is imported here: what asks one question needs a client, and none of the objects that a cluster has.
 """

@@ -14,23 +14,23 @@ import anyio
 import attrs
 
 from kai.api.kinds import BY_CLASS
-from kai.cluster.calls import Transport
-from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.caching.store import Watched, WatchedStore
+from kai.cluster.caching.watch import ListWatch, WatchSettings
+from kai.cluster.caching.watching import Watcher
 from kai.cluster.clock import SystemClock, system_draw
-from kai.cluster.credentials import Source
-from kai.cluster.encoding import Reporter
-from kai.cluster.leading import LeaseLeadership
-from kai.cluster.lease import LeaseSettings
-from kai.cluster.paths import Served
+from kai.cluster.election.leading import LeaseLeadership
+from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.port import Clock, Cluster, Draw
-from kai.cluster.reachability import Observed, Reachability
-from kai.cluster.rights import Rights
-from kai.cluster.sending import Sender
-from kai.cluster.store import Watched, WatchedStore
-from kai.cluster.watch import ListWatch, WatchSettings
-from kai.cluster.watching import Watcher
-from kai.cluster.window import Window
-from kai.cluster.write import Requests
+from kai.cluster.requesting.sending import Sender
+from kai.cluster.requesting.window import Window
+from kai.cluster.requesting.write import Requests
+from kai.cluster.transport.calls import Transport
+from kai.cluster.transport.client import Account, Client, user_agent
+from kai.cluster.transport.credentials import Source
+from kai.cluster.transport.encoding import Reporter
+from kai.cluster.transport.paths import Served
+from kai.cluster.transport.reachability import Observed, Reachability
+from kai.cluster.transport.rights import Rights
 
 
 @attrs.frozen(kw_only=True)

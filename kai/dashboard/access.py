@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import anyio
 import attrs
 
-from kai.cluster.reviews import KEPT, Identity, Permission, Reviews
+from kai.cluster.requesting.reviews import KEPT, Identity, Permission, Reviews
 from kai.dashboard.scope import EVERYTHING, Scope
 from kai.telemetry.connections import Request
 from kai.telemetry.listener import STRANGE_NAME, is_asked_locally

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kai.api.times import instant_text
 from kai.cluster.port import Clock
-from kai.cluster.reviews import ReviewError
+from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import Look

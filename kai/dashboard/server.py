@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import attrs
 
-from kai.cluster.reviews import ReviewError
+from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import api
 from kai.dashboard.access import COOKIE, Access, JobQueues, Reader, Refused
 from kai.dashboard.answer_cache import AnswerCache

@@ -14,9 +14,9 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from kai.cluster.answers import status_of
-from kai.cluster.calls import Answer, Call, NoAnswer, Transport
 from kai.cluster.port import Clock
+from kai.cluster.transport.answers import status_of
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport
 from kai.doctor.rights import rights_of, rights_of_readers
 from kai.doctor.seen import Manifest, Right, Seen, within
 from kai.errors import UnreachableError

@@ -14,10 +14,10 @@ import anyio
 import attrs
 
 from kai.api.bad_value import BadValue
-from kai.cluster.access import Access
-from kai.cluster.calls import Answer, Call, NoAnswer, Query
-from kai.cluster.client import Client, user_agent
 from kai.cluster.clock import SystemClock
+from kai.cluster.transport.access import Access
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
+from kai.cluster.transport.client import Client, user_agent
 from kai.errors import UnreachableError
 from kai.simulation.cases.origin import Origin
 

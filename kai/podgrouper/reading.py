@@ -16,11 +16,11 @@ from kai.api.kinds import ApiObject
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.cluster.absence import Absence
-from kai.cluster.encoding import to_json
-from kai.cluster.foreign import MOST_READ
 from kai.cluster.port import Api, Clock, Index, Store
+from kai.cluster.requesting.absence import Absence
+from kai.cluster.requesting.foreign import MOST_READ
 from kai.cluster.requests import Fetch, FetchAll, Forbidden, NoSuchKind
+from kai.cluster.transport.encoding import to_json
 from kai.podgrouper import kinds
 from kai.podgrouper.lookup import Absent, Answers, Get, Many, Read, Why
 from kai.podgrouper.resource import Kind, Manifest

@@ -9,7 +9,7 @@ import attrs
 from prometheus_client import CollectorRegistry
 
 from kai.cluster.port import Cluster, Leadership
-from kai.cluster.readonly import ReadOnlyApi
+from kai.cluster.requesting.readonly import ReadOnlyApi
 from kai.configuration.profiles import make_profile
 from kai.scheduler.committing.committer import Committer
 from kai.scheduler.cycling import Cycles

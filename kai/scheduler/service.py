@@ -1,10 +1,10 @@
 """The scheduler at work: wake on a change or after a pause, decide, publish.
 
-Terms come first: `kai.cluster.takeover.take_over` waits until this process leads, lists by quorum what decisions rest
-upon and drops what was assumed before. Within a term a cycle follows a change of the store, a little later, so that a
-gang that is created pod by pod is seen whole; it follows a pod that starts without others at once. While pods wait it
-follows the mere passing of time as well, because some reasons to wait do. Nothing runs where nothing changed and
-nothing waits.
+Terms come first: `kai.cluster.election.takeover.take_over` waits until this process leads, lists by quorum what
+decisions rest upon and drops what was assumed before. Within a term a cycle follows a change of the store, a little
+later, so that a gang that is created pod by pod is seen whole; it follows a pod that starts without others at once.
+While pods wait it follows the mere passing of time as well, because some reasons to wait do. Nothing runs where nothing
+changed and nothing waits.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import structlog
 from kai.api.objects import ClusterObjects
 from kai.api.podgroup import PodGroup
 from kai.backoff import doubling_pause
+from kai.cluster.election.takeover import catch_up, take_over
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Cluster, Leadership, Term
-from kai.cluster.takeover import catch_up, take_over
 from kai.intake import expired_bind_requests
 from kai.model.queue import Shares
 from kai.scheduler.cycle_input import CycleInput

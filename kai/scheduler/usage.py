@@ -18,9 +18,9 @@ import anyio
 import attrs
 import structlog
 
-from kai.cluster.calls import Answer, Call, NoAnswer, Query
-from kai.cluster.connections import Connections
 from kai.cluster.port import Clock
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
+from kai.cluster.transport.connections import Connections
 from kai.configuration.past_usage import RESOURCES, UsageSettings, check_address
 from kai.errors import ConfigError
 from kai.model.queue import Shares

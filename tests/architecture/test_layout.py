@@ -133,7 +133,7 @@ def test_every_folder_of_source_is_a_package() -> None:
     assert not bare, f"no __init__.py in {sorted(folder.relative_to(ROOT).as_posix() for folder in bare)}"
 
 
-@pytest.mark.parametrize("package", ["scheduler", "simulation", "virtual"])
+@pytest.mark.parametrize("package", ["cluster", "scheduler", "simulation", "virtual"])
 def test_a_package_with_rooms_says_where_everything_is(package: str) -> None:
     folder = PACKAGE / package
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""

@@ -20,9 +20,9 @@ from kai.api.kinds import BY_CLASS, BY_NAME, KINDS
 from kai.api.patches import merged
 from kai.api.plans import Await, Bind, Create, Delete, Get, Now, Patch, Reason, Refusal
 from kai.api.plans import List as ListRequest
+from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.port import Cluster
 from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, NoSuchKind
-from kai.cluster.store import Watched, WatchedStore
 from tests.doubles.api_server import ApiServer, Manifest, _key, _missing, _stale
 from tests.doubles.outage import Outage
 

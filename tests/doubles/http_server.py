@@ -1,7 +1,7 @@
 """An API server in memory that speaks HTTP as values: lists in pages, watches, patches, preconditions, and faults.
 
-It is a `kai.cluster.calls.Transport`. `Faults` says what goes wrong; by default nothing does. What a fault leaves
-behind is what a real one does: a write whose answer is lost has been done.
+It is a `kai.cluster.transport.calls.Transport`. `Faults` says what goes wrong; by default nothing does. What a fault
+leaves behind is what a real one does: a write whose answer is lost has been done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 import attrs
 
 from kai.api.patches import merged
-from kai.cluster.calls import METADATA_LIST, Answer, Call, NoAnswer, Stream
+from kai.cluster.transport.calls import METADATA_LIST, Answer, Call, NoAnswer, Stream
 
 Manifest = dict[str, Any]
 Place = tuple[str, str, str]

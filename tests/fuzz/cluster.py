@@ -17,8 +17,8 @@ import msgspec
 
 from kai.api.kinds import BY_NAME
 from kai.api.objects import FIELD_OF, ClusterObjects
-from kai.cluster.assume_cache import AssumeCache
-from kai.cluster.raw import take
+from kai.cluster.caching.assume_cache import AssumeCache
+from kai.cluster.caching.raw import take
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry

@@ -32,14 +32,14 @@ from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.shards import render
 from kai.cli.selectors import read_selector
-from kai.cluster import raw
-from kai.cluster.answers import refusal_of, status_of
-from kai.cluster.calls import Answer
+from kai.cluster.caching import raw
 from kai.cluster.clock import SystemClock
-from kai.cluster.contexts import read_contexts
-from kai.cluster.credentials import Source
-from kai.cluster.leading import _record
-from kai.cluster.reviews import Reviews
+from kai.cluster.election.leading import _record
+from kai.cluster.requesting.reviews import Reviews
+from kai.cluster.transport.answers import refusal_of, status_of
+from kai.cluster.transport.calls import Answer
+from kai.cluster.transport.contexts import read_contexts
+from kai.cluster.transport.credentials import Source
 from kai.configuration.cron import Cron
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration

@@ -124,7 +124,7 @@ def _path() -> str:
 def serve() -> None:
     """Import what kai runs, and fork for every line."""
     for package in map(importlib.import_module, _PACKAGES):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     for point in importlib.metadata.entry_points(group="kai.plugins"):
         point.load()

@@ -16,13 +16,13 @@ from kai.cli.running.roleflags import FLAGS, REPORTED_AS, TOGETHER
 from kai.cli.running.roleflags import ROLES as KNOWN
 from kai.cli.running.roles import Role, controller
 from kai.cli.running.terms import work_in_terms
+from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Options, connect
-from kai.cluster.credentials import Source
-from kai.cluster.leading import SoleLeadership
-from kai.cluster.lease import LeaseSettings
+from kai.cluster.election.leading import SoleLeadership
+from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.port import Cluster
 from kai.cluster.signals import unobserved
-from kai.cluster.store import Watched
+from kai.cluster.transport.credentials import Source
 from kai.controllers.node_scale import ScaleSettings
 from kai.controllers.service import adjust_nodes
 from tests.integration.controlplane import ControlPlane

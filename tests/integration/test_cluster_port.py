@@ -17,16 +17,16 @@ from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch, Reason, 
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
-from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.caching.store import Watched
+from kai.cluster.caching.watch import WatchSettings
 from kai.cluster.clock import SystemClock
 from kai.cluster.connect import Options, assemble, connect
-from kai.cluster.credentials import Source
-from kai.cluster.leading import fresh_identity
-from kai.cluster.lease import LeaseSettings
+from kai.cluster.election.leading import fresh_identity
+from kai.cluster.election.lease import LeaseSettings
+from kai.cluster.election.takeover import take_over
 from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
-from kai.cluster.store import Watched
-from kai.cluster.takeover import take_over
-from kai.cluster.watch import WatchSettings
+from kai.cluster.transport.client import Account, Client, user_agent
+from kai.cluster.transport.credentials import Source
 from tests.integration.client import PATIENCE
 from tests.integration.etcd import back_up, compact, put_back
 

@@ -11,7 +11,7 @@ from kai.api.kinds import BY_CLASS, KINDS
 from kai.api.numa import NodeResourceTopology
 from kai.binder.reservation import reservation_pod
 from kai.binder.settings import ReservationSettings
-from kai.cluster.paths import collection
+from kai.cluster.transport.paths import collection
 from kai.controllers.first_queues import first_queues
 from tests.integration import programs
 from tests.integration.client import AS_TABLE, Api, Refused, until

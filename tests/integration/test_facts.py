@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import attrs
 import pytest
 
-from kai.cluster.calls import JSON
+from kai.cluster.transport.calls import JSON
 from tests.doubles.facts import FACTS, HOME, Server
 from tests.integration.controlplane import ControlPlane
 from tests.integration.etcd import compact

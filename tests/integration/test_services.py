@@ -10,7 +10,7 @@ import attrs
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from kai.cluster.lease import LeaseSettings
+from kai.cluster.election.lease import LeaseSettings
 from tests.integration.client import STRATEGIC, Api, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import CRDS

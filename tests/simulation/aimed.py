@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kai.cluster.calls import STRATEGIC_PATCH
+from kai.cluster.transport.calls import STRATEGIC_PATCH
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.episodes import Episode, Kinds, Undo, replicas_of
 from tests.simulation.users import Life

@@ -18,20 +18,12 @@ from kai.binder import bind as binding
 from kai.binder import checks as binder_checks
 from kai.binder import service as binder_service
 from kai.binder import sweeping, terms
-from kai.cluster import (
-    answers,
-    assume_cache,
-    encoding,
-    leading,
-    lease,
-    reachability,
-    sending,
-    store,
-    watch,
-    work,
-    write,
-)
+from kai.cluster import work
+from kai.cluster.caching import assume_cache, store, watch
+from kai.cluster.election import leading, lease
+from kai.cluster.requesting import sending, write
 from kai.cluster.requests import Evict
+from kai.cluster.transport import answers, encoding, reachability
 from kai.podgrouper import links
 from kai.scheduler import outbox, service
 from kai.scheduler.committing import committer, verifying

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import attrs
 import msgspec
 
-from kai.cluster.calls import Answer, Call
+from kai.cluster.transport.calls import Answer, Call
 from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.disorder import POOL
 from tests.simulation.users import Life

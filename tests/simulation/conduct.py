@@ -16,8 +16,8 @@ import msgspec
 from kai.api.bindrequest import BindRequest
 from kai.api.node import Node
 from kai.api.pod import Pod
-from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.connect import Connection
+from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.decisions import Decisions
 from tests.simulation.world import (

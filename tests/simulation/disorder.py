@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kai.cluster.calls import STRATEGIC_PATCH
+from kai.cluster.transport.calls import STRATEGIC_PATCH
 from tests.doubles.rest_server.pods import BUDGET
 from tests.simulation.episodes import Episode, Kinds, Undo, lasting, vain
 from tests.simulation.users import Life

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from kai.cluster.calls import Answer, Call, NoAnswer, Stream
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream
 from tests.doubles.rest_server.replies import NO_SUCH_PATH
 from tests.doubles.rest_server.server import Server
 from tests.doubles.rest_server.storage import Change
@@ -94,7 +94,7 @@ class Wire:
 
 @attrs.define(eq=False)
 class Line:
-    """The transport of one process; see `kai.cluster.calls.Transport`."""
+    """The transport of one process; see `kai.cluster.transport.calls.Transport`."""
 
     process: str
     wire: Wire

@@ -18,7 +18,7 @@ from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.terms import work_in_terms
 from kai.cluster.connect import Connection, Options, assemble
-from kai.cluster.lease import LeaseSettings
+from kai.cluster.election.lease import LeaseSettings
 from kai.scheduler.making import make_scheduler
 from kai.telemetry.tracing import no_tracing
 from tests.simulation.loop import PROCESS, SeededLoop

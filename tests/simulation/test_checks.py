@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai.api.pod import Pod
-from kai.cluster.calls import Answer, Call, NoAnswer
+from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.disorder import POOL
 from tests.simulation.evictions import FUTILE, NONE_WAITED, PLACED, UNHELD

@@ -12,7 +12,7 @@ import pytest
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.pod import Pod
-from kai.cluster.calls import Answer, Call, NoAnswer
+from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.trial import Trial, trial
 from tests.simulation.world import EPOCH, HOME, NODE, ORDER, POD, RESERVED, path_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kai.cluster.calls import Call
+from kai.cluster.transport.calls import Call
 from tests.simulation.aimed import BEFORE, DONE
 from tests.simulation.episodes import EVERYWHERE, Episode
 from tests.simulation.rare import RARE, order_once_more

@@ -16,9 +16,9 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
-from kai.cluster.calls import Answer, Call, NoAnswer
+from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.port import Term
-from kai.cluster.store import Watched, WatchedStore
+from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.checks import Checks
 from tests.simulation.loop import SeededLoop

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from kai.cluster.calls import JSON, Answer, Call
+from kai.cluster.transport.calls import JSON, Answer, Call
 from tests.doubles.rest_server.kinds import BY_KIND, Served
 from tests.doubles.rest_server.replies import RefusedError
 from tests.doubles.rest_server.server import Server

@@ -59,9 +59,9 @@ _BOUNDS: Final = {
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,
-    "kai.cluster.absence.MOST": 4,
-    "kai.cluster.tombstones._MOST": 1,
-    "kai.cluster.paths._MOST_PATHS": 4,
+    "kai.cluster.requesting.absence.MOST": 4,
+    "kai.cluster.caching.tombstones._MOST": 1,
+    "kai.cluster.transport.paths._MOST_PATHS": 4,
     "kai.scheduler.publishing.event_history._MOST": 4,
     "kai.scheduler.committing.bind_templates._MOST_PARTS": 1,
     "kai.podgrouper.reading._KEPT": 4,
@@ -69,7 +69,7 @@ _BOUNDS: Final = {
 }
 """Memories that have a bound, which is made small: a round is enough to reach it, and what grows on has none."""
 
-_MOST: Final = {"kai.cluster.sending.Sender.sent": 200}
+_MOST: Final = {"kai.cluster.requesting.sending.Sender.sent": 200}
 """Counts whose bound lies in what there is to count: calls are counted by verb, kind and status, and a status may come
 for the first time after days. One that stays within its bound has not grown."""
 

@@ -51,7 +51,7 @@ def test_a_count_that_goes_up_and_down_has_not_grown_and_one_that_only_goes_up_h
 
 
 def test_a_count_with_a_bound_of_its_own_has_grown_above_it_alone() -> None:
-    name = "kai.cluster.sending.Sender.sent"
+    name = "kai.cluster.requesting.sending.Sender.sent"
 
     def seen(*counts: int) -> list[Sample]:
         samples = (Counter({name: count}) for count in counts)

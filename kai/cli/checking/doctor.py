@@ -86,9 +86,9 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
-    from kai.cluster.access import Access
-    from kai.cluster.client import Account, Client, user_agent
     from kai.cluster.clock import SystemClock
+    from kai.cluster.transport.access import Access
+    from kai.cluster.transport.client import Account, Client, user_agent
     from kai.doctor.reading import Look
     from kai.documents.distribution import DISTRIBUTION, installed
     from kai.errors import UnreachableError

@@ -13,7 +13,7 @@ import attrs
 from kai.api import names
 
 if TYPE_CHECKING:
-    from kai.cluster.access import Access
+    from kai.cluster.transport.access import Access
     from kai.configuration.registry import Registry
     from kai.simulation.cases.origin import Origin
     from kai.simulation.request import Policy

@@ -102,7 +102,7 @@ def make_board(
     place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: HealthChecks
 ) -> Board:
     """Return the dashboard of a scheduler, which from now on gives it every cycle."""
-    from kai.cluster.reviews import Reviews
+    from kai.cluster.requesting.reviews import Reviews
     from kai.configuration.profiles import make_profile
     from kai.dashboard.access import LocalAccess, TokenAccess
     from kai.dashboard.answer_cache import AnswerCache

@@ -19,8 +19,8 @@ import attrs
 
 from kai.cli.running.flags import Given
 from kai.cli.running.roleflags import TOGETHER
-from kai.cluster.leading import fresh_identity
-from kai.cluster.lease import LeaseSettings
+from kai.cluster.election.leading import fresh_identity
+from kai.cluster.election.lease import LeaseSettings
 
 
 @attrs.frozen

@@ -42,13 +42,13 @@ from kai.cli.running.roles import (
 from kai.cli.running.terms import work_in_terms
 from kai.cli.running.tidying import tidying
 from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
+from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Connection, Options, connect
-from kai.cluster.credentials import Source
-from kai.cluster.leading import SoleLeadership, fresh_identity
-from kai.cluster.lease import LeaseSettings
+from kai.cluster.election.leading import SoleLeadership, fresh_identity
+from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.port import Leadership
 from kai.cluster.signals import Observe
-from kai.cluster.store import Watched
+from kai.cluster.transport.credentials import Source
 from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import KaiError
 from kai.telemetry.exposition import metrics_route

@@ -84,8 +84,8 @@ async def _announce(device: str, name: str, namespace: str, environment: Mapping
     from kai.api.plans import Patch, Ref, Refusal
     from kai.api.pod import Pod
     from kai.cluster.connect import Options, connect
-    from kai.cluster.credentials import Source
     from kai.cluster.requests import Fetch
+    from kai.cluster.transport.credentials import Source
 
     log = structlog.get_logger()
     async with connect(Options(component="reserve", watched=(), source=Source(environment=environment))) as cluster:

@@ -1,6 +1,6 @@
 """Roles in the terms of a process: each works while this process leads, and its writes end with the term.
 
-The scheduler is no such role; it looks after its terms itself (`kai.cluster.takeover.take_over`).
+The scheduler is no such role; it looks after its terms itself (`kai.cluster.election.takeover.take_over`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import structlog
 
 from kai.cli.running.roles import Role
 from kai.cluster.connect import Connection
+from kai.cluster.election.takeover import succeed
 from kai.cluster.port import Cluster, Leadership, Term
-from kai.cluster.takeover import succeed
 
 
 async def work_in_terms(role: Role, connection: Connection, leadership: Leadership) -> None:

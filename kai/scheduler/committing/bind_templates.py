@@ -18,7 +18,7 @@ from kai.api.kinds import BY_CLASS
 from kai.api.plans import Create, Ref
 from kai.api.pod import Pod
 from kai.api.printed import Printed
-from kai.cluster.encoding import to_json
+from kai.cluster.transport.encoding import to_json
 from kai.framework.decisions import Bind
 from kai.scheduler import orders
 from kai.scheduler.orders import BLANK, Stamp

@@ -15,10 +15,10 @@ from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects, collect
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup as Manifest
-from kai.cluster.access import Access
 from kai.cluster.clock import SystemClock
-from kai.cluster.listing import Listing
 from kai.cluster.port import Clock
+from kai.cluster.requesting.listing import Listing
+from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.explain.codes import NEVER
 from kai.explain.messages import Explanation

@@ -16,7 +16,7 @@ import attrs
 from kai.api import names, times
 from kai.api.bad_value import BadValue
 from kai.api.documents import mapping_of
-from kai.cluster.access import Access
+from kai.cluster.transport.access import Access
 from kai.errors import InputError
 from kai.simulation.sources.live_cluster import list_events
 from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_decisions

@@ -15,12 +15,12 @@ import attrs
 from kai.api import names
 from kai.api.kinds import ApiObject
 from kai.api.objects import FIELD_OF, collect
-from kai.cluster.access import Access
-from kai.cluster.client import Client, user_agent
 from kai.cluster.clock import SystemClock
-from kai.cluster.contexts import Context
-from kai.cluster.listing import Lister, Listing
 from kai.cluster.port import Clock
+from kai.cluster.requesting.listing import Lister, Listing
+from kai.cluster.transport.access import Access
+from kai.cluster.transport.client import Client, user_agent
+from kai.cluster.transport.contexts import Context
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import UnreachableError

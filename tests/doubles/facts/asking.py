@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
-from kai.cluster.calls import JSON, STRATEGIC_PATCH
+from kai.cluster.transport.calls import JSON, STRATEGIC_PATCH
 
 HOME: Final = "facts"
 Manifest: TypeAlias = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kai.cluster.calls import MERGE_PATCH
+from kai.cluster.transport.calls import MERGE_PATCH
 from tests.doubles.facts.asking import (
     BUDGETS,
     MAPS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kai.cluster.calls import MERGE_PATCH, METADATA, METADATA_LIST
+from kai.cluster.transport.calls import MERGE_PATCH, METADATA, METADATA_LIST
 from tests.doubles.facts.asking import (
     HOME,
     MAPS,

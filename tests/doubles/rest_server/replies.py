@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from kai.cluster.calls import Answer
+from kai.cluster.transport.calls import Answer
 from tests.doubles.rest_server.kinds import Served
 
 _REASONS: Final = {

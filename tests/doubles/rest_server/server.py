@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from kai.cluster.calls import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Answer, Call
+from kai.cluster.transport.calls import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Answer, Call
 from tests.doubles.rest_server import patching, pods
 from tests.doubles.rest_server.kinds import BY_KIND, BY_PATH, SERVED, Served
 from tests.doubles.rest_server.patching import Path

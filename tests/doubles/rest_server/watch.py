@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from kai.cluster.calls import Call
+from kai.cluster.transport.calls import Call
 from tests.doubles.rest_server.selecting import Selects, selector
 from tests.doubles.rest_server.server import Server, outline, target_of
 from tests.doubles.rest_server.storage import Change

@@ -3,8 +3,8 @@ import pytest
 
 from kai.api.caps import APPLIED, GATE, excess, excess_of, kept
 from kai.api.pod import Pod
-from kai.cluster.assume_cache import AssumeCache
-from kai.cluster.raw import line_of, take
+from kai.cluster.caching.assume_cache import AssumeCache
+from kai.cluster.caching.raw import line_of, take
 
 NODE, PODS = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 

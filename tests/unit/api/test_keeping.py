@@ -9,7 +9,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.api.storage import PersistentVolumeClaim
-from kai.cluster.assume_cache import AssumeCache
+from kai.cluster.caching.assume_cache import AssumeCache
 
 BIG = {"kai.scheduler/queue": "team", "big": "x" * 70_000}
 SAID = "metadata.annotations: found 70,026 characters, expected at most 65,536"

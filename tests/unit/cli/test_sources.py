@@ -42,7 +42,7 @@ def nothing(tmp_path):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr("kai.cluster.listing._PATIENCE", (0.0, 0.0))
+    monkeypatch.setattr("kai.cluster.requesting.listing._PATIENCE", (0.0, 0.0))
 
 
 def test_a_folder_is_read_with_all_its_namespaces(shown):

@@ -10,10 +10,10 @@ from kai.api.bindrequest import BindRequest
 from kai.api.core import ConfigMap
 from kai.api.node import Node
 from kai.api.pod import Pod
+from kai.cluster.caching.store import Watched
+from kai.cluster.caching.watch import WatchSettings
 from kai.cluster.connect import Options, assemble
-from kai.cluster.lease import LeaseSettings
-from kai.cluster.store import Watched
-from kai.cluster.watch import WatchSettings
+from kai.cluster.election.lease import LeaseSettings
 from tests.doubles.virtual_time import VirtualClock, run
 
 WATCHED = (

@@ -5,7 +5,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from kai.cluster.reviews import ReviewError
+from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache

@@ -6,7 +6,7 @@ import anyio
 import attrs
 import pytest
 
-from kai.cluster.reviews import Identity, ReviewError
+from kai.cluster.requesting.reviews import Identity, ReviewError
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, Happening

@@ -6,7 +6,7 @@ import anyio
 import attrs
 import pytest
 
-from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.doctor.reading import LISTS, Look
 from kai.errors import UnreachableError
 from tests.doubles.virtual_time import VirtualClock

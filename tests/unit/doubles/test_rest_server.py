@@ -9,7 +9,7 @@ import attrs
 import msgspec
 import pytest
 
-from kai.cluster.calls import JSON, Call
+from kai.cluster.transport.calls import JSON, Call
 from tests.doubles.facts import FACTS, HOME
 from tests.doubles.facts.asking import Server as Asking
 from tests.doubles.rest_server.server import Server

@@ -82,7 +82,7 @@ class Refusing:
 
 @pytest.mark.parametrize("refusal", [NoSuchKind(message="none"), Forbidden(message="no")])
 def test_kinds_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch, refusal):
-    monkeypatch.setattr("kai.cluster.absence.MOST", 3)
+    monkeypatch.setattr("kai.cluster.requesting.absence.MOST", 3)
     api, clock = Refusing(refusal), VirtualClock()
     fetcher = Fetcher(api, clock, lambda _: True)
 

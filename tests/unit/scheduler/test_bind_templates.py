@@ -9,8 +9,8 @@ from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.meta import ObjectMeta
 from kai.api.pod import Pod
-from kai.cluster.encoding import encode_write
-from kai.cluster.paths import Served
+from kai.cluster.transport.encoding import encode_write
+from kai.cluster.transport.paths import Served
 from kai.framework.decisions import Bind
 from kai.intake import IntakeSettings
 from kai.model.placement import Quantities

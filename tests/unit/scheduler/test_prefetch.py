@@ -7,7 +7,7 @@ import anyio
 from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.cluster.store import Watched, WatchedStore
+from kai.cluster.caching.store import Watched, WatchedStore
 from kai.scheduler.prefetch import prefetch
 from tests.doubles.virtual_time import VirtualClock
 from tests.unit.cluster.assembled import in_virtual_time

@@ -1,4 +1,4 @@
-from kai.cluster.watch import WatchSettings
+from kai.cluster.caching.watch import WatchSettings
 from kai.scheduler.settings import SchedulerSettings
 
 # What the API server calls bookmarkFrequency, and by how much its timers may be late.

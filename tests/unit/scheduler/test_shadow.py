@@ -8,7 +8,7 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from kai.cluster.leading import SoleLeadership
+from kai.cluster.election.leading import SoleLeadership
 from kai.scheduler import shadowing
 from kai.scheduler.making import make_scheduler
 from kai.scheduler.settings import SchedulerSettings

@@ -35,7 +35,7 @@ CONFIG = {
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr("kai.cluster.listing._PATIENCE", (0.0, 0.0))
+    monkeypatch.setattr("kai.cluster.requesting.listing._PATIENCE", (0.0, 0.0))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from kai.cli.running.flags import read_flags
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cluster.lease import Election, ReadDone, Record, WakeAt, WriteLease
+from kai.cluster.election.lease import Election, ReadDone, Record, WakeAt, WriteLease
 from kai.errors import ConfigError
 
 POD = {"POD_NAME": "kai-7", "POD_UID": "0b6e7f9a"}

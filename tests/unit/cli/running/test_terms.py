@@ -8,7 +8,7 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.cli.running.roles import Role
 from kai.cli.running.terms import work_in_terms
-from kai.cluster.leading import SoleLeadership
+from kai.cluster.election.leading import SoleLeadership
 from kai.cluster.port import Term
 from tests.doubles.cluster import MemoryCluster
 

@@ -15,7 +15,7 @@ from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.webhooks import admission_settings, doors, wanted_certificate
-from kai.cluster.calls import NoAnswer
+from kai.cluster.transport.calls import NoAnswer
 from kai.errors import ConfigError
 from kai.telemetry.probes import Probes
 from tests.doubles.cpu import InlineCpu

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.cluster.access import Access
+from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.simulation.explaining.own_jobs import read_own
 from kai.simulation.outcomes.job_states import State

@@ -3,7 +3,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.cluster.access import Access
+from kai.cluster.transport.access import Access
 from kai.errors import ConfigError, UnreachableError
 from kai.simulation.deciding.run import simulate
 from kai.simulation.outcomes.answer_document import answer

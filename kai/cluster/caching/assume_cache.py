@@ -1,0 +1,378 @@
+"""One kind in the store: its objects by key, with what was assumed over them.
+
+A cache takes manifests as they come, from pages of lists, watch events and answers to writes, in any order and any
+number of times: the version of each object decides what is newer. It reads only what changed.
+
+Holds: an object whose new form cannot be read stays as it was, as long as it is the same object (UID); one that could
+never be read is not there. A pod that runs must not vanish, and free its node, because one of its annotations holds
+nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar, cast
+
+import attrs
+
+from kai.api.codec import structure_as
+from kai.api.keeping import keep
+from kai.api.kinds import ApiObject, Key
+from kai.api.listing import Listing
+from kai.cluster.caching.overlays import Overlays, annotated
+from kai.cluster.caching.peek import UNKNOWN_VERSION, Peek, peek, version_of
+from kai.cluster.caching.shown import Shown
+from kai.cluster.caching.tombstones import Tombstones
+from kai.cluster.port import Change, Index, Rejected
+from kai.errors import InputError
+
+T = TypeVar("T", bound=ApiObject)
+
+_NOTHING: Final = ("", UNKNOWN_VERSION)
+"""UID and version of what is not there."""
+
+
+@attrs.define(eq=False)
+class _Assumption(Generic[T]):
+    """Something shown over what is there."""
+
+    until: Callable[[T | None], bool]
+    beneath: T | None
+    shown: T
+    is_answered: bool = False
+    """The server has done the write: a list that is asked for from now on shows it, or the server forgot it."""
+    before: _Assumption[T] | None = None
+    """What was assumed of a write that is done, and is shown again should this assumption be forgotten."""
+
+
+@attrs.frozen
+class Asked:
+    """What was known as a list was asked for."""
+
+    newest: int = UNKNOWN_VERSION
+    """The newest version that anything was told with."""
+    answered: Mapping[Key, object] = attrs.field(factory=dict)
+    """Assumptions whose writes were done by then."""
+
+
+class AssumeCache(Generic[T]):
+    """The objects of one kind.
+
+    Every method that changes something calls `on_change` with each change of what is shown.
+    """
+
+    def __init__(
+        self,
+        cls: type[T],
+        on_change: Callable[[Key, Change[T]], None],
+    ) -> None:
+        self.cls = cls
+        self._shown = Shown(on_change)
+        self._unread: dict[Key, tuple[str, int]] = {}
+        """UID and version of what is really there and could not be read; other objects say theirs themselves."""
+        self._assumed: dict[Key, _Assumption[T]] = {}
+        self._overlays = Overlays()
+        self._rejected: dict[Key, Rejected] = {}
+        self._tombstones = Tombstones()
+        self._listing: set[Key] | None = None
+        self._listed_at = UNKNOWN_VERSION
+        self._starts_over = False
+        self._asked = Asked()
+        self._passed_over: list[tuple[Peek, object]] = []
+        """What the list that is under way has although it is known to have ended."""
+        self.newest = 0
+        """The newest version that anything was told with."""
+
+    # --- Looking ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return how many objects are shown."""
+        return len(self._shown.objects)
+
+    def get(self, key: Key) -> T | None:
+        """Return what is shown at a key."""
+        return self._shown.objects.get(key)
+
+    def actual(self, key: Key) -> T | None:
+        """Return what is really there, as far as is known."""
+        assumption = self._assumed.get(key)
+        return self._shown.objects.get(key) if assumption is None else assumption.beneath
+
+    def version(self, key: Key) -> tuple[str, int] | None:
+        """Return UID and version of what is really there, whether it could be read or not; None if nothing is."""
+        found = self._unread.get(key)
+        if found is None:
+            obj = self.actual(key)
+            if obj is not None:
+                metadata = obj.metadata
+                return metadata.uid, version_of(metadata.resource_version)
+        return found
+
+    def knows(self, seen: Peek) -> bool:
+        """Return whether an object is really there in this very form; one whose form has no version never is."""
+        is_there = seen.version >= 0 and self.version(seen.key) == (seen.uid, seen.version)
+        return is_there and not self._tombstones.covers(seen.uid, seen.version)
+
+    def versions(self) -> dict[Key, tuple[str, int]]:
+        """Return UID and version of all that is really there."""
+        found = {key: self.version(key) for key in self._besides(set())}
+        return {key: version for key, version in found.items() if version is not None}
+
+    def all(self) -> tuple[T, ...]:
+        """Return what is shown; the same tuple until something changes."""
+        return self._shown.all()
+
+    def listing(self) -> Listing[T]:
+        """Return what is shown, in no order, and how it differs from the listing before; the same until it does."""
+        return self._shown.listing()
+
+    def items(self) -> Iterator[tuple[Key, T]]:
+        """Return keys and objects."""
+        return iter(self._shown.objects.items())
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which a key of an index leads, by namespace and name."""
+        return self._shown.find(index, key)
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Return the objects that cannot be read, by key."""
+        return tuple(self._rejected[key] for key in sorted(self._rejected))
+
+    def is_assumed(self, key: Key) -> bool:
+        """Return whether something is assumed at a key."""
+        return key in self._assumed
+
+    # --- Taking what there is --------------------------------------------------------------------------------------
+
+    def see(self, manifest: object) -> Peek | None:
+        """Take an object as it is, or was at its version; return which it is, None if it has no name."""
+        return self._see(peek(manifest), manifest)
+
+    def see_listed(self, manifest: object) -> Peek | None:
+        """Take an object of the list that is under way, like `see`.
+
+        A list shows each object as it was at the list's version. One that has an object in an earlier form than was
+        known by then, or one that had ended by then, was made by a server whose memory was put back, and whose versions
+        were moved on so that watchers take notice: what it says is true, as of a list whose version went back.
+        """
+        seen = peek(manifest)
+        if seen is not None and not self._starts_over:
+            known = (self.version(seen.key) or _NOTHING)[1]
+            has_ended = self._tombstones.covers(seen.uid, seen.version)
+            is_refuted = has_ended and self._tombstones.ended_by(seen.uid, self._listed_at)
+            if is_refuted or 0 <= seen.version < known <= self._listed_at:
+                self._start_over()
+            elif has_ended:
+                self._passed_over.append((seen, manifest))
+        return self._see(seen, manifest)
+
+    def see_known(self, seen: Peek) -> None:
+        """Take an object of the list that is under way, of which `knows` says that it is there."""
+        if self._listing is not None:
+            self._listing.add(seen.key)
+        self.newest = max(self.newest, seen.version)
+
+    def _see(self, seen: Peek | None, manifest: object) -> Peek | None:
+        if seen is None:
+            self._reject(("", ""), "metadata.name: found nothing, expected a name")
+            return None
+        if self._listing is not None:
+            self._listing.add(seen.key)
+        if self._is_news(seen):
+            self._put(seen, manifest)
+        return seen
+
+    def remove(self, manifest: object) -> None:
+        """Take the end of an object, with its last form."""
+        seen = peek(manifest)
+        if seen is not None:
+            self.remove_key(seen.key, seen.uid, seen.version)
+
+    def remove_key(self, key: Key, uid: str, version: int = UNKNOWN_VERSION) -> None:
+        """Take the end of the object that has this UID; another of the same name, made later, stays."""
+        self._tombstones.leave(uid, version)
+        self.newest = max(self.newest, version)
+        known_uid, known_version = self.version(key) or _NOTHING
+        if uid and known_uid and uid != known_uid and not 0 <= known_version < version:
+            return
+        self._rejected.pop(key, None)
+        self._unread.pop(key, None)
+        self._set(key, None)
+
+    def _is_news(self, seen: Peek) -> bool:
+        known = self.version(seen.key)
+        if self._starts_over:
+            return known != (seen.uid, seen.version) or seen.version < 0
+        self.newest = max(self.newest, seen.version)
+        if self._tombstones.covers(seen.uid, seen.version):
+            return False
+        return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
+
+    def _put(self, seen: Peek, manifest: Any) -> None:  # noqa: ANN401 - JSON from outside; the codec says what it is
+        known_uid = (self.version(seen.key) or _NOTHING)[0]
+        if known_uid and known_uid != seen.uid:
+            self._tombstones.leave(known_uid, seen.version)
+        try:
+            obj = structure_as(self.cls, keep(self.cls, manifest))
+        except InputError as error:
+            self._unread[seen.key] = (seen.uid, seen.version)
+            self._reject(seen.key, str(error))
+            if known_uid != seen.uid:
+                self._set(seen.key, None)
+            return
+        self._unread.pop(seen.key, None)
+        self._rejected.pop(seen.key, None)
+        self._set(seen.key, obj)
+
+    def fade(self) -> None:
+        """Forget objects that ended before the last call, unless a list is under way that may have them."""
+        if self._listing is None:
+            self._tombstones.fade()
+
+    def _reject(self, key: Key, message: str) -> None:
+        self._rejected[key] = Rejected(cls=cast("type[ApiObject]", self.cls), key=key, message=message)
+
+    # --- Lists -----------------------------------------------------------------------------------------------------
+
+    def ask(self) -> Asked:
+        """Return what is known now, for `begin_list`: a list is about to be asked for."""
+        done = {key: each if each.is_answered else each.before for key, each in self._assumed.items()}
+        return Asked(self.newest, {key: each for key, each in done.items() if each is not None})
+
+    def begin_list(self, version: int, asked: Asked | None = None) -> None:
+        """Expect the pages of a list that was made at a version; ``asked`` is what was known as it was asked for.
+
+        A version older than what was known by then means that the server's memory was put back to an earlier time; then
+        the list alone is true, however old its objects are. What was told while the list was on its way may be newer.
+        """
+        self._asked = self.ask() if asked is None else asked
+        self._listing, self._listed_at = set(), version
+        self._starts_over = False
+        self._passed_over.clear()
+        if 0 <= version < self._asked.newest:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        self._starts_over = True
+        self._tombstones.clear()
+        for seen, manifest in self._passed_over:
+            if self._is_news(seen):
+                self._put(seen, manifest)
+
+    def end_list(self, version: int) -> None:
+        """Take it that what the pages did not bring is gone, except for what was made after the list.
+
+        A write that was done before the list was asked for, and that it does not show, is lost: the server's memory was
+        put back. No news would ever end what was assumed of it.
+        """
+        listed, starts_over = self._listing, self._starts_over
+        self._listing, self._starts_over = None, False
+        self._passed_over.clear()
+        self.newest = version if starts_over else max(self.newest, version)
+        for key in () if listed is None else self._besides(listed):
+            uid, known = self.version(key) or _NOTHING
+            if starts_over or known <= version:
+                self.remove_key(key, uid, version)
+        for key, assumption in self._asked.answered.items():
+            present = self._assumed.get(key)
+            if present is not None and assumption in (present, present.before):
+                present.before = None
+            if present is assumption:
+                self.forget(key)
+        self._asked = Asked()
+
+    def _besides(self, listed: set[Key]) -> list[Key]:
+        """Return the keys of what is really there and no part of a list."""
+        shown, more = self._shown.objects, self._assumed.keys() | self._unread.keys()
+        keys = [key for key in shown if key not in listed]
+        keys += sorted(key for key in more if key not in shown and key not in listed)
+        return [key for key in keys if self.version(key) is not None]
+
+    def clear(self) -> None:
+        """Take it that the kind is not served any more, and its objects are gone with it."""
+        self.begin_list(0)
+        self._starts_over = True
+        self.end_list(0)
+
+    # --- Assuming --------------------------------------------------------------------------------------------------
+
+    def assume(self, key: Key, obj: T, until: Callable[[T | None], bool]) -> None:
+        """Show an object until a predicate is true of what is really there."""
+        actual = self.actual(key)
+        if until(actual):
+            self.forget(key)
+            return
+        before = self._assumed.get(key)
+        done = before if before is None or before.is_answered else before.before
+        self._assumed[key] = _Assumption(until, actual, obj, before=done)
+        self._shown.put(key, obj)
+
+    def confirm(self, key: Key) -> None:
+        """Take it that what is assumed at a key was written: the server has said so."""
+        assumption = self._assumed.get(key)
+        if assumption is not None:
+            assumption.is_answered = True
+
+    def forget(self, key: Key) -> None:
+        """Show what is really there, or what was assumed before of a write that is done."""
+        assumption = self._assumed.pop(key, None)
+        if assumption is not None:
+            before, there = assumption.before, assumption.beneath
+            if before is not None and not before.until(there):
+                before.beneath = there
+                self._assumed[key] = before
+                self._shown.put(key, before.shown)
+                return
+            if there is None:
+                self._overlays.take_away(key)
+            self._shown.put(key, there)
+
+    def forget_all(self) -> None:
+        """Show what is really there, of everything."""
+        for key, assumption in list(self._assumed.items()):
+            assumption.before = None
+            self.forget(key)
+        for key in list(self._overlays.known):
+            shown = self._shown.objects.get(key)
+            beneath = None if shown is None else self._overlays.beneath(key, shown)
+            self._overlays.take_away(key)
+            if beneath is not None:
+                self._set(key, beneath)
+
+    # --- Overlaying --------------------------------------------------------------------------------------------------
+
+    def overlay(self, key: Key, annotations: Mapping[str, str]) -> None:
+        """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever.
+
+        They take the place of those that were shown so before; none at all take them away.
+        """
+        obj, overlays = self.actual(key), self._overlays
+        if overlays.shows(key, annotations):
+            return
+        if obj is not None:
+            obj = overlays.beneath(key, obj)
+            overlays.lay(key, obj.metadata.uid, annotations)
+            self._set(key, obj)
+        elif key in self._assumed:
+            overlays.lay(key, "", annotations)
+            shown = self._shown.objects[key]
+            self._shown.put(key, annotated(shown, {**annotations, **shown.metadata.annotations}))
+
+    def is_overlaid(self, key: Key) -> bool:
+        """Return whether annotations are shown on an object that it does not have."""
+        return key in self._overlays.known
+
+    # --- Showing ---------------------------------------------------------------------------------------------------
+
+    def _set(self, key: Key, obj: T | None) -> None:
+        if key in self._overlays.known:
+            obj = self._overlays.over(key, obj)
+        assumption = self._assumed.get(key)
+        if assumption is None:
+            self._shown.put(key, obj)
+        elif assumption.until(obj):
+            del self._assumed[key]
+            self._shown.put(key, obj)
+        else:
+            assumption.beneath = obj

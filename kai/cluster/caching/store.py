@@ -1,0 +1,393 @@
+"""The store: the caches of all kinds, the subscribers to changes, and the cluster as one value.
+
+Everything here runs on the event loop and returns at once; only the waiting is asynchronous. A watch takes
+in each read from the network as one batch (`taking`), so subscribers are woken once for a read, not for each object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import anyio
+import attrs
+
+from kai.api.foreign import Foreign
+from kai.api.kinds import BY_CLASS, ApiObject, Key
+from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.caching.arrivals import Arrivals
+from kai.cluster.caching.assume_cache import AssumeCache
+from kai.cluster.caching.subscription import Present, Subscription
+from kai.cluster.port import Change, Clock, Index, Rejected
+
+T = TypeVar("T", bound=ApiObject)
+
+_FADING: Final = 600.0
+"""So long at least a deleted object is remembered; a list or an answer that still tells of it is not as old as that."""
+
+
+@attrs.frozen(kw_only=True)
+class Watched:
+    """A kind that is watched, and which of its objects.
+
+    Units: selectors as the API server takes them.
+    """
+
+    cls: type[ApiObject]
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    metadata_only: bool = False
+    """Whether the metadata of objects are enough; the rest is neither sent nor kept."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether an object that is not in the store should not exist."""
+        return not (self.namespace or self.label_selector or self.field_selector)
+
+
+@attrs.define
+class _Sync:
+    """How far the watch of a kind has come."""
+
+    watched: Watched
+    completed: int = 0
+    """The number of the list that was taken completely last; 0 before the first."""
+    due: int = 0
+    """The number of the list that tells what became of the kind since the server was last away."""
+    heard: float = 0.0
+    """When the server was heard of last, on the monotonic clock."""
+    faded: float = 0.0
+    """When objects were forgotten last that were gone for long."""
+    refresh: Callable[[], int] | None = None
+    """Asks the watch for another list; returns its number."""
+
+
+class WatchedStore:
+    """A store that watches keep current; see `kai.cluster.port.Store` for what it shows."""
+
+    def __init__(self, watched: Iterable[Watched], clock: Clock) -> None:
+        self._clock = clock
+        self._caches: dict[type[ApiObject], AssumeCache[Any]] = {}
+        self._syncs: dict[type[ApiObject], _Sync] = {}
+        for each in watched:
+            self._caches[each.cls] = _cache_of(each, self._changed)
+            self._syncs[each.cls] = _Sync(each)
+        self._subscriptions: dict[type[ApiObject], list[Subscription | Arrivals]] = {cls: [] for cls in self._caches}
+        self._waiting: list[anyio.Event] = []
+        self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
+        self._begun: dict[type[ApiObject], Present] = {}
+        """What subscriptions begin with, as long as nothing changes."""
+        self._revision = self._substance = 0
+        self._passed_over: Callable[[Change[Any]], bool] = _only_tells
+        self._whole: tuple[int, ClusterObjects] | None = None
+        self._foreign: tuple[list[Any], tuple[Foreign, ...]] = ([], ())
+
+    # --- Looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """Return a number that grows with every change of what is shown."""
+        return self._revision
+
+    @property
+    def substance(self) -> int:
+        """Return a number that grows as the revision does, but not with what is passed over."""
+        return self._substance
+
+    def pass_over(self, changes: Callable[[Change[Any]], bool]) -> None:
+        """Let changes of which this is true add no substance, beside those that only tell people more."""
+        self._passed_over = lambda change: _only_tells(change) or changes(change)
+
+    @property
+    def is_synced(self) -> bool:
+        """Return whether every kind was listed."""
+        return all(sync.completed for sync in self._syncs.values())
+
+    @property
+    def unsynced(self) -> tuple[str, ...]:
+        """Return the kinds that were not listed yet."""
+        return tuple(BY_CLASS[cls].plural for cls, sync in self._syncs.items() if not sync.completed)
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Return the objects that cannot be read."""
+        return tuple(each for cache in self._caches.values() for each in cache.rejected)
+
+    def watches(self, cls: type[Any]) -> bool:
+        """Return whether a kind is in the store, and was listed."""
+        sync = self._syncs.get(cls)
+        return sync is not None and sync.completed > 0
+
+    def is_whole(self, cls: type[Any]) -> bool:
+        """Return whether all objects of a kind are in the store."""
+        return self.watches(cls) and self._syncs[cls].watched.is_whole
+
+    def has_metadata_only(self, cls: type[Any]) -> bool:
+        """Return whether objects of a kind are shown without what is beside their metadata."""
+        return self.watches(cls) and self._syncs[cls].watched.metadata_only
+
+    def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
+        """Return an object."""
+        wanted: type[Any] = cls
+        cache: AssumeCache[T] | None = self._caches.get(wanted)
+        return (self.cache(cls) if cache is None else cache).get((namespace, name))
+
+    def all(self, cls: type[T]) -> tuple[T, ...]:
+        """Return all objects of a kind."""
+        return self.cache(cls).all()
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which a key of an index leads."""
+        return self.cache(index.cls).find(index, key)
+
+    def cluster_objects(self) -> ClusterObjects:
+        """Return everything that a snapshot is made of."""
+        if self._whole is None or self._whole[0] != self._revision:
+            fields: dict[str, Any] = {
+                FIELD_OF[cls]: cache.listing() for cls, cache in self._caches.items() if cls in FIELD_OF
+            }
+            self._whole = (self._revision, ClusterObjects(**fields, foreign=self._foreign_objects()))
+        return self._whole[1]
+
+    def _foreign_objects(self) -> tuple[Foreign, ...]:
+        """Return the objects that only plugins read; the same tuple while none of them changed."""
+        listings = [cache.listing() for cls, cache in self._caches.items() if issubclass(cls, Foreign)]
+        if [*map(id, listings)] != [*map(id, self._foreign[0])]:
+            self._foreign = listings, tuple(each for listing in listings for each in listing)
+        return self._foreign[1]
+
+    def age(self) -> float:
+        """Return for how long the most silent kind has been silent."""
+        return max((self.silence_of(cls) for cls in self._syncs), default=0.0)
+
+    def silence_of(self, cls: type[ApiObject]) -> float:
+        """Return for how long a kind has been silent."""
+        return self._clock.monotonic() - self._syncs[cls].heard
+
+    def cache(self, cls: type[T]) -> AssumeCache[T]:
+        """Return the cache of a kind.
+
+        Raises: LookupError for one that is not watched, a mistake in the setup of the service.
+        """
+        wanted: type[Any] = cls
+        found: AssumeCache[T] | None = self._caches.get(wanted)
+        if found is None:
+            plural = BY_CLASS[wanted].plural
+            raise LookupError(f"store: found no watch of {plural}, expected the service to watch what it reads")
+        return found
+
+    # --- Waiting ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changes(self, *classes: type[Any]) -> Iterator[Subscription]:
+        """Subscribe to changes; the first batch brings what exists."""
+        subscription = Subscription()
+        for cls in classes:
+            subscription.begin(self._all_that_is(cls))
+            self._subscriptions[cls].append(subscription)
+        try:
+            yield subscription
+        finally:
+            for cls in classes:
+                self._subscriptions[cls].remove(subscription)
+
+    def _all_that_is(self, cls: type[ApiObject]) -> Present:
+        """Return what a subscription begins with; as a term begins, all roles subscribe to the same."""
+        known = self._begun.get(cls)
+        if known is None:
+            known = self._begun[cls] = Present(cls, self.cache(cls).all())
+        return known
+
+    @contextmanager
+    def arrivals(self, *classes: type[Any]) -> Iterator[Arrivals]:
+        """Collect what comes or changes from now on."""
+        arrivals = Arrivals()
+        for cls in classes:
+            self._subscriptions[cls].append(arrivals)
+        try:
+            yield arrivals
+        finally:
+            for cls in classes:
+                self._subscriptions[cls].remove(arrivals)
+
+    async def newer(self, revision: int) -> int:
+        """Wait until the revision is greater."""
+        while self._revision <= revision:
+            await self._any_news()
+        return self._revision
+
+    async def more_substantial(self, substance: int) -> None:
+        """Wait until the substance is greater."""
+        while self._substance <= substance:
+            await self._any_news()
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed."""
+        while not self.is_synced:
+            await self._any_news()
+
+    async def refresh(self, *classes: type[ApiObject]) -> None:
+        """Wait for lists that began after this call; a kind that is not watched needs no wait."""
+        wanted: dict[type[ApiObject], int] = {}
+        # In the order of the caller: that of a set of classes is another in each process, and so would be what happens.
+        for cls in (each for each in dict.fromkeys(classes) if each in self._syncs):
+            ask = self._syncs[cls].refresh
+            wanted[cls] = 1 if ask is None else ask()
+        while any(self._syncs[cls].completed < number for cls, number in wanted.items()):
+            await self._any_news()
+
+    async def caught_up(self, *classes: type[ApiObject]) -> None:
+        """Wait for the lists that kinds need since the server was last away."""
+        syncs = [self._syncs[cls] for cls in classes if cls in self._syncs]
+        while any(sync.completed < sync.due for sync in syncs):
+            await self._any_news()
+
+    async def changed(self, cls: type[Any], key: Key) -> None:
+        """Wait for the next change of what is shown at a key."""
+        event = anyio.Event()
+        waiting = self._waiting_for.setdefault((cls, key), [])
+        waiting.append(event)
+        try:
+            await event.wait()
+        finally:
+            waiting.remove(event)
+            if not waiting:
+                self._waiting_for.pop((cls, key), None)
+
+    async def _any_news(self) -> None:
+        event = anyio.Event()
+        self._waiting.append(event)
+        await event.wait()
+
+    # --- Assuming --------------------------------------------------------------------------------------------------
+
+    def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:
+        """Show an object until a predicate is true of what is really there."""
+        key = (obj.metadata.namespace, obj.metadata.name)
+        with self.taking():
+            self.cache(type(obj)).assume(key, obj, until)
+
+    def confirm(self, cls: type[ApiObject], key: Key) -> None:
+        """Take it that what is assumed at a key was written; a list that is asked for later may refute it."""
+        self.cache(cls).confirm(key)
+
+    def forget(self, cls: type[ApiObject], key: Key) -> None:
+        """Show what is really there."""
+        with self.taking():
+            self.cache(cls).forget(key)
+
+    def forget_all(self) -> None:
+        """Show what is really there, everywhere."""
+        with self.taking():
+            for cache in self._caches.values():
+                cache.forget_all()
+
+    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
+        """Show annotations on an object until it has them, or is gone."""
+        with self.taking():
+            self.cache(cls).overlay(key, annotations)
+
+    def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether annotations are shown on an object that it does not have."""
+        return self.cache(cls).is_overlaid(key)
+
+    def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether something is assumed at a key."""
+        return self.cache(cls).is_assumed(key)
+
+    # --- Taking news -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Take what happens inside as one batch: waiting tasks wake up after it."""
+        before = self._revision
+        yield
+        if self._revision != before:
+            self._wake()
+
+    def take_answer(self, cls: type[Any], manifest: Mapping[str, Any]) -> None:
+        """Take an object with which the server answered a read or a write."""
+        cache = self._caches.get(cls)
+        if cache is not None and self._selects(cls, manifest):
+            with self.taking():
+                cache.see(manifest)
+
+    def take_end(self, cls: type[Any], key: Key, uid: str) -> None:
+        """Take it that an object is gone, because the server said so in answer to a write."""
+        cache = self._caches.get(cls)
+        if cache is not None:
+            with self.taking():
+                cache.remove_key(key, uid)
+
+    def heard(self, cls: type[ApiObject]) -> None:
+        """Note that the server was heard of."""
+        sync = self._syncs[cls]
+        sync.heard = self._clock.monotonic()
+        if sync.heard - sync.faded >= _FADING:
+            sync.faded = sync.heard
+            self._caches[cls].fade()
+
+    def listed(self, cls: type[ApiObject], number: int) -> None:
+        """Note that a list was taken completely."""
+        self._syncs[cls].completed = number
+        self.heard(cls)
+        self._wake()
+
+    def outlived(self, cls: type[ApiObject], number: int) -> None:
+        """Note that a kind is as it was before the server was away, until a list of this number is taken."""
+        self._syncs[cls].due = number
+
+    def on_refresh(self, cls: type[ApiObject], ask: Callable[[], int]) -> None:
+        """Say how to ask the watch of a kind for another list."""
+        self._syncs[cls].refresh = ask
+
+    def _selects(self, cls: type[Any], manifest: Mapping[str, Any]) -> bool:
+        """Return whether an object belongs here; where the server selects by fields or labels, only it can tell."""
+        watched = self._syncs[cls].watched
+        if watched.label_selector or watched.field_selector:
+            return False
+        return not watched.namespace or manifest.get("metadata", {}).get("namespace") == watched.namespace
+
+    def _changed(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
+        self._revision += 1
+        self._begun.clear()
+        self._substance += not self._passed_over(change)
+        for subscription in self._subscriptions[cls]:
+            subscription.add(cls, key, change)
+        for event in self._waiting_for.get((cls, key), ()):
+            event.set()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            event.set()
+
+
+def _only_tells(change: Change[Any]) -> bool:
+    """Return whether a group or a queue changed in nothing but its status, or in that it is written by now."""
+    before, after = change.before, change.after
+    if before is None or after is None or not isinstance(after, PodGroup | Queue):
+        return False
+    if isinstance(after, PodGroup) and before.status.scheduling_conditions != after.status.scheduling_conditions:
+        return False  # a group may have given up by its conditions
+    was, now = before.metadata, after.metadata
+    return (
+        was.uid in {"", now.uid}
+        and before.spec == after.spec
+        and was.annotations == now.annotations
+        and was.labels == now.labels
+        and was.deletion_timestamp == now.deletion_timestamp
+    )
+
+
+def _cache_of(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[Any]], None]) -> AssumeCache[Any]:
+    cls: type[Any] = watched.cls
+
+    def tell(key: Key, change: Change[Any]) -> None:
+        on_change(cls, key, change)
+
+    return AssumeCache(cls, tell)

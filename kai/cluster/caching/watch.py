@@ -1,0 +1,397 @@
+"""List, then watch, one kind: a machine that says what to ask next and when, and never does it.
+
+`ListWatch.step` takes what happened and returns what to do, one thing at a time. The objects themselves do not pass
+through it; the shell (`kai.cluster.caching.watching`) puts them into their cache and tells the machine how far the
+stream has come.
+
+What a real API server does, and what follows:
+
+- A version that is too old is answered with 410, as a status or as an ``ERROR`` event inside of a 200: list again.
+- A version from the future (a server put back to a backup) is answered with silence: without a bookmark for
+  `silence` seconds the stream is dropped and the list made again, by quorum, which shows the older version. And once
+  the versions are as high again the silence ends, with all that happened until then untold: so a stream that was cut
+  is opened again only after the server said that it is no older than what is known.
+- A stream may end at once, again and again: one that brought nothing within a second counts as a failure.
+- A kind may not be served, in one of its versions or at all, now or ever: it is then empty, and asked for now and then.
+  One that was there keeps its objects for `absent_pause` seconds: a server that was put back to a backup may have lost
+  its definitions for a moment, and a scheduler without bind requests would give away what they hold.
+
+Holds: no call is made before the delay that the server asked for; failures in a row wait longer and longer, up to
+`longest_pause`, spread by the numbers that are drawn.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.backoff import doubling_pause
+from kai.cluster.port import Draw
+
+_FIRST_PAUSE: Final = 0.25
+_SHORT: Final = 1.0
+_PATIENCE: Final = 3
+"""So many errors in a row inside of streams, and so many missing lists of a kind that was there, are not believed."""
+
+
+@attrs.frozen(kw_only=True)
+class WatchSettings:
+    """How patiently a kind is watched.
+
+    Units: seconds; `page` in objects.
+    """
+
+    page: int = 500
+    silence: float = 75.0
+    shortest_stream: float = 300.0
+    """The server is asked to end a stream after this, or up to twice of it."""
+    longest_pause: float = 30.0
+    absent_pause: float = 30.0
+    unreachable_pause: float = 5.0
+    """Where there is no answer at all; one question (`reachability`) whether the server is back serves all kinds."""
+
+
+# --- Events --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Started:
+    """Nothing was asked yet."""
+
+
+@attrs.frozen(kw_only=True)
+class PageCame:
+    """A page of the list came and was put into the cache; `rest` leads to the next one."""
+
+    version: str
+    rest: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class VersionCame:
+    """The server said how far it is."""
+
+    version: int
+
+
+@attrs.frozen(kw_only=True)
+class Refused:
+    """A list or a watch was answered with something else, or not at all (status 0)."""
+
+    status: int
+    retry_after: float | None = None
+    message: str = ""
+
+
+@attrs.frozen
+class Opened:
+    """The stream is open."""
+
+
+@attrs.frozen(kw_only=True)
+class Heard:
+    """The stream brought something; `version` is the last one that it named."""
+
+    version: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Failed:
+    """The stream brought an error."""
+
+    code: int
+    message: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """The stream ended; `message` says how it was cut, if it was."""
+
+    message: str = ""
+
+
+@attrs.frozen
+class TimeCame:
+    """The time came that `Pause` or `OpenStream` named."""
+
+
+@attrs.frozen
+class RefreshWanted:
+    """A caller wants a list that begins from now on; the next event of another kind leads to it."""
+
+
+Event: TypeAlias = (
+    Started | PageCame | VersionCame | Refused | Opened | Heard | Failed | Ended | TimeCame | RefreshWanted
+)
+
+
+# --- Effects -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ReadPage:
+    """Read a page of the list, by quorum; `is_first` begins a new list."""
+
+    variant: int
+    limit: int
+    rest: str = ""
+    is_first: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class AskVersion:
+    """Ask the server, by quorum, how far it is."""
+
+    variant: int
+
+
+@attrs.frozen(kw_only=True)
+class OpenStream:
+    """Watch from a version."""
+
+    variant: int
+    version: str
+    seconds: float
+
+
+@attrs.frozen
+class KeepReading:
+    """Go on reading the stream."""
+
+
+@attrs.frozen(kw_only=True)
+class Pause:
+    """Do nothing until then; a stream that is open is closed."""
+
+    until: float
+    is_asked_for: bool = False
+    """Whether the server asked for it; another pause may be ended early, once the server answers others again."""
+
+
+@attrs.frozen
+class Vanish:
+    """The kind is not served: take its cache for complete and empty, and go on with the next effect."""
+
+
+Effect: TypeAlias = ReadPage | AskVersion | OpenStream | KeepReading | Pause | Vanish
+
+
+class _Phase(enum.Enum):
+    LISTING = "listing"
+    OPENING = "opening"
+    STREAMING = "streaming"
+
+
+@attrs.define
+class ListWatch:
+    """How far the watch of one kind has come.
+
+    `variants` is the number of versions in which the kind may be served, the best one first.
+    """
+
+    settings: WatchSettings
+    draw: Draw
+    variants: int = 1
+    variant: int = 0
+    version: str = ""
+    started: int = 0
+    """The number of the list that was begun last; lists are counted from 1."""
+    completed: int = 0
+    """The number of the list that was completed last."""
+    problem: str = ""
+    """Why the watch cannot go on at the moment, in words; empty when it does."""
+    is_absent: bool = False
+    """Whether the server serves the kind in no version."""
+    _phase: _Phase = _Phase.LISTING
+    _token: str = ""
+    _failures: int = 0
+    _expired: int = 0
+    """How often in a row the version was too old, without a stream that lasted in between."""
+    _stream_errors: int = 0
+    _missing: int = 0
+    _missing_since: float = 0.0
+    _opened_at: float = 0.0
+    _heard_at: float = 0.0
+    _brought: bool = False
+    _wants_list: bool = False
+    _was_cut: bool = False
+    """Whether the server went away from a stream or did not answer since it said how far it is."""
+
+    def step(self, event: Event, now: float) -> tuple[Effect, ...]:
+        """Take what happened and return what to do next.
+
+        Units: `now` in seconds of a clock that does not go back.
+        """
+        match event:
+            case PageCame():
+                return self._take_page(event)
+            case VersionCame():
+                return self._take_version(event)
+            case Refused():
+                return self._take_refusal(event, now)
+            case Opened():
+                self._phase = _Phase.STREAMING
+                self._opened_at = self._heard_at = now
+                self._brought, self.problem = False, ""
+            case Heard():
+                self._hear(event.version, now)
+            case Failed():
+                return self._take_error(event, now)
+            case Ended():
+                return self._take_end(event, now)
+            case RefreshWanted():
+                self._wants_list = True
+                return ()
+            case Started() | TimeCame():
+                return self._resume(now)
+        return self._go_on(now)
+
+    @property
+    def is_failing(self) -> bool:
+        """Return whether it fails for the third time in a row, so that it is worth a word."""
+        return bool(self.problem) and self._failures >= _PATIENCE
+
+    def deadline(self) -> float:
+        """Return until when the open stream may be silent."""
+        return self._heard_at + self.settings.silence
+
+    # --- Listing ---------------------------------------------------------------------------------------------------
+
+    def _list(self) -> tuple[Effect, ...]:
+        self._phase, self._token, self._wants_list = _Phase.LISTING, "", False
+        self.started += 1
+        return (ReadPage(variant=self.variant, limit=self.settings.page),)
+
+    def _take_page(self, event: PageCame) -> tuple[Effect, ...]:
+        self._missing, self.is_absent = 0, False
+        self._token = event.rest
+        if event.rest:
+            limit = self.settings.page
+            return (ReadPage(variant=self.variant, limit=limit, rest=event.rest, is_first=False),)
+        self.version = event.version
+        self.completed = self.started
+        self.problem, self._was_cut = "", False
+        if self._wants_list:
+            return self._list()
+        return self._open()
+
+    def _take_refusal(self, event: Refused, now: float) -> tuple[Effect, ...]:
+        self.problem = event.message or f"HTTP status {event.status}"
+        self._was_cut |= event.status == 0
+        if event.status == 410:
+            return self._expire(now, event.retry_after)
+        if event.status == 404:
+            return self._take_absence(now)
+        self._failures += 1
+        if self._phase is _Phase.LISTING:
+            self._token = ""
+        longest = self.settings.longest_pause if event.status else self.settings.unreachable_pause
+        return self._pause(now, event.retry_after, longest)
+
+    def _expire(self, now: float, retry_after: float | None) -> tuple[Effect, ...]:
+        """List again: the version is too old.
+
+        The first time is ordinary ageing, or what follows an outage; a server that goes on like this is left alone for
+        a while. What failed for other reasons before tells nothing about that.
+        """
+        self._phase, self._token, self._stream_errors = _Phase.LISTING, "", 0
+        self._expired += 1
+        if self._expired == 1:
+            return self._list()
+        self._failures = max(self._failures, self._expired - 1)
+        return self._pause(now, retry_after)
+
+    def _take_absence(self, now: float) -> tuple[Effect, ...]:
+        """Try the next version; a kind that is served in none is empty, but one that was there not so quickly."""
+        self._phase, self._token = _Phase.LISTING, ""
+        self.variant += 1
+        if self.variant < self.variants:
+            return self._list()
+        self.variant = 0
+        if not self._missing:
+            self._missing_since = now
+        self._missing += 1
+        is_new = self._missing < _PATIENCE or now - self._missing_since < self.settings.absent_pause
+        if self.version and is_new:
+            self._failures += 1
+            return self._pause(now, None)
+        self._failures = 0
+        self.version = self.problem = ""
+        self.is_absent = True
+        self.completed = self.started
+        pause = self.settings.absent_pause
+        return Vanish(), Pause(until=now + pause * (0.5 + self.draw()))
+
+    # --- Streaming -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Effect, ...]:
+        self._phase = _Phase.OPENING
+        if self._was_cut:
+            return (AskVersion(variant=self.variant),)
+        seconds = self.settings.shortest_stream * (1.0 + self.draw())
+        return (OpenStream(variant=self.variant, version=self.version, seconds=seconds),)
+
+    def _take_version(self, event: VersionCame) -> tuple[Effect, ...]:
+        self._was_cut = False
+        if self._wants_list or not self.version.isdecimal() or event.version < int(self.version):
+            return self._list()
+        return self._open()
+
+    def _hear(self, version: str, now: float) -> None:
+        self._heard_at = now
+        if version and version != self.version:
+            self.version = version
+            self._brought = True
+            self._failures = self._stream_errors = self._expired = 0
+
+    def _go_on(self, now: float) -> tuple[Effect, ...]:
+        """Go on reading, unless the stream was silent for too long or a list is wanted."""
+        if self._phase is not _Phase.STREAMING:
+            return ()
+        if self._wants_list:
+            return self._list()
+        if now >= self.deadline():
+            self._failures += 1
+            self.problem = f"the stream was silent for {self.settings.silence:g} s"
+            return self._list()
+        return (KeepReading(),)
+
+    def _take_error(self, event: Failed, now: float) -> tuple[Effect, ...]:
+        self.problem = event.message or f"error {event.code} inside of the stream"
+        if now - self._opened_at >= _SHORT:
+            self._failures = self._expired = 0
+        if event.code == 410:
+            return self._expire(now, None)
+        self._failures += 1
+        self._stream_errors += 1
+        self._phase = _Phase.OPENING
+        if self._stream_errors >= _PATIENCE:
+            self._phase, self._token, self._stream_errors = _Phase.LISTING, "", 0
+        return self._pause(now, None)
+
+    def _take_end(self, event: Ended, now: float) -> tuple[Effect, ...]:
+        self._was_cut |= bool(event.message)
+        if self._wants_list:
+            return self._list()
+        if self._brought or now - self._opened_at >= _SHORT:
+            self._failures = self._expired = 0
+            return self._open()
+        self._failures += 1
+        self.problem = event.message or "the stream ended at once"
+        self._phase = _Phase.OPENING
+        return self._pause(now, None)
+
+    # --- Pausing ---------------------------------------------------------------------------------------------------
+
+    def _resume(self, now: float) -> tuple[Effect, ...]:
+        if self._phase is _Phase.LISTING or self._wants_list:
+            return self._list()
+        return self._open() if self._phase is _Phase.OPENING else self._go_on(now)
+
+    def _pause(self, now: float, retry_after: float | None, longest: float | None = None) -> tuple[Effect, ...]:
+        wait = doubling_pause(self._failures, _FIRST_PAUSE, self.settings.longest_pause if longest is None else longest)
+        # Between half and all of it, so that many clients do not come back at once; after what the server asked for.
+        until = now + (retry_after or 0.0) + wait * (0.5 + 0.5 * self.draw())
+        return (Pause(until=until, is_asked_for=bool(retry_after)),)

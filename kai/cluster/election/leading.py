@@ -1,0 +1,342 @@
+"""The shell around leader election."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import anyio
+import attrs
+
+from kai.api.documents import mapping_of
+from kai.api.plans import Reason
+from kai.cluster.election.lease import (
+    Effect,
+    Election,
+    Event,
+    Finished,
+    LeaseSettings,
+    OutcomeUnknown,
+    ReadDone,
+    ReadFailed,
+    ReadLease,
+    Record,
+    Resigned,
+    Ticked,
+    WakeAt,
+    WriteDone,
+    WriteLease,
+    WriteRefused,
+)
+from kai.cluster.port import Clock, Draw, Term
+from kai.cluster.transport.answers import decoded, refusal_of
+from kai.cluster.transport.calls import Answer, Call, LineSplitter, NoAnswer, Transport
+from kai.cluster.transport.encoding import to_json
+
+_GIVING_BACK: Final = 10.0
+"""How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
+_APART: Final = 2.0
+"""How far two watches of a lease are apart."""
+_LONGEST_WATCH: Final = 300.0
+
+
+def fresh_identity(base: str) -> str:
+    """Return a name for this life of a process; `base` says which container or machine it runs on."""
+    return f"{base}_{secrets.token_hex(6)}"
+
+
+class LeaseLeadership:
+    """Leads while a Lease is held; see `kai.cluster.port.Leadership`."""
+
+    def __init__(self, settings: LeaseSettings, transport: Transport, clock: Clock, draw: Draw) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._clock = clock
+        self._election = Election(settings, draw)
+        self._changed = anyio.Event()
+        self._wake: anyio.CancelScope | None = None
+        self._is_resigning = False
+        self._wants_look = False
+        """Whether the lease is to be looked at before the next pause is over."""
+        self._is_over = anyio.Event()
+        self.problem = ""
+        """Why the lease could not be read or written, in words; empty while it can."""
+
+    @property
+    def identity(self) -> str:
+        """Return who we are in the lease."""
+        return self._settings.identity
+
+    @property
+    def has_rivals(self) -> bool:
+        """Return that other processes compete for the lease."""
+        return True
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the lease was read, so that it is known who leads."""
+        return self._election.knows
+
+    @property
+    def term(self) -> Term | None:
+        """Return the present term."""
+        is_leading = not self._is_resigning and self._election.is_leading(self._clock.monotonic())
+        return self._election.term if is_leading else None
+
+    def holds(self, term: Term) -> bool:
+        """Return whether a term still lasts."""
+        return self.term == term
+
+    async def begun(self) -> Term:
+        """Wait until this process leads."""
+        while True:
+            term = self.term
+            if term is not None:
+                return term
+            await self._changed.wait()
+
+    async def ended(self, term: Term) -> None:
+        """Wait until a term is over."""
+        while self.holds(term):
+            left = self._election.lasts_until - self._clock.monotonic()
+            with anyio.move_on_after(max(0.0, left) + 0.001):
+                await self._changed.wait()
+
+    def resign(self) -> None:
+        """Lead no more from now on; `run` gives the lease back and returns."""
+        self._is_resigning = True
+        self._tell()
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def outgrow(self, epoch: int) -> None:
+        """Lead only in later epochs than this from now on."""
+        self._election.outgrow(epoch)
+        self._tell()
+        self._look()
+
+    async def give_back(self) -> None:
+        """Resign and wait until the lease is given back, or until an API server that is silent is not worth more time.
+
+        A term is over as soon as we resign; the lease is free only when the server has written that. A process
+        that exits between the two makes the next leader wait for the whole duration.
+        """
+        self.resign()
+        with anyio.move_on_after(_GIVING_BACK):
+            await self._is_over.wait()
+
+    async def run(self) -> None:
+        """Compete for the lease until `resign`, or until cancelled, which leaves it to run out."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen)
+            await self._compete()
+            tasks.cancel_scope.cancel()
+
+    async def _compete(self) -> None:
+        event: Event = Ticked()
+        while True:
+            effect = self._step(event)
+            if isinstance(effect, Finished):
+                self._is_over.set()
+                return
+            event = await self._do(effect)
+
+    def _step(self, event: Event) -> Effect:
+        before = self._election.term
+        if self._is_resigning and isinstance(event, Ticked):
+            event = Resigned()
+        effect = self._election.step(event, self._clock.monotonic())
+        if self._election.term != before:
+            self._tell()
+        return effect
+
+    def _tell(self) -> None:
+        """Wake the tasks that wait for the beginning or the end of a term."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _do(self, effect: Effect) -> Event:
+        match effect:
+            case ReadLease():
+                return await self._read()
+            case WriteLease():
+                return await self._write(effect)
+            case WakeAt():
+                if self._is_resigning or self._wants_look:
+                    await self._clock.sleep(0)
+                else:
+                    with anyio.CancelScope() as self._wake:
+                        await self._clock.sleep(effect.time - self._clock.monotonic())
+                    self._wake = None
+                self._wants_look = False
+        return Ticked()
+
+    # --- Listening -------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Look at the lease of another process in the moment in which it is given back.
+
+        A watch says so at once. The looks that `Election` asks for go on: a watch may be refused, late or silent, and
+        tells nothing of a holder that died.
+        """
+        while True:
+            term = self.term
+            if term is not None:
+                await self.ended(term)
+            if self._election.version:
+                await self._hear(self._election.version)
+            await self._clock.sleep(_APART)
+
+    async def _hear(self, version: str) -> None:
+        """Follow the lease from a version on, until this process leads or the watch ends."""
+        query = (
+            ("fieldSelector", f"metadata.name={self._settings.name}"),
+            ("watch", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(math.ceil(_LONGEST_WATCH))),
+        )
+        call = attrs.evolve(self._call("GET", self._path().rpartition("/")[0]), query=query)
+        async with self._transport.stream(call) as stream:
+            if isinstance(stream, Answer | NoAnswer):
+                return
+            lines = LineSplitter()
+            while self.term is None:
+                data: bytes | NoAnswer = b""
+                with anyio.move_on_after(self._settings.duration):  # a holder that lives renews it more often
+                    data = await stream.read()
+                if isinstance(data, NoAnswer) or not data:
+                    return
+                try:
+                    if any(self._is_given_back(line) for line in lines.feed(data)):
+                        self._look()
+                except ValueError:  # a line longer than any object
+                    return
+
+    def _look(self) -> None:
+        """Have the lease read now, or once more if it is being read."""
+        self._wants_look = True
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def _is_given_back(self, line: bytes) -> bool:
+        """Return whether an event of the watch says that our lease has no holder."""
+        event = mapping_of(decoded(line))
+        lease = mapping_of(event.get("object"))
+        if mapping_of(lease.get("metadata")).get("name") != self._settings.name:
+            return False
+        return event.get("type") == "DELETED" or not mapping_of(lease.get("spec")).get("holderIdentity")
+
+    # --- Calls -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> Event:
+        answer = await self._transport.request(self._call("GET", self._path()))
+        record = _record(answer)
+        if record is not None:
+            self.problem = ""
+            return ReadDone(record)
+        if isinstance(answer, Answer) and answer.status == 404:
+            return ReadDone(None)
+        self._note(answer)
+        return ReadFailed()
+
+    async def _write(self, effect: WriteLease) -> Event:
+        body = to_json(self._manifest(effect))
+        sent_at = self._clock.monotonic()
+        if effect.version:
+            answer = await self._transport.request(self._call("PUT", self._path(), body))
+        else:
+            answer = await self._transport.request(self._call("POST", self._path().rpartition("/")[0], body))
+        record = _record(answer)
+        if record is not None:
+            self.problem = ""
+            return WriteDone(record=record, sent_at=sent_at)
+        refusal = refusal_of(answer, is_write=True, now=self._clock.now())
+        if refusal.reason is Reason.UNKNOWN:
+            self._note(answer)
+            return OutcomeUnknown(sent_at=sent_at)
+        if refusal.reason not in {Reason.CONFLICT, Reason.ALREADY_EXISTS}:
+            self._note(answer)
+        return WriteRefused()
+
+    def _note(self, answer: Answer | NoAnswer) -> None:
+        refusal = refusal_of(answer, is_write=False, now=self._clock.now())
+        self.problem = f"lease {self._settings.namespace}/{self._settings.name}: {refusal.message}"
+
+    def _call(self, method: str, path: str, body: bytes | None = None) -> Call:
+        # Half of what a term lasts, so that one lost answer leaves time for another try.
+        return Call(method=method, path=path, body=body, timeout=self._settings.renew_within / 2)
+
+    def _path(self) -> str:
+        settings = self._settings
+        return f"/apis/coordination.k8s.io/v1/namespaces/{quote(settings.namespace)}/leases/{quote(settings.name)}"
+
+    def _manifest(self, effect: WriteLease) -> Mapping[str, Any]:
+        settings = self._settings
+        now = dt.datetime.fromtimestamp(self._clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        metadata = {"name": settings.name, "namespace": settings.namespace}
+        if effect.version:
+            metadata["resourceVersion"] = effect.version
+        spec = {
+            "holderIdentity": effect.holder,
+            # A lease that was given back is free after a second for clients that look at nothing else.
+            "leaseDurationSeconds": 1 if effect.ends else math.ceil(settings.duration),
+            "leaseTransitions": effect.transitions,
+            "renewTime": now,
+            "acquireTime": now if effect.begins or not effect.acquired else effect.acquired,
+        }
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+@attrs.frozen
+class SoleLeadership:
+    """Leads from the start to the end: for a role of which there is one replica, and for tests."""
+
+    identity: str
+    epoch: int = 0
+
+    @property
+    def has_rivals(self) -> bool:
+        """Return that no other process leads."""
+        return False
+
+    @property
+    def term(self) -> Term | None:
+        """Return the only term."""
+        return Term(epoch=self.epoch, identity=self.identity)
+
+    def holds(self, term: Term) -> bool:
+        """Return whether this is the only term."""
+        return term == self.term
+
+    def outgrow(self, epoch: int) -> None:
+        """Go on: orders name no epoch without a lease."""
+
+    async def begun(self) -> Term:
+        """Return the only term."""
+        return Term(epoch=self.epoch, identity=self.identity)
+
+    async def ended(self, term: Term) -> None:
+        """Wait for ever, unless it is another term."""
+        if self.holds(term):
+            await anyio.sleep_forever()
+
+
+def _record(answer: Answer | NoAnswer) -> Record | None:
+    """Return what a lease in an answer says; None if there is none."""
+    body = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+    if not isinstance(body, Mapping) or body.get("kind") != "Lease":
+        return None
+    metadata, spec = mapping_of(body.get("metadata")), mapping_of(body.get("spec"))
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    return Record(
+        holder=str(spec.get("holderIdentity") or ""),
+        duration=float(duration) if isinstance(duration, int) and duration > 0 else 15.0,
+        transitions=transitions if isinstance(transitions, int) and transitions >= 0 else 0,
+        version=str(metadata.get("resourceVersion") or ""),
+        renewed=str(spec.get("renewTime") or ""),
+        acquired=str(spec.get("acquireTime") or ""),
+    )

@@ -1,0 +1,237 @@
+"""Listing kinds once: all objects of a cluster as they are now, for a program that looks and leaves.
+
+Nothing is watched and nothing is written. Every kind is listed at the same time as the others, in pages. A kind that
+the server does not serve is empty. What cannot be read at all ends the listing: a picture with a hole in it would be
+another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sized
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+import attrs
+
+from kai.api.codec import structure_as
+from kai.api.core import ConfigMap
+from kai.api.keeping import keep
+from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.pod import Pod
+from kai.cluster.caching.raw import Page, manifest_of, page_of
+from kai.cluster.port import Clock
+from kai.cluster.transport.answers import decoded, refusal_of
+from kai.cluster.transport.calls import JSON, LARGEST_PAGE, METADATA_LIST, Answer, Call, NoAnswer, Transport
+from kai.cluster.transport.encoding import page_query
+from kai.cluster.transport.paths import collection
+from kai.cluster.transport.rights import right_of
+from kai.errors import InputError, UnreachableError
+
+_PAGE: Final = 2000
+_PATIENCE: Final = (1.0, 3.0)
+"""So many seconds pass before the next try, where the server cannot be reached."""
+_TIMEOUT: Final = 30.0
+_OVERLOADED: Final = frozenset({429, 500, 503, 504})
+_NO_WORDS: Final = "did not answer"
+_EVENTS: Final = "events"
+
+
+@attrs.define
+class Listing:
+    """The objects of a cluster, and what there is to say about reading them."""
+
+    objects: list[ApiObject] = attrs.field(factory=list, repr=False)
+    """asyncio writes out the result of a task that ends; for thousands of pods that costs as much as reading them."""
+    notes: list[str] = attrs.field(factory=list)
+    revision: str = ""
+    """The newest version of the server's store that a list showed."""
+
+
+@attrs.frozen(kw_only=True)
+class Lister:
+    """Lists kinds over a way to a server. `cluster` is what messages call it: ``context "prod"``."""
+
+    transport: Transport
+    clock: Clock
+    server: str
+    cluster: str
+
+    async def list_all(self, kinds: Iterable[type[ApiObject]], namespace: str = "") -> Listing:
+        """Return all objects of these kinds, in one namespace or in all.
+
+        Of several rights that are missing the same is named each time: that of the first kind.
+
+        Raises: UnreachableError.
+        """
+        found = Listing()
+        pages: dict[type[ApiObject], list[Page]] = {cls: [] for cls in kinds}
+        failures: dict[type[ApiObject], UnreachableError] = {}
+
+        async def read(cls: type[ApiObject]) -> None:
+            try:
+                await self._read(cls, namespace, pages[cls], failures)
+            except UnreachableError as error:
+                failures[cls] = error
+                if not error.missing:
+                    tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for cls in pages:
+                tasks.start_soon(read, cls)
+        if failures:
+            raise next((error for error in failures.values() if not error.missing), None) or next(
+                failures[cls] for cls in pages if cls in failures
+            )
+        for cls, read_pages in pages.items():
+            for page in read_pages:
+                _take(cls, page, found)
+        return found
+
+    async def list_events(self, reason: str, namespace: str = "") -> list[Mapping[str, Any]]:
+        """Return the events with this reason as they are written, in one namespace or in all.
+
+        Raises: UnreachableError.
+        """
+        return await self.list_manifests("v1", _EVENTS, namespace, (("fieldSelector", f"reason={reason}"),))
+
+    async def list_manifests(
+        self, api_version: str, plural: str, namespace: str = "", query: tuple[tuple[str, str], ...] = ()
+    ) -> list[Mapping[str, Any]]:
+        """Return the objects of one kind as they are written; none of a kind that the server does not serve.
+
+        Raises: UnreachableError.
+        """
+        found: list[Mapping[str, Any]] = []
+        token = ""
+        while True:
+            call = Call(
+                method="GET",
+                path=collection(api_version, plural, namespace),
+                accept=JSON,
+                timeout=_TIMEOUT,
+                largest=LARGEST_PAGE,
+            )
+            answer = await self._asked(attrs.evolve(call, query=(*query, *page_query(_PAGE, token))))
+            if answer.status == 404:
+                return found
+            page = page_of(answer.body) if answer.is_good else None
+            if page is None:
+                raise self._refused(answer, plural)
+            manifests = (decoded(bytes(raw)) for raw in page.items or ())
+            found += [each for each in manifests if isinstance(each, Mapping)]
+            token = page.metadata.token
+            if not token:
+                return found
+
+    async def _read(self, cls: type[ApiObject], namespace: str, into: list[Page], failures: Sized) -> None:
+        kind = BY_CLASS[cls]
+        for version in kind.api_versions:
+            path = collection(version, kind.plural, namespace if kind.namespaced else "")
+            # Of config maps it only counts which are there.
+            form = METADATA_LIST if cls is ConfigMap else JSON
+            call = Call(method="GET", path=path, accept=form, timeout=_TIMEOUT, largest=LARGEST_PAGE)
+            token = ""
+            while True:
+                answer = await self._asked(attrs.evolve(call, query=page_query(_PAGE, token)))
+                if answer.status == 404 and cls is not Pod:
+                    break  # pods are of all Kubernetes: what does not serve them is another server
+                page = page_of(answer.body) if answer.is_good else None
+                if page is None:
+                    raise self._refused(answer, kind.plural)
+                into.append(page)
+                token = page.metadata.token
+                if failures or not token:
+                    return
+
+    async def _asked(self, call: Call) -> Answer:
+        """Return the answer of a server that works, asked again after a while where it does not.
+
+        Raises: UnreachableError.
+        """
+        began = self.clock.monotonic()
+        answer = await self.transport.request(call)
+        for pause in _PATIENCE:
+            if isinstance(answer, Answer) and answer.status not in _OVERLOADED:
+                return answer
+            await self.clock.sleep(pause)
+            answer = await self.transport.request(call)
+        if isinstance(answer, Answer) and answer.status not in _OVERLOADED:
+            return answer
+        tried = f"tried {len(_PATIENCE) + 1} times in {self.clock.monotonic() - began:.0f}s"
+        why = _plain(answer) if isinstance(answer, NoAnswer) else f"answered with {answer.status}: {_said(answer)}"
+        raise UnreachableError(f"cannot reach the cluster of {self.cluster}: {self._address} {why}", detail=tried)
+
+    @property
+    def _address(self) -> str:
+        return urlsplit(self.server).netloc.rpartition("@")[2] or self.server
+
+    def _refused(self, answer: Answer, plural: str) -> UnreachableError:
+        right = right_of(answer)
+        if answer.status == 403 and right is not None:
+            place = f"in namespace {right.namespace}" if right.namespace else "in all namespaces"
+            group = f" of {right.group}" if right.group else ""
+            return UnreachableError(
+                f'not allowed to {right.verb} {right.resource}{group} {place} as "{right.account}" in the cluster of '
+                f"{self.cluster}",
+                detail="a role with get and list for what the scheduler reads is enough; nothing is written",
+                is_forbidden=True,
+                missing=f"{right.verb} {right.resource}",
+            )
+        if answer.is_good:
+            what = f"answered {answer.status} with what is no list: it is no API server"
+        elif answer.status == 401:
+            what = f"does not know these credentials (401): {_said(answer)}"
+        else:
+            what = f"answered {answer.status}: {_said(answer)}"
+        return UnreachableError(
+            f"cannot list {plural} of the cluster of {self.cluster}: {self._address} {what}",
+            is_forbidden=answer.status in {401, 403},
+            missing=f"list {plural}" if answer.status == 403 else "",
+        )
+
+
+def _said(answer: Answer) -> str:
+    return refusal_of(answer, is_write=False, now=0.0).message
+
+
+def _plain(answer: NoAnswer) -> str:
+    """Return what went wrong, in the words of a person: the end of a sentence about the server."""
+    text = answer.message.partition(": ")[2] or answer.message
+    error, _, rest = text.partition(": ")
+    for name, words in (
+        ("ConnectionRefused", "refused the connection"),
+        ("gaierror", "is a name that has no address"),
+        ("ClientConnectorDNS", "is a name that has no address"),
+        ("no answer in time", f"did not answer in {_TIMEOUT:g}s"),
+        ("Timeout", _NO_WORDS),
+        ("SSLCertVerification", f"has a certificate that is not trusted: {rest}"),
+        ("ClientConnectorCertificate", f"has a certificate that is not trusted: {rest}"),
+        ("ConnectionReset", "cut the connection"),
+        ("ServerDisconnected", "cut the connection"),
+    ):
+        if name in error:
+            return words
+    return f"gave no answer: {text}"
+
+
+def _take(cls: type[ApiObject], page: Page, found: Listing) -> None:
+    """Add the objects of a page; one that cannot be read is left out and said, as the service does it."""
+    found.revision = max(found.revision, page.metadata.version, key=_number)
+    for raw in page.items or ():
+        manifest: Any = manifest_of(raw, cls)
+        if cls is Pod and _is_failed(manifest):
+            continue
+        try:
+            found.objects.append(structure_as(cls, keep(cls, manifest)))
+        except InputError as error:
+            found.notes.extend(error.messages)
+
+
+def _is_failed(manifest: Any) -> bool:  # noqa: ANN401 - JSON from outside; the codec says what it is
+    status = manifest.get("status") if isinstance(manifest, dict) else None
+    return isinstance(status, dict) and status.get("phase") == "Failed"
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else -1

@@ -1,0 +1,395 @@
+"""Carrying out requests: reads from the store where it knows, everything else through the window to the server.
+
+What a write was answered with goes into the cache before the reply is returned, so a caller reads its own writes; where
+the answer does not show the object (binding, eviction) the store assumes what the watch will confirm. After an unknown
+outcome the object is read, again and again until the server answers, and put into the cache as well; whether to ask
+once more is for the caller to decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from kai.api import names
+from kai.api.codec import structure_as
+from kai.api.documents import mapping_of
+from kai.api.kinds import BY_CLASS
+from kai.api.node import Node
+from kai.api.plans import (
+    Await,
+    Bind,
+    Create,
+    Delete,
+    Emit,
+    Get,
+    List,
+    Lock,
+    Now,
+    Patch,
+    Reason,
+    Ref,
+    Refusal,
+    Unlock,
+    describe,
+)
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.caching.store import WatchedStore
+from kai.cluster.port import Clock, Leadership, Term
+from kai.cluster.requesting.foreign import ForeignReader
+from kai.cluster.requesting.sending import Label, Sender, Withheld
+from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NotLeading, Request
+from kai.cluster.transport.answers import decoded, refusal_of
+from kai.cluster.transport.calls import Answer, NoAnswer, always
+from kai.cluster.transport.encoding import Reporter, encode_event, encode_read, encode_write
+from kai.cluster.transport.paths import Served
+from kai.errors import InputError
+
+_PAGE: Final = 500
+_POLL: Final = 1.0
+_SETTLE_PAUSES: Final = (0.5, 2.0, 5.0, 15.0, 30.0)
+
+Write = Create | Patch | Delete | Bind | Apply | JsonPatch | Evict
+_VERBS: Final[Mapping[type[Any], str]] = {
+    Create: "create",
+    Patch: "patch",
+    Delete: "delete",
+    Bind: "create",
+    Apply: "apply",
+    JsonPatch: "patch",
+    Evict: "create",
+    Emit: "create",
+    Get: "get",
+    List: "list",
+}
+_SUBRESOURCES: Final[Mapping[type[Any], str]] = {Bind: "binding", Evict: "eviction"}
+
+
+@attrs.define(eq=False)
+class Requests:
+    """Carries out the requests of one process; see `kai.cluster.port.Api`."""
+
+    store: WatchedStore
+    sender: Sender
+    served: Served
+    clock: Clock
+    reporter: Reporter
+    leadership: Leadership | None = None
+    _foreign: ForeignReader | None = None
+    _unsettled: dict[Ref[Any], None] = attrs.field(factory=dict)
+    _news: anyio.Event | None = None
+    _events: int = 0
+
+    def fenced(self, term: Term) -> FencedRequests:
+        """Return this for as long as a term lasts."""
+        return FencedRequests(self, term)
+
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
+        """Return the reply to a request."""
+        return await self.perform_while(request, always)
+
+    async def perform_while(self, request: Request, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - as above
+        """Return the reply to a request; a write is sent only while `may_send` is true."""
+        match request:
+            case Get():
+                return await self._get(request)
+            case List():
+                return await self._list(request)
+            case Await():
+                return await self._await(request)
+            case Now():
+                return self.clock.now()
+            case Fetch() | FetchAll():
+                if self._foreign is None:
+                    self._foreign = ForeignReader(self.sender, self.clock)
+                return await self._foreign.read(request)
+            case Emit():
+                return await self._emit(request, may_send)
+            case Lock() | Unlock():
+                raise TypeError(f"{describe(request)}: found a plan's own request, expected one for the API server")
+        return await self._write(request, may_send)
+
+    # --- Reads -----------------------------------------------------------------------------------------------------
+
+    async def _get(self, request: Get) -> Any:  # noqa: ANN401 - an object or a refusal
+        ref = request.ref
+        if not request.fresh and self.store.watches(ref.cls):
+            found = self.store.get(ref.cls, ref.name, ref.namespace)
+            if found is not None:
+                return found
+            if self.store.is_whole(ref.cls):
+                return Refusal(reason=Reason.NOT_FOUND, message=f"{ref} not found")
+        answer = await self.sender.send(encode_read(request, self.served), _label(request), _alone())
+        return self._typed(ref.cls, answer, is_write=False)
+
+    async def _list(self, request: List) -> Any:  # noqa: ANN401 - a tuple of objects or a refusal
+        if not request.fresh and self.store.watches(request.cls):
+            return tuple(obj for obj in _in_order(self.store.all(request.cls)) if _matches(request, obj))
+        found: list[Any] = []
+        token = ""
+        while True:
+            call = encode_read(request, self.served, limit=_PAGE, token=token)
+            answer = await self.sender.send(call, _label(request), _alone())
+            page = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+            if not isinstance(page, Mapping):
+                return self._refusal(answer, is_write=False)
+            try:
+                found += [self._take(request.cls, item) for item in page.get("items") or ()]
+            except InputError as error:
+                return Refusal(reason=Reason.REJECTED, message=str(error))
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return _in_order(found)
+
+    async def _await(self, request: Await) -> Any:  # noqa: ANN401 - an object or a refusal
+        ref = request.ref
+        key = (ref.namespace, ref.name)
+        with anyio.move_on_after(request.seconds):
+            while True:
+                reply = await self._get(Get(ref=ref))
+                is_refused = isinstance(reply, Refusal)
+                if (is_refused and reply.reason is not Reason.UNAVAILABLE) or (not is_refused and request.until(reply)):
+                    return reply
+                if self.store.watches(ref.cls) and self.store.get(ref.cls, ref.name, ref.namespace) is not None:
+                    await self.store.changed(ref.cls, key)
+                else:
+                    await self.clock.sleep(_POLL)
+        return Refusal(reason=Reason.TIMED_OUT, message=f"{ref}: nothing happened for {request.seconds:g} s")
+
+    # --- Writes ----------------------------------------------------------------------------------------------------
+
+    async def _write(self, request: Write, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - as each request says
+        ref = request.ref
+        key = (ref.cls, ref.namespace, ref.name)
+        call = encode_write(request, self.served)
+        urgent = not _can_wait(request)
+        is_due = may_send if not isinstance(request, Bind) else lambda: may_send() and not self._is_outdated(request)
+        answer = await self.sender.send(call, _label(request), key, may_send=is_due, urgent=urgent)
+        if isinstance(answer, Withheld) and may_send():
+            return Refusal(reason=Reason.CONFLICT, message=f"{ref}: it or its node changed before its turn came")
+        if not isinstance(answer, Answer) or not answer.is_good:
+            refusal = self._refusal(answer, is_write=True)
+            if refusal.reason is Reason.UNKNOWN:
+                self._settle_later(ref)
+            return refusal
+        match request:
+            case Bind():
+                self._show_bound(request)
+                return None
+            case Evict():
+                self._show_deleting(request)
+                return None
+            case Delete():
+                self._show_deleted(request, answer)
+                return None
+        return self._typed(ref.cls, answer, is_write=True)
+
+    async def _emit(self, request: Emit, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - None or a refusal
+        now = self.clock.now()
+        self._events += 1
+        unique = f"{int(now * 1e6):x}{self._events & 0xFFFF:04x}"
+        call = encode_event(request, self.reporter, self.served, unique=unique, now=now)
+        answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=may_send, urgent=False)
+        is_done = isinstance(answer, Answer) and answer.is_good
+        return None if is_done else self._refusal(answer, is_write=True)
+
+    def _show_bound(self, request: Bind) -> None:
+        pod = self._written_pod(request)
+        if pod is None:
+            return
+        if not pod.spec.node_name:
+            annotations = {**pod.metadata.annotations, **request.annotations}
+            shown = attrs.evolve(
+                pod,
+                metadata=attrs.evolve(pod.metadata, annotations=annotations),
+                spec=attrs.evolve(pod.spec, node_name=request.node),
+            )
+            uid = pod.metadata.uid
+            self.store.assume(shown, lambda now: now is None or now.metadata.uid != uid or bool(now.spec.node_name))
+        self.store.confirm(Pod, (request.ref.namespace, request.ref.name))
+
+    def _show_deleting(self, request: Evict) -> None:
+        pod = self._written_pod(request)
+        if pod is None:
+            return
+        uid = pod.metadata.uid
+
+        def is_confirmed(now: Pod | None) -> bool:
+            return now is None or now.metadata.uid != uid or now.metadata.deletion_timestamp is not None
+
+        if pod.metadata.deletion_timestamp is None:
+            moment = math.floor(self.clock.now())
+            shown = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=float(moment)))
+            self.store.assume(shown, is_confirmed)
+        self.store.confirm(Pod, (request.ref.namespace, request.ref.name))
+
+    def _show_deleted(self, request: Delete, answer: Answer) -> None:
+        """Take the object away, or show it as being deleted where finalizers or a grace period keep it."""
+        ref = request.ref
+        body = decoded(answer.body)
+        if not isinstance(body, Mapping):
+            return
+        metadata = mapping_of(body.get("metadata"))
+        if body.get("kind") == BY_CLASS[ref.cls].kind:
+            stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+            if metadata.get("deletionTimestamp") and stays:
+                self.store.take_answer(ref.cls, body)
+                return
+            uid = metadata.get("uid")
+        else:
+            details = body.get("details")
+            uid = details.get("uid") if isinstance(details, Mapping) else None
+        uid = uid or request.uid
+        if isinstance(uid, str) and uid:
+            self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)
+
+    def _is_outdated(self, request: Bind) -> bool:
+        """Return whether the pod of a binding goes, or its node does not fit: it may have waited long for its turn."""
+        pod = self._known_pod(request.ref)
+        if pod is None:
+            return self.store.is_whole(Pod)
+        if pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}:
+            return True
+        return self.store.is_whole(Node) and not request.fits(self.store.get(Node, request.node), None)
+
+    def _written_pod(self, request: Bind | Evict) -> Pod | None:
+        """Return the pod that was written; None once it is gone, also if another has its name since.
+
+        An answer may be late. What it says of a namesake would be shown for as long as that pod lives.
+        """
+        pod = self._known_pod(request.ref)
+        return pod if pod is not None and request.uid in {"", pod.metadata.uid} else None
+
+    def _known_pod(self, ref: Ref[Pod]) -> Pod | None:
+        return self.store.get(Pod, ref.name, ref.namespace) if self.store.watches(Pod) else None
+
+    # --- Answers ---------------------------------------------------------------------------------------------------
+
+    def _typed(self, cls: type[Any], answer: Answer | NoAnswer | Withheld, *, is_write: bool) -> Any:  # noqa: ANN401 - see above
+        """Return the object with which the server answered, or the refusal."""
+        manifest = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        if not isinstance(manifest, Mapping):
+            return self._refusal(answer, is_write=is_write)
+        try:
+            return self._take(cls, manifest)
+        except InputError as error:
+            return Refusal(reason=Reason.REJECTED, message=str(error))
+
+    def _take(self, cls: type[Any], manifest: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an object of the class
+        """Put an object into its cache, and return it; the very same where it is known already."""
+        self.store.take_answer(cls, manifest)
+        metadata = manifest.get("metadata")
+        if self.store.watches(cls) and not self.store.has_metadata_only(cls) and isinstance(metadata, Mapping):
+            known = self.store.cache(cls).actual((metadata.get("namespace") or "", metadata.get("name") or ""))
+            if known is not None and known.metadata.resource_version == metadata.get("resourceVersion"):
+                return known
+        return structure_as(cls, manifest)
+
+    def _refusal(self, answer: Answer | NoAnswer | Withheld, *, is_write: bool) -> Refusal:
+        if isinstance(answer, Withheld):
+            return NotLeading(message="the term in which this was decided is over")
+        if isinstance(answer, Answer) and answer.is_good:
+            reason = Reason.UNKNOWN if is_write else Reason.UNAVAILABLE
+            return Refusal(reason=reason, message="the answer is no object")
+        return refusal_of(answer, is_write=is_write, now=self.clock.now())
+
+    # --- Unknown outcomes ------------------------------------------------------------------------------------------
+
+    def _settle_later(self, ref: Ref[Any]) -> None:
+        self._unsettled[ref] = None
+        if self._news is not None:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Read what became of writes with an unknown outcome, until cancelled."""
+        while True:
+            self._news = anyio.Event()
+            if not self._unsettled:
+                await self._news.wait()
+            for ref in list(self._unsettled):
+                del self._unsettled[ref]
+                await self._settle(ref)
+
+    async def _settle(self, ref: Ref[Any]) -> None:
+        for pause in _SETTLE_PAUSES:
+            await self.clock.sleep(pause)
+            reply = await self._get(Get(ref=ref, fresh=True))
+            if not isinstance(reply, Refusal) or reply.reason is not Reason.UNAVAILABLE:
+                return
+
+
+@attrs.frozen
+class FencedRequests:
+    """Requests of one term: writes are not sent any more when it is over."""
+
+    inner: Requests
+    term: Term
+
+    def fenced(self, term: Term) -> FencedRequests:
+        """Return the same for another term."""
+        return FencedRequests(self.inner, term)
+
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
+        """Return the reply to a request."""
+        if self.term.lease:
+            request = self._stamped(request)
+        return await self.inner.perform_while(request, self._lasts)
+
+    def _stamped(self, request: Request) -> Request:
+        """Return a request that says in which term it is written, if it takes room on a node."""
+        if isinstance(request, Bind):
+            return attrs.evolve(request, annotations={**request.annotations, **self._stamp()})
+        if isinstance(request, Create) and request.ref.cls is Pod and request.manifest["spec"].get("nodeName"):
+            metadata = request.manifest["metadata"]
+            stamped = {**metadata, "annotations": {**metadata.get("annotations", {}), **self._stamp()}}
+            return attrs.evolve(request, manifest={**request.manifest, "metadata": stamped})
+        return request
+
+    def _stamp(self) -> dict[str, str]:
+        """Return what tells admission in which term a pod gets a node: of orders, those who decide write it."""
+        return {names.EPOCH: str(self.term.epoch), names.LEASE: self.term.lease}
+
+    def _lasts(self) -> bool:
+        leadership = self.inner.leadership
+        return leadership is not None and leadership.holds(self.term)
+
+
+def _can_wait(request: Write) -> bool:
+    """Return whether a write only tells people what is decided or done already, so that binds may go before it."""
+    match request:
+        case Patch(subresource="status"):
+            return request.ref.cls is PodGroup or request.ref.cls is Queue
+        case Apply():
+            return request.can_wait
+    return False
+
+
+def _alone() -> object:
+    """Return a key that no other request has."""
+    return object()
+
+
+def _label(request: Write | Get | List) -> Label:
+    cls = request.cls if isinstance(request, List) else request.ref.cls
+    plural = BY_CLASS[cls].plural
+    subresource = _SUBRESOURCES.get(type(request), "") or getattr(request, "subresource", "")
+    return Label(_VERBS[type(request)], f"{plural}/{subresource}" if subresource else plural)
+
+
+def _in_order(objects: Any) -> tuple[Any, ...]:  # noqa: ANN401 - objects of one kind
+    return tuple(sorted(objects, key=lambda obj: (obj.metadata.namespace, obj.metadata.name)))
+
+
+def _matches(request: List, obj: Any) -> bool:  # noqa: ANN401 - an object of the kind that is listed
+    labels = obj.metadata.labels
+    return (
+        request.namespace in {"", obj.metadata.namespace}
+        and all(labels.get(key) == value for key, value in request.labels.items())
+        and (not request.node or getattr(obj.spec, "node_name", "") == request.node)
+    )

@@ -1,0 +1,98 @@
+"""Which cluster a command asks, and as which user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kai.cluster.transport.client import Account
+from kai.cluster.transport.contexts import Context, read_contexts
+from kai.cluster.transport.credentials import Credentials, Source
+from kai.errors import ConfigError, UnreachableError
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Clock
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """A cluster, by a context of a kubeconfig file, and a user."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    impersonated: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where credentials come from."""
+        return Source(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.impersonated)
+
+    @property
+    def chosen(self) -> Context:
+        """The context that counts; one without a name inside of a pod."""
+        return read_contexts(self.source.paths).find(self.context)
+
+    async def account(self, clock: Clock, server: str = "") -> Account:
+        """Return who we are to the cluster, or to another ``server``; what was found once is not read again.
+
+        Another server gets no credentials where there are none: it may want none.
+        A command that asks twice would wait twice for a program that makes credentials, for a second or longer.
+
+        Raises: ConfigError if there are no credentials.
+        """
+        source = attrs.evolve(self.source, server=server) if server else self.source
+        if server and not source.paths and not source.is_in_pod:
+            source = _Anonymous(server=server)
+        key = self, server, source.paths, _written(source.paths)
+        known = _KNOWN.get(key)
+        if known is None:
+            opened = await Account.open(source, clock)
+            _KNOWN[key] = opened.credentials
+            return opened
+        return Account(source, clock, known)
+
+    def check(self) -> None:
+        """Refuse what leads to no cluster.
+
+        Raises: UnreachableError without any kubeconfig, ConfigError for a context that no file has.
+        """
+        source = self.source
+        if not source.paths and not source.is_in_pod:
+            raise UnreachableError(
+                "no cluster: found no kubeconfig, expected --kubeconfig, KUBECONFIG or ~/.kube/config"
+            )
+        known = [each.name for each in read_contexts(source.paths).known]
+        if self.context and known and self.context not in known:
+            wanted = f"one of {', '.join(sorted(known))}"
+            raise ConfigError.about("command line", "--context", found=self.context, wanted=wanted)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of contexts besides the chosen one."""
+        contexts = read_contexts(self.source.paths)
+        taken = self.context or contexts.current
+        return tuple(each.name for each in contexts.known if each.name != taken)
+
+
+@attrs.frozen(kw_only=True)
+class _Anonymous(Source):
+    """No credentials: there is no kubeconfig, and this is no pod."""
+
+    def load(self) -> Credentials:
+        """Return the address alone."""
+        return Credentials(server=self.server.rstrip("/"))
+
+
+def _written(paths: str) -> tuple[float, ...]:
+    """Return when files were written last: a user who signs in again is another one."""
+    files = (Path(path).expanduser() for path in paths.split(os.pathsep) if path)
+    return tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
+
+
+_KNOWN: Final[dict[tuple[Access, str, str, tuple[float, ...]], Credentials]] = {}
+"""What was found in files that are still the same."""
+
+__all__ = ["Access"]

@@ -1,0 +1,132 @@
+"""From HTTP answers to replies: what a status means for a read and for a write, and when to try again.
+
+A write that was answered with 5xx, or not at all, has an unknown outcome: the API server may have stored it and lost
+the way back. Only 429, and a connection that never came about, say for sure that nothing was done.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import email.utils
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kai.api.documents import mapping_of
+from kai.api.plans import Reason, Refusal
+from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
+from kai.cluster.transport.calls import Answer, NoAnswer
+
+_LONGEST_WAIT: Final = 3600.0
+_LONGEST_MESSAGE: Final = 500
+_REASONS: Final = {
+    401: Reason.UNAVAILABLE,
+    409: Reason.CONFLICT,
+    410: Reason.UNAVAILABLE,
+    412: Reason.CONFLICT,
+    429: Reason.UNAVAILABLE,
+}
+
+
+def decoded(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
+    """Return JSON as Python values; None for what is no JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def status_of(body: bytes) -> Mapping[str, Any]:
+    """Return the Status that a body is, empty for anything else."""
+    return mapping_of(decoded(body)) if body[:1] == b"{" else {}
+
+
+def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refusal:
+    """Return what an answer that is not good means.
+
+    Units: `now` in seconds since the epoch, for an instant in ``Retry-After``.
+    """
+    lost = Reason.UNKNOWN if is_write else Reason.UNAVAILABLE
+    if isinstance(answer, NoAnswer):
+        return Refusal(reason=lost if answer.was_sent else Reason.UNAVAILABLE, message=answer.message)
+    status = status_of(answer.body)
+    message = _message(answer, status)
+    if answer.status == 404:
+        return _missing(status, message)
+    if answer.status == 403 and not _has_cause(status, "NamespaceTerminating"):
+        return Forbidden(message=message)
+    wait = wait_of(answer, now)
+    if answer.status == 429 and _has_cause(status, "DisruptionBudget"):
+        return BudgetExhausted(message=message, retry_after=wait)
+    if answer.status == 409 and status.get("reason") == "AlreadyExists":
+        return Refusal(reason=Reason.ALREADY_EXISTS, message=message)
+    if answer.status == 422 and _has_cause(status, "metadata.uid", "field"):
+        # A UID in a patch is a precondition; the server says so by calling it immutable.
+        return Refusal(reason=Reason.CONFLICT, message=message)
+    reason = lost if answer.status >= 500 else _REASONS.get(answer.status, Reason.REJECTED)
+    return Refusal(reason=reason, message=message, retry_after=wait)
+
+
+def is_throttled(answer: Answer | NoAnswer) -> bool:
+    """Return whether the server asks for patience: nothing was done, and the same request may be sent again."""
+    return (
+        isinstance(answer, Answer)
+        and answer.status == 429
+        and not _has_cause(status_of(answer.body), "DisruptionBudget")
+    )
+
+
+def wants_rest(answer: Answer) -> bool:
+    """Return whether an answer of 429 is about the server as a whole, and not about what was asked.
+
+    Source: priority and fairness, the limit of requests in flight and a server that shuts down answer in plain words
+    (http.Error), before anything looks at the request. A webhook that denies with code 429, and a kind whose cache is
+    not ready, answer with a Status. The headers X-Kubernetes-PF-* do not tell: all answers have them.
+    """
+    return status_of(answer.body).get("kind") != "Status"
+
+
+def wait_of(answer: Answer, now: float) -> float | None:
+    """Return for how many seconds the server asks to be left alone, by header or body; None if it does not say."""
+    text = answer.retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), _LONGEST_WAIT)
+    if text:
+        moment = _instant(text)
+        return None if moment is None else min(max(0.0, moment - now), _LONGEST_WAIT)
+    if answer.status not in {429, 500, 503, 504}:
+        return None
+    details = status_of(answer.body).get("details")
+    seconds = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    return min(float(seconds), _LONGEST_WAIT) if isinstance(seconds, int) and 0 < seconds < 1 << 31 else None
+
+
+def _instant(text: str) -> float | None:
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _missing(status: Mapping[str, Any], message: str) -> Refusal:
+    """Tell an object that does not exist from a path that does not: only the first is named in the answer."""
+    details = status.get("details")
+    named = isinstance(details, Mapping) and bool(details.get("name"))
+    return Refusal(reason=Reason.NOT_FOUND, message=message) if named else NoSuchKind(message=message)
+
+
+def _has_cause(status: Mapping[str, Any], wanted: str, part: str = "reason") -> bool:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return any(
+        isinstance(cause, Mapping) and cause.get(part) == wanted
+        for cause in (causes if isinstance(causes, list) else ())
+    )
+
+
+def _message(answer: Answer, status: Mapping[str, Any]) -> str:
+    message = status.get("message")
+    text = message if isinstance(message, str) and message else f"HTTP status {answer.status}"
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"

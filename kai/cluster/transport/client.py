@@ -1,0 +1,223 @@
+"""HTTP to an API server: who we are to it, and which connections that makes; raw bytes in and out.
+
+Nothing is repeated here but one thing: what was refused with 401 is sent once more with credentials that were read
+anew, since tokens expire. What a failure of the network means is said by `NoAnswer`; everything above decides.
+`kai.cluster.transport.connections` has the connections themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import anyio
+import attrs
+from anyio import to_thread
+
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream
+from kai.cluster.transport.connections import Connections
+from kai.cluster.transport.credentials import Credentials, Source
+from kai.errors import ApiError, ConfigError
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Clock  # noqa: TC004 - attrs does not look at it, and it costs 0.2 s of importing
+
+_REFRESH: Final = 60.0
+_UNAUTHORIZED_FOR: Final = 30.0
+_ENDS_IN: Final = f"{_UNAUTHORIZED_FOR:g}s, unless other credentials are found"
+
+R = TypeVar("R")
+
+
+class UnauthorizedError(ApiError):
+    """The API server has refused the credentials of this process for too long: its operator must replace them."""
+
+
+@attrs.define(eq=False)
+class Account:
+    """The credentials of a process, kept current, and shared by all its connections."""
+
+    source: Source
+    clock: Clock
+    credentials: Credentials
+    generation: int = 0
+    """Grows with every change of what connections are made with."""
+    refused_since: float | None = None
+    """Since when the server has not known us."""
+    problem: str = ""
+    _refused_at: float | None = None
+    """When the last answer was a refusal; None once a call stayed without an answer."""
+    _refused_for: float = 0.0
+    """Seconds in which one refusal followed another."""
+    _read_at: float = 0.0
+    _reading: anyio.Lock = attrs.field(factory=anyio.Lock)
+
+    @classmethod
+    async def open(cls, source: Source, clock: Clock) -> Self:
+        """Read the credentials.
+
+        Raises: ConfigError if there are none.
+        """
+        return cls(source, clock, await to_thread.run_sync(source.load), read_at=clock.monotonic())
+
+    async def refresh(self) -> bool:
+        """Read the credentials again; return whether they changed. What cannot be read leaves them as they are."""
+        before = self.credentials
+        async with self._reading:
+            if self.credentials is not before:
+                return True
+            try:
+                loaded = await to_thread.run_sync(self.source.load)
+                self.problem = ""
+            except ConfigError as error:
+                self.problem = str(error)
+                _log().warning("credentials not read again", why=str(error))
+                return False
+            finally:
+                self._read_at = self.clock.monotonic()
+            if loaded == before:
+                return False
+            self.credentials = loaded
+            if loaded.tls != before.tls:
+                self.generation += 1
+            return True
+
+    def note(self, status: int | None) -> None:
+        """Note how the server answered; None if it did not."""
+        if status is None:
+            self._refused_at = None  # a server that is away does not refuse us
+            return
+        is_refused = status == 401
+        if is_refused:
+            now = self.clock.monotonic()
+            self._refused_for += 0.0 if self._refused_at is None else now - self._refused_at
+            self._refused_at = now
+        if is_refused == (self.refused_since is not None):
+            return  # of nearly every answer: reading the account's name out of a token takes longer than all this
+        log = _log().bind(server=self.credentials.server, account=self.credentials.account)
+        if is_refused:
+            self.refused_since = self._refused_at
+            log.error("API server does not know our credentials", why="401", ends_in=_ENDS_IN)
+        else:
+            self.refused_since, self._refused_at, self._refused_for = None, None, 0.0
+            log.info("API server knows our credentials again")
+
+    async def run(self) -> None:
+        """Keep the credentials current, until cancelled.
+
+        Raises: UnauthorizedError when the server has refused us for 30 seconds; time without an answer does not count.
+        """
+        while True:
+            await self.clock.sleep(1.0)
+            now = self.clock.monotonic()
+            if self._refused_for > _UNAUTHORIZED_FOR:
+                wanted = f"known credentials at {self.credentials.server}"
+                message = f"credentials: found refused with 401 for {_UNAUTHORIZED_FOR:g} seconds, expected {wanted}"
+                raise UnauthorizedError(message, retryable=False)
+            if now - self._read_at >= _REFRESH:
+                await self.refresh()
+
+
+class Client:
+    """The connections of an account to its server, closed with ``async with``; a `Transport`."""
+
+    def __init__(self, account: Account, *, user_agent: str, connections: int = 0) -> None:
+        self._account = account
+        self._user_agent = user_agent
+        self._most = connections
+        self._made: list[tuple[int, Connections]] = []
+        """Connections, and the generation of the credentials that they were made with: those before the present ones
+        serve what is under way."""
+
+    async def __aenter__(self) -> Self:
+        """Return itself; connections are made when they are needed."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        with anyio.CancelScope(shield=True):
+            while self._made:
+                await self._made.pop()[1].close()
+
+    async def request(self, call: Call) -> Answer | NoAnswer:
+        """Send a request and return the response."""
+        answer = await self._send(call)
+        if isinstance(answer, Answer) and answer.status == 401 and await self._account.refresh():
+            answer = await self._send(call)
+        return self._noted(answer, call)
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream | Answer | NoAnswer]:
+        """Send a request and return the body as it arrives, or the response that refuses it."""
+        async with self._open(call) as stream:
+            if not (isinstance(stream, Answer) and stream.status == 401 and await self._account.refresh()):
+                yield self._noted(stream, call)
+                return
+        async with self._open(call) as stream:
+            yield self._noted(stream, call)
+
+    async def _send(self, call: Call) -> Answer | NoAnswer:
+        try:
+            connections = await self._current()
+        except ConfigError as error:
+            return NoAnswer(was_sent=False, message=str(error))
+        return await connections.exchange(call, self._account.credentials.authorization)
+
+    @asynccontextmanager
+    async def _open(self, call: Call) -> AsyncIterator[Stream | Answer | NoAnswer]:
+        try:
+            connections = await self._current()
+        except ConfigError as error:
+            yield NoAnswer(was_sent=False, message=str(error))
+            return
+        async with connections.stream(call, self._account.credentials.authorization) as stream:
+            yield stream
+
+    def _noted(self, found: R, call: Call) -> R | NoAnswer:
+        """Note how the server answered; what went wrong is said with the call that it happened to."""
+        if isinstance(found, NoAnswer):
+            self._account.note(None)
+            return attrs.evolve(found, message=f"{call.method} {call.path}: {found.message}")
+        self._account.note(found.status if isinstance(found, Answer) else 200)
+        return found
+
+    async def _current(self) -> Connections:
+        """Return the connections for the present credentials; of those before, only the last are still open.
+
+        Raises: ConfigError for certificates that are none.
+        """
+        generation = self._account.generation
+        if not self._made or self._made[-1][0] != generation:
+            credentials = self._account.credentials
+            context = await to_thread.run_sync(credentials.ssl_context)
+            if not self._made or self._made[-1][0] != generation:
+                made = Connections(
+                    credentials.server,
+                    context,
+                    server_name=credentials.server_name,
+                    proxy=credentials.proxy,
+                    user_agent=self._user_agent,
+                    impersonated=credentials.impersonated,
+                    most=self._most,
+                )
+                self._made.append((generation, made))
+                while len(self._made) > 2:
+                    await self._made.pop(0)[1].close()
+                return made
+        return self._made[-1][1]
+
+
+def _log() -> Any:  # noqa: ANN401 - as structlog has it
+    import structlog  # noqa: PLC0415 - it costs a tenth of a second, and most commands have nothing to log
+
+    return structlog.get_logger()
+
+
+def user_agent(component: str, version: str) -> str:
+    """Return how we call ourselves to a server."""
+    return f"kai/{version} ({sys.platform}) {component}"

@@ -1,0 +1,286 @@
+"""Who we are to which API server: from a kubeconfig file, or from what a pod finds in its files.
+
+Everything is read anew every minute, and at once when the server does not know us any more: tokens are replaced every
+hour, certificates now and then, and no process is restarted for that. Reading blocks, and runs an event loop of its own
+where other programs make credentials: call it in a thread.
+
+Source: kubernetes_asyncio reads kubeconfig files (contexts, files that are merged, tokens, certificates, programs and
+identity providers). It is loaded only where such a file asks for more than `kai.cluster.transport.plainconfig` reads:
+importing any part of it imports its generated models, which takes a third of a second and 34 MiB in every process. A
+pod's own account is two files, read here.
+
+The library names what it misses by where it stands, and with that prints users with their tokens. So no more of its
+errors is shown than what comes before the first object in them, and nothing of what it logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import json
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from kai.cluster.transport.plainconfig import read_plain
+from kai.errors import ConfigError
+
+ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_HOST: Final = "KUBERNETES_SERVICE_HOST"
+_PORT: Final = "KUBERNETES_SERVICE_PORT"
+_PROGRAM_TIMEOUT: Final = 60.0
+"""So long a program may take to make credentials."""
+_ANONYMOUS: Final = "without a user"
+_LONGEST_REASON: Final = 300
+_BEARER: Final = "Bearer "
+
+
+@attrs.frozen(kw_only=True)
+class Credentials:
+    """What is needed to talk to an API server. PEM, where it is a certificate or a key."""
+
+    server: str
+    authority: str = attrs.field(default="", repr=False)
+    is_insecure: bool = False
+    server_name: str = ""
+    authorization: str = attrs.field(default="", repr=False)
+    """The header of this name."""
+    certificate: str = attrs.field(default="", repr=False)
+    key: str = attrs.field(default="", repr=False)
+    proxy: str = attrs.field(default="", repr=False)
+    """The address of a proxy; it may name a password."""
+    user: str = ""
+    """What a kubeconfig file calls the user."""
+    impersonated: str = ""
+    """In whose name requests are made; "" for our own."""
+
+    @property
+    def account(self) -> str:
+        """Return who we are, for people: the account that a token names, or else the user of the kubeconfig file."""
+        return _subject_of(self.authorization) or self.user or "unknown"
+
+    @property
+    def tls(self) -> tuple[str | bool, ...]:
+        """Return what connections are made with; other values than before ask for new connections."""
+        way = self.server, self.server_name, self.proxy, self.impersonated
+        return *way, self.authority, self.is_insecure, self.certificate, self.key
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return how connections are encrypted; None where they are not.
+
+        Raises: ConfigError for certificates that are none.
+        """
+        if urlsplit(self.server).scheme != "https":
+            return None
+        try:
+            context = ssl.create_default_context(cadata=self.authority or None)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.is_insecure:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if self.certificate:
+                _load_chain(context, self.certificate + "\n" + self.key)
+        except (ssl.SSLError, ValueError) as error:
+            wanted = "certificates and a key in PEM"
+            raise ConfigError.about("credentials", "TLS", found=str(error), wanted=wanted) from None
+        return context
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """Where credentials come from: a kubeconfig file if there is one, else the pod's own account.
+
+    `server` overrides the address that the file has; `impersonated` is the user in whose name requests are made.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    server: str = ""
+    impersonated: str = ""
+    environment: Mapping[str, str] = attrs.field(factory=lambda: dict(os.environ), repr=False)
+    account: Path = ACCOUNT_FOLDER
+
+    def load(self) -> Credentials:
+        """Return the credentials as they are now.
+
+        Raises: ConfigError if there are none, or they cannot be read.
+        """
+        paths = self.paths
+        loaded = (_from_plain(paths, self.context) or _from_files(paths, self.context)) if paths else self._from_pod()
+        server = self.server.rstrip("/") or loaded.server
+        return attrs.evolve(loaded, server=server, impersonated=self.impersonated)
+
+    @property
+    def paths(self) -> str:
+        """Return the kubeconfig files that count, in the form of KUBECONFIG; "" where a pod's own account does."""
+        paths = self.kubeconfig or self.environment.get("KUBECONFIG", "")
+        if not paths and not self.environment.get(_HOST):
+            home = Path(self.environment.get("HOME", "/")) / ".kube" / "config"
+            paths = str(home) if home.is_file() else ""
+        return paths
+
+    @property
+    def is_in_pod(self) -> bool:
+        """Return whether this process has the account of a pod."""
+        return bool(self.environment.get(_HOST) and self.environment.get(_PORT))
+
+    def _from_pod(self) -> Credentials:
+        host, port = self.environment.get(_HOST, ""), self.environment.get(_PORT, "")
+        if not host or not port:
+            raise ConfigError("no cluster: give --kubeconfig or set KUBECONFIG (this process does not run in a pod)")
+        return Credentials(
+            server=f"https://{_bracketed(host)}:{port}",
+            authority=_text_of(self.account / "ca.crt"),
+            authorization=_bearer(_text_of(self.account / "token")),
+        )
+
+
+def _from_plain(paths: str, context: str) -> Credentials | None:
+    """Return the credentials of a file that holds them all; None where there is more to do than to read it.
+
+    Raises: ConfigError for an address that is none.
+    """
+    plain = read_plain(paths, context)
+    if plain is None or not plain.token.isascii() or any(map(str.isspace, plain.token)):
+        return None
+    return Credentials(
+        server=_address(plain.server, "clusters.server", paths),
+        authority=plain.authority,
+        is_insecure=plain.is_insecure,
+        server_name=plain.server_name,
+        authorization=f"{_BEARER}{plain.token}" if plain.token else "",
+        certificate=plain.certificate,
+        key=plain.key,
+        user=plain.user,
+    )
+
+
+def _from_files(paths: str, context: str) -> Credentials:
+    """Return the credentials of a context, the current one where none is named.
+
+    Raises: ConfigError.
+    """
+    each = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    if not any(path.exists() for path in each):
+        _text_of(each[0] if each else Path(paths))
+    try:
+        user, found = asyncio.run(asyncio.wait_for(_read(paths, context), _PROGRAM_TIMEOUT))
+    except Exception as error:  # noqa: BLE001 - files and programs of others fail in ways of their own
+        wanted = "a kubeconfig file with a context, its cluster and its user"
+        raise ConfigError(f"{paths}: found nothing to use ({_reason(error)}), expected {wanted}") from None
+    return Credentials(
+        server=_address(found.host, "clusters.server", paths).rstrip("/"),
+        authority=_material(found.ssl_ca_cert, "certificate-authority", paths),
+        is_insecure=not found.verify_ssl,
+        server_name=str(found.tls_server_name or ""),
+        authorization=_authorization(str(found.api_key.get("BearerToken") or "")),
+        certificate=_material(found.cert_file, "client-certificate", paths),
+        key=_material(found.key_file, "client-key", paths),
+        proxy=_address(found.proxy, "clusters.proxy-url", paths) if found.proxy else "",
+        user=user,
+    )
+
+
+async def _read(paths: str, context: str) -> tuple[str, Any]:
+    """Return what the user is called, and the configuration that the library makes of files."""
+    from kubernetes_asyncio.client.configuration import Configuration  # noqa: PLC0415 - 34 MiB, see above
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415 - as above
+
+    logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
+    merged: Any = KubeConfigMerger(paths).config
+    chosen = merged["contexts"].get_with_name(context or merged["current-context"])
+    user = str(chosen["context"].safe_get("user") or "")
+    if user:
+        merged["users"].get_with_name(user)  # one that is missing would be anonymous
+    else:  # the library reads certificates from a user even where there is none
+        merged.value["users"].append({"name": _ANONYMOUS, "user": {}})
+        chosen["context"].value["user"] = _ANONYMOUS
+    configuration = Configuration(host="")
+    loader = KubeConfigLoader(config_dict=merged, active_context=chosen["name"], config_base_path=None)
+    await loader.load_and_set(configuration)
+    return user, configuration
+
+
+def _address(found: object, field: str, paths: str) -> str:
+    address = str(found or "")
+    try:
+        parts = urlsplit(address)
+        is_one = parts.scheme in {"http", "https"} and parts.port != 0  # which raises for what is no port
+    except ValueError:
+        is_one = False
+    if not is_one or not address.isprintable():
+        raise ConfigError.about(paths, field, found=address or None, wanted="an http or https address")
+    return address
+
+
+def _authorization(found: str) -> str:
+    return _bearer(found.removeprefix("Bearer ")) if found.startswith("Bearer ") else found
+
+
+def _material(path: str | None, field: str, paths: str) -> str:
+    """Return what stands in a file of PEM that the configuration names."""
+    text = _text_of(Path(path)) if path else ""
+    if path and not text.strip():
+        raise ConfigError.about(paths, field, found=None, wanted="PEM, in a file or in base64")
+    return text
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no credentials within {_PROGRAM_TIMEOUT:g} seconds"
+    if isinstance(error, TypeError | AttributeError):  # the library's own words are about its code
+        return "it is empty, or a part of it has another type"
+    words = " ".join(str(error).partition("{")[0].split())[:_LONGEST_REASON]
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _subject_of(authorization: str) -> str:
+    """Return the subject that a token names; empty where it names none."""
+    parts = authorization.removeprefix("Bearer ").split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return ""
+    subject = claims.get("sub") if isinstance(claims, Mapping) else None
+    return subject if isinstance(subject, str) and subject.isprintable() else ""
+
+
+def _bearer(token: str) -> str:
+    stripped = token.strip()
+    if not stripped or not stripped.isascii() or any(char.isspace() for char in stripped):
+        found = "an empty text" if not stripped else "a text that is none"
+        raise ConfigError(f"credentials: token: found {found}, expected a token")
+    return f"Bearer {stripped}"
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no text"
+        raise ConfigError(f"{path}: found {str(reason).lower()}, expected a readable file") from None
+
+
+def _bracketed(host: str) -> str:
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
+
+
+def _load_chain(context: ssl.SSLContext, text: str) -> None:
+    """Load a certificate and its key, which the ssl module only takes from a file."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by its owner alone
+        file.write(text)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,179 @@
+"""From requests to HTTP calls: the path, the verb and the body of each."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from kai.api.kinds import BY_CLASS
+from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch
+from kai.api.printed import Printed
+from kai.cluster.requests import Apply, Evict, JsonPatch
+from kai.cluster.transport.calls import APPLY_PATCH, JSON_PATCH, LARGEST_PAGE, MERGE_PATCH, STRATEGIC_PATCH, Call, Query
+from kai.cluster.transport.paths import Served
+
+_LONGEST_EVENT: Final = 1024
+
+
+@attrs.frozen(kw_only=True)
+class Reporter:
+    """The component that records events."""
+
+    component: str
+    instance: str = ""
+
+
+def to_json(value: object) -> bytes:
+    """Return a value as JSON; mappings of any class are objects."""
+    return msgspec.json.encode(value, enc_hook=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"found a value of type {type(value).__name__}, expected JSON")
+
+
+def encode_read(request: Get | List, served: Served, *, limit: int = 0, token: str = "") -> Call:
+    """Return the call for a read from the API server; of a list, the page that the token leads to."""
+    if isinstance(request, Get):
+        return Call(method="GET", path=served.path(request.ref))
+    query: list[tuple[str, str]] = []
+    if request.labels:
+        query.append(("labelSelector", label_selector(request.labels)))
+    if request.node:
+        query.append(("fieldSelector", f"spec.nodeName={request.node}"))
+    query += page_query(limit, token)
+    path = served.collection(request.cls, request.namespace)
+    return Call(method="GET", path=path, query=tuple(query), largest=LARGEST_PAGE)
+
+
+def page_query(limit: int, token: str) -> Query:
+    """Return the part of a query that asks for one page of a list."""
+    query = [("limit", str(limit))] if limit else []
+    if token:
+        query.append(("continue", token))
+    return tuple(query)
+
+
+def label_selector(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects that carry all of these labels."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | Evict, served: Served) -> Call:
+    """Return the call for a write."""
+    match request:
+        case Create():
+            path = served.collection(request.ref.cls, request.ref.namespace)
+            return Call(method="POST", path=path, body=_created(request, served))
+        case Delete():
+            return Call(method="DELETE", path=served.path(request.ref), body=to_json(_delete_options(request)))
+        case Bind():
+            return Call(method="POST", path=served.path(request.ref, "binding"), body=to_json(_binding(request)))
+        case Evict():
+            return Call(method="POST", path=served.path(request.ref, "eviction"), body=to_json(_eviction(request)))
+    path = served.path(request.ref, request.subresource)
+    match request:
+        case Patch():
+            form = STRATEGIC_PATCH if request.form == "strategic" else MERGE_PATCH
+            return Call(method="PATCH", path=path, body=to_json(request.patch), content_type=form)
+        case JsonPatch():
+            body = to_json(list(request.operations))
+            return Call(method="PATCH", path=path, body=body, content_type=JSON_PATCH)
+        case Apply():
+            body = to_json(_complete(request.manifest, request, served))
+            query = (("fieldManager", request.manager), ("force", "true"))
+            return Call(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH)
+
+
+def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: str, now: float) -> Call:
+    """Return the call that records an event; `unique` ends its name.
+
+    Source: events of cluster-scoped objects are kept in namespace "default", as kubectl expects them.
+    """
+    ref = request.ref
+    kind = BY_CLASS[ref.cls]
+    namespace = ref.namespace or "default"
+    moment = dt.datetime.fromtimestamp(now, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = request.message
+    involved = {
+        "apiVersion": served.version(ref.cls),
+        "kind": kind.kind,
+        "name": ref.name,
+        "namespace": ref.namespace,
+        "uid": request.uid,
+    }
+    source = {"component": reporter.component}
+    annotations = {"annotations": dict(request.annotations)} if request.annotations else {}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{ref.name[:200].rstrip('.-')}.{unique}", "namespace": namespace, **annotations},
+        "involvedObject": {key: value for key, value in involved.items() if value},
+        "type": request.type,
+        "reason": request.reason,
+        "message": message if len(message) <= _LONGEST_EVENT else f"{message[: _LONGEST_EVENT - 1]}…",
+        "source": source,
+        "reportingComponent": reporter.component,
+        "reportingInstance": reporter.instance,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+    return Call(method="POST", path=f"/api/v1/namespaces/{namespace}/events", body=to_json(manifest))
+
+
+def _created(request: Create, served: Served) -> bytes:
+    manifest = request.manifest
+    if isinstance(manifest, Printed) and manifest.api_version == served.version(request.ref.cls):
+        return manifest.text
+    return to_json(_complete(manifest, request, served))
+
+
+def _complete(manifest: Mapping[str, Any], request: Create | Apply, served: Served) -> dict[str, Any]:
+    """Return a manifest that says what and where it is, as the path does."""
+    ref = request.ref
+    metadata: dict[str, Any] = {"name": ref.name, **manifest.get("metadata", {})}
+    if BY_CLASS[ref.cls].namespaced:
+        metadata.setdefault("namespace", ref.namespace)
+    return {**manifest, "apiVersion": served.version(ref.cls), "kind": BY_CLASS[ref.cls].kind, "metadata": metadata}
+
+
+def _delete_options(request: Delete | Evict) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if request.uid:
+        options["preconditions"] = {"uid": request.uid}
+    if request.grace_seconds is not None:
+        options["gracePeriodSeconds"] = request.grace_seconds
+    if isinstance(request, Delete):
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", **options}
+    return options
+
+
+def _binding(request: Bind) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": request.ref.name, "namespace": request.ref.namespace}
+    if request.uid:
+        metadata["uid"] = request.uid
+    if request.resource_version:
+        metadata["resourceVersion"] = request.resource_version
+    if request.annotations:
+        metadata["annotations"] = dict(request.annotations)
+    target = {"apiVersion": "v1", "kind": "Node", "name": request.node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+def _eviction(request: Evict) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": request.ref.name, "namespace": request.ref.namespace}
+    if request.annotations:
+        metadata["annotations"] = dict(request.annotations)
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": metadata,
+        "deleteOptions": _delete_options(request),
+    }

@@ -1,0 +1,141 @@
+"""The store of watched kinds: what it remembers of deleted objects does not grow with all that there ever were."""
+
+from functools import partial
+from itertools import islice, permutations
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from kai.api.bindrequest import BindRequest
+from kai.api.codec import structure_as
+from kai.api.core import ConfigMap
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.caching.store import Watched, WatchedStore
+
+
+def config(uid, version):
+    return {"metadata": {"name": uid, "namespace": "team", "uid": uid, "resourceVersion": str(version)}}
+
+
+def test_a_deleted_object_is_remembered_for_ten_minutes_and_not_for_ever():
+    clock = SimpleNamespace(time=0.0, monotonic=lambda: clock.time)
+    store = WatchedStore([Watched(cls=ConfigMap)], clock)
+    cache = store.cache(ConfigMap)
+    for number in range(100):
+        clock.time += 60.0
+        store.heard(ConfigMap)
+        cache.see(config(f"u{number}", 2 * number))
+        cache.remove(config(f"u{number}", 2 * number + 1))
+        cache.see(config(f"u{max(0, number - 9)}", 0))
+        assert len(cache) == 0
+    assert len(cache._tombstones._young) + len(cache._tombstones._old) <= 20
+
+
+def test_lists_are_asked_for_in_the_order_in_which_kinds_are_named():
+    kinds = (Queue, Pod, ConfigMap, Node, PodGroup, BindRequest)
+    store = WatchedStore([Watched(cls=cls) for cls in kinds[1:]], SimpleNamespace(monotonic=lambda: 0.0))
+    asked = []
+    for cls in kinds[1:]:
+        store.on_refresh(cls, partial(ask, asked, cls))
+    for order in islice(permutations(kinds), 0, None, 60):
+        asked.clear()
+        anyio.run(store.refresh, *order)
+        assert asked == [cls for cls in order if cls is not Queue]
+
+
+def ask(asked, cls):
+    """Note which kind was asked for; there is nothing to wait for."""
+    asked.append(cls)
+    return 0
+
+
+def group(version, *, uid="u", **more):
+    """Return the manifest of a group at a version."""
+    metadata = {
+        "name": "g",
+        "namespace": "team",
+        "uid": uid,
+        "resourceVersion": str(version),
+        **more.pop("metadata", {}),
+    }
+    return {"metadata": metadata, "spec": {"queue": "q", "minMember": 1, **more.pop("spec", {})}, **more}
+
+
+COUNTED = {"resourcesStatus": {"allocated": {"cpu": "1"}}}
+GIVEN_UP = {"schedulingConditions": [{"type": "UnschedulableOnNodePool", "transitionID": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("after", "is_substantial"),
+    [
+        (group(2, status=COUNTED), False),
+        (group(2, metadata={"managedFields": [{"manager": "kai"}]}), False),
+        (group(2, status=GIVEN_UP), True),
+        (group(2, spec={"minMember": 2}, status=COUNTED), True),
+        (group(2, metadata={"annotations": {"a": "b"}}), True),
+        (group(2, metadata={"labels": {"a": "b"}}), True),
+        (group(2, metadata={"deletionTimestamp": "2026-01-01T12:00:00Z"}), True),
+        (group(2, uid="another"), True),
+    ],
+)
+def test_what_a_group_only_tells_people_is_a_change_without_substance(after, is_substantial):
+    store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
+    store.take_answer(PodGroup, group(1))
+    revision, substance = store.revision, store.substance
+    store.take_answer(PodGroup, after)
+    assert store.revision > revision
+    assert (store.substance > substance) is is_substantial
+
+
+def test_what_is_passed_over_is_a_change_without_substance():
+    store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
+    store.pass_over(lambda change: change.after.spec.queue == "theirs")
+    for version, queue in enumerate(("theirs", "ours", "theirs"), start=1):
+        seen = store.revision, store.substance
+        store.take_answer(PodGroup, group(version, spec={"queue": queue}))
+        assert (store.revision, store.substance) == (seen[0] + 1, seen[1] + (queue == "ours"))
+    seen = store.substance
+    store.take_answer(PodGroup, group(4, spec={"queue": "ours"}, status=COUNTED))
+    store.take_answer(PodGroup, group(5, spec={"queue": "ours"}))
+    assert store.substance == seen + 1, "what only tells people more adds none either way"
+
+
+def test_a_group_that_was_shown_and_is_written_by_now_is_no_news():
+    store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
+    store.assume(structure_as(PodGroup, group("", uid="")), lambda found: found is not None)
+    revision, substance = store.revision, store.substance
+    store.take_answer(PodGroup, group(1))
+    assert (store.revision, store.substance) == (revision + 1, substance)
+
+
+def test_a_queue_that_is_counted_anew_is_a_change_without_substance_and_its_end_is_not():
+    store = WatchedStore([Watched(cls=Queue)], SimpleNamespace(monotonic=lambda: 0.0))
+    metadata = {"name": "q", "uid": "u"}
+    store.take_answer(Queue, {"metadata": {**metadata, "resourceVersion": "1"}})
+    seen = store.substance
+    status = {"allocated": {"cpu": "3"}}
+    store.take_answer(Queue, {"metadata": {**metadata, "resourceVersion": "2"}, "status": status})
+    assert (store.revision, store.substance) == (2, seen)
+    store.take_end(Queue, ("", "q"), "u")
+    assert store.substance == seen + 1
+
+
+def test_subscriptions_begin_with_the_same_and_each_takes_by_itself_what_comes_later():
+    store = WatchedStore([Watched(cls=ConfigMap)], SimpleNamespace(monotonic=lambda: 0.0))
+    cache = store.cache(ConfigMap)
+    cache.see(config("a", 1))
+
+    async def batches():
+        with store.changes(ConfigMap) as first, store.changes(ConfigMap) as second:
+            begun = await anext(first)
+            cache.see(config("b", 2))
+            later, both = await anext(first), await anext(second)
+            with store.changes(ConfigMap) as third:
+                return begun, later, both, await anext(third)
+
+    found = [[change.after.metadata.uid for change in batch] for batch in anyio.run(batches)]
+    assert found == [["a"], ["b"], ["a", "b"], ["a", "b"]]

@@ -1,0 +1,264 @@
+import pytest
+
+from kai.cluster.caching.watch import (
+    AskVersion,
+    Ended,
+    Failed,
+    Heard,
+    KeepReading,
+    ListWatch,
+    Opened,
+    OpenStream,
+    PageCame,
+    Pause,
+    ReadPage,
+    RefreshWanted,
+    Refused,
+    Started,
+    TimeCame,
+    Vanish,
+    VersionCame,
+    WatchSettings,
+)
+
+SETTINGS = WatchSettings(page=2)
+
+
+def machine(variants=1, draw=lambda: 0.5):
+    return ListWatch(SETTINGS, draw, variants)
+
+
+def streaming(version="10", now=0.0):
+    watch = machine()
+    watch.step(Started(), now)
+    watch.step(PageCame(version=version), now)
+    assert watch.step(Opened(), now) == (KeepReading(),)
+    return watch
+
+
+def test_a_list_is_read_page_by_page_and_then_watched_from_its_version():
+    watch = machine()
+    assert watch.step(Started(), 0.0) == (ReadPage(variant=0, limit=2),)
+    assert watch.step(PageCame(version="7", rest="x"), 0.0) == (ReadPage(variant=0, limit=2, rest="x", is_first=False),)
+    assert watch.completed == 0
+    assert watch.step(PageCame(version="7"), 0.0) == (OpenStream(variant=0, version="7", seconds=450.0),)
+    assert watch.completed == 1
+
+
+def test_a_stream_that_ends_is_opened_again_where_it_stood():
+    watch = streaming()
+    watch.step(Heard(version="15"), 1.0)
+    (again,) = watch.step(Ended(), 1.1)
+    assert again.version == "15"
+
+
+def test_a_stream_that_was_cut_is_opened_again_once_the_server_is_known_to_be_no_older():
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    assert watch.step(Ended(message="cut"), 2.0) == (AskVersion(variant=0),)
+    (again,) = watch.step(VersionCame(version=15), 2.1)
+    assert again.version == "15"
+    watch.step(Opened(), 2.1)
+    assert isinstance(watch.step(Ended(), 4.0)[0], OpenStream), "what is known to be current is not asked again"
+
+
+def test_a_server_that_is_older_than_what_is_known_is_listed_anew():
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    watch.step(Ended(message="cut"), 2.0)
+    watch.step(Refused(status=0, message="connection refused"), 2.0)
+    assert watch.step(TimeCame(), 3.0) == (AskVersion(variant=0),)
+    assert watch.step(VersionCame(version=14), 3.0) == (ReadPage(variant=0, limit=2),)
+
+
+def test_a_bookmark_moves_the_version_on():
+    watch = streaming()
+    assert watch.step(Heard(version="99"), 60.0) == (KeepReading(),)
+    assert watch.version == "99"
+    assert watch.deadline() == 60.0 + SETTINGS.silence
+
+
+@pytest.mark.parametrize("event", [Failed(code=410), Refused(status=410)], ids=["in the stream", "as a status"])
+def test_a_version_that_is_too_old_leads_to_a_list_at_once(event):
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    assert watch.step(event, 2.0) == (ReadPage(variant=0, limit=2),)
+
+
+@pytest.mark.parametrize("event", [Failed(code=410), Refused(status=410)], ids=["in the stream", "as a status"])
+def test_an_outage_before_it_does_not_delay_the_list_after_a_version_that_is_too_old(event):
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    now = 60.0
+    watch.step(Ended(message="cut"), now)
+    for _ in range(8):
+        (pause,) = watch.step(Refused(status=0, message="connection refused"), now)
+        now = pause.until
+        assert watch.step(TimeCame(), now) == (AskVersion(variant=0),)
+    assert isinstance(watch.step(VersionCame(version=15), now)[0], OpenStream)
+    if isinstance(event, Failed):
+        watch.step(Opened(), now)
+    assert watch.step(event, now) == (ReadPage(variant=0, limit=2),)
+
+
+def test_pauses_without_any_answer_are_five_seconds_at_most():
+    watch = machine(draw=lambda: 0.999)
+    watch.step(Started(), 0.0)
+    now, waits = 0.0, []
+    for _ in range(12):
+        (pause,) = watch.step(Refused(status=0, message="connection refused"), now)
+        waits.append(pause.until - now)
+        now = pause.until
+        watch.step(TimeCame(), now)
+    assert 4.9 < waits[-1] <= 5.0
+
+
+def test_what_failed_before_a_stream_that_lasted_is_forgotten():
+    watch = machine(draw=lambda: 0.0)
+    watch.step(Started(), 0.0)
+    for _ in range(6):
+        watch.step(Refused(status=500), 0.0)
+    watch.step(PageCame(version="7"), 10.0)
+    watch.step(Opened(), 10.0)
+    (pause,) = watch.step(Failed(code=500), 60.0)
+    assert pause.until - 60.0 <= 0.25
+
+
+def test_a_server_that_finds_every_version_too_old_is_asked_less_and_less_often():
+    watch = streaming()
+    waits, now = [], 0.0
+    for _ in range(5):
+        effects = watch.step(Failed(code=410), now)
+        if isinstance(effects[0], Pause):
+            waits.append(effects[0].until - now)
+            now = effects[0].until
+            effects = watch.step(TimeCame(), now)
+        assert isinstance(effects[0], ReadPage)
+        watch.step(PageCame(version="20"), now)
+        watch.step(Opened(), now)
+    assert waits == sorted(waits)
+    assert len(waits) == 4
+
+
+def test_a_stream_that_ends_at_once_counts_as_a_failure():
+    watch = streaming()
+    waits, now = [], 0.0
+    for _ in range(12):
+        (pause,) = watch.step(Ended(), now + 0.1)
+        waits.append(round(pause.until - now - 0.1, 6))
+        now = pause.until
+        assert isinstance(watch.step(TimeCame(), now)[0], OpenStream)
+        watch.step(Opened(), now)
+    assert waits == sorted(waits)
+    assert SETTINGS.longest_pause / 2 <= waits[-1] <= SETTINGS.longest_pause
+
+
+def test_a_silent_stream_is_given_up_for_a_list():
+    watch = streaming()
+    assert watch.step(TimeCame(), 74.0) == (KeepReading(),)
+    assert watch.step(TimeCame(), 75.0) == (ReadPage(variant=0, limit=2),)
+    assert "silent for 75 s" in watch.problem
+
+
+def test_an_error_in_the_stream_that_comes_again_and_again_leads_to_a_list():
+    watch = streaming()
+    kinds, now = [], 0.0
+    for _ in range(3):
+        (pause,) = watch.step(Failed(code=500, message="storage trouble"), now)
+        now = pause.until
+        effects = watch.step(TimeCame(), now)
+        kinds.append(type(effects[0]))
+        watch.step(Opened(), now)
+    assert kinds == [OpenStream, OpenStream, ReadPage]
+
+
+def test_what_the_server_asks_for_is_waited_and_a_little_more():
+    watch = machine(draw=lambda: 0.0)
+    watch.step(Started(), 0.0)
+    (pause,) = watch.step(Refused(status=429, retry_after=7.0), 100.0)
+    assert 107.0 < pause.until < 108.0
+
+
+def test_waits_are_spread_by_what_is_drawn():
+    untils = set()
+    for drawn in (0.0, 0.3, 0.9):
+        watch = machine(draw=lambda drawn=drawn: drawn)
+        watch.step(Started(), 0.0)
+        untils.add(watch.step(Refused(status=500), 0.0)[0].until)
+    assert len(untils) == 3
+
+
+def test_a_list_that_fails_begins_again_from_its_first_page():
+    watch = machine()
+    watch.step(Started(), 0.0)
+    watch.step(PageCame(version="7", rest="x"), 0.0)
+    (pause,) = watch.step(Refused(status=0, message="cut"), 0.0)
+    assert watch.problem == "cut"
+    assert watch.step(TimeCame(), pause.until) == (ReadPage(variant=0, limit=2),)
+
+
+def test_a_token_that_grew_too_old_begins_the_list_again():
+    watch = machine()
+    watch.step(Started(), 0.0)
+    watch.step(PageCame(version="7", rest="x"), 0.0)
+    assert watch.step(Refused(status=410), 0.0) == (ReadPage(variant=0, limit=2),)
+
+
+def test_versions_of_a_kind_are_tried_in_turn():
+    watch = machine(variants=3)
+    watch.step(Started(), 0.0)
+    assert watch.step(Refused(status=404), 0.0) == (ReadPage(variant=1, limit=2),)
+    (stream,) = watch.step(PageCame(version="7"), 0.0)
+    assert stream.variant == 1
+
+
+def test_a_kind_that_is_not_served_is_empty_and_asked_for_now_and_then():
+    watch = machine(variants=2)
+    watch.step(Started(), 0.0)
+    watch.step(Refused(status=404), 0.0)
+    assert watch.step(Refused(status=404), 0.0) == (Vanish(), Pause(until=30.0))
+    assert (watch.completed, watch.is_absent, watch.problem) == (2, True, "")
+    assert watch.step(TimeCame(), 30.0) == (ReadPage(variant=0, limit=2),)
+    watch.step(PageCame(version="9"), 30.0)
+    assert not watch.is_absent
+
+
+def test_a_kind_that_was_there_is_not_believed_to_be_gone_at_the_first_word():
+    watch = streaming()
+    watch.step(Refused(status=404), 0.0)
+    watch.step(TimeCame(), 1.0)
+    (pause,) = watch.step(Refused(status=404), 1.0)
+    assert isinstance(pause, Pause)
+    for now in (2.0, 15.0, 29.9):
+        watch.step(TimeCame(), now)
+        (pause,) = watch.step(Refused(status=404), now)
+        assert isinstance(pause, Pause), "it may only lack its definition for a moment"
+    watch.step(TimeCame(), 30.0)
+    assert watch.step(Refused(status=404), 30.0)[0] == Vanish()
+
+
+def test_a_kind_that_is_missing_again_is_missed_from_then_on():
+    watch = streaming()
+    watch.step(Refused(status=404), 0.0)
+    watch.step(TimeCame(), 1.0)
+    watch.step(PageCame(version="9"), 1.0)
+    for now in (40.0, 41.0, 42.0, 69.0):
+        assert isinstance(watch.step(Refused(status=404), now)[0], Pause)
+        watch.step(TimeCame(), now)
+    assert watch.step(Refused(status=404), 70.0)[0] == Vanish()
+
+
+def test_a_wish_for_a_list_is_met_by_one_that_begins_after_it():
+    watch = streaming()
+    assert watch.started == 1
+    assert watch.step(RefreshWanted(), 1.0) == ()
+    assert watch.step(Heard(version="11"), 1.0) == (ReadPage(variant=0, limit=2),)
+    assert watch.started == 2
+
+
+def test_a_wish_in_the_middle_of_a_list_leads_to_another_one():
+    watch = machine()
+    watch.step(Started(), 0.0)
+    watch.step(RefreshWanted(), 0.0)
+    assert watch.step(PageCame(version="7"), 0.0) == (ReadPage(variant=0, limit=2),)
+    assert (watch.started, watch.completed) == (2, 1)

@@ -1,0 +1,35 @@
+from kai.cluster.transport.contexts import Context, read_contexts
+
+FIRST = """
+current-context: prod
+contexts:
+- {name: prod, context: {cluster: c, user: u, namespace: ml}}
+clusters:
+- {name: c, cluster: {server: "https://10.0.0.1:6443"}}
+"""
+SECOND = """
+current-context: other
+contexts:
+- {name: prod, context: {cluster: d}}
+- {name: staging, context: {cluster: c}}
+- nonsense
+"""
+
+
+def test_the_first_file_that_names_a_context_counts(tmp_path):
+    (tmp_path / "a").write_text(FIRST)
+    (tmp_path / "b").write_text(SECOND)
+    found = read_contexts(f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/missing")
+    assert found.current == "prod"
+    assert [each.name for each in found.known] == ["prod", "staging"]
+    prod = Context(name="prod", cluster="c", user="u", namespace="ml", server="https://10.0.0.1:6443")
+    assert found.find() == prod
+    assert found.find("staging").server == "https://10.0.0.1:6443"
+    assert found.find("none") == Context(name="none")
+
+
+def test_files_that_cannot_be_read_have_no_contexts(tmp_path):
+    (tmp_path / "a").write_text("{")
+    (tmp_path / "b").write_text("contexts: 3")
+    assert read_contexts(f"{tmp_path}/a:{tmp_path}/b").known == ()
+    assert read_contexts("").current == ""

@@ -1,0 +1,161 @@
+"""Rights that are missing are named once; those that come with the next second are waited for."""
+
+import json
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from kai.api.core import ConfigMap
+from kai.api.plans import Patch, Ref, Refusal
+from kai.cluster.requests import Fetch, Forbidden
+from kai.cluster.transport.calls import Answer
+from kai.cluster.transport.rights import Right, right_of
+from tests.doubles.http_server import HttpServer
+from tests.unit.cluster.assembled import in_virtual_time, port, running
+
+WHO = "system:serviceaccount:kai-scheduler:kai"
+
+
+def forbidden(verb="patch", resource="configmaps", group="", where='in the namespace "team"'):
+    message = (
+        f'{resource} "x" is forbidden: User "{WHO}" cannot {verb} resource "{resource}" '
+        f'in API group "{group}" {where}: RBAC: not found'
+    )
+    body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}}
+    return Answer(status=403, body=json.dumps(body).encode())
+
+
+def served():
+    server = HttpServer()
+    server.put("configmaps", "c", "team", data={"n": "0"})
+    return server
+
+
+FOUND = {"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]}
+
+PATCH = Patch(ref=Ref(ConfigMap, "c", "team"), patch={"data": {"n": "1"}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        (
+            forbidden(),
+            Right(verb="patch", resource="configmaps", group="", namespace="team", account=WHO),
+        ),
+        (
+            forbidden("list", "queues", "scheduling.run.ai", "at the cluster scope"),
+            Right(verb="list", resource="queues", group="scheduling.run.ai", namespace="", account=WHO),
+        ),
+        (Answer(status=403, body=b'{"kind":"Status","message":"admission webhook denied the request"}'), None),
+        (Answer(status=403, body=b"no json"), None),
+        (Answer(status=403, body=b'{"kind":"Status","message":7}'), None),
+    ],
+)
+def test_the_right_is_read_from_what_the_server_says(answer, right):
+    assert right_of(answer) == right
+
+
+@in_virtual_time
+async def test_a_list_that_is_forbidden_names_the_missing_right_once_and_within_seconds():
+    server = served()
+    answer = forbidden("list", "nodes", where="at the cluster scope")
+    server.faults.before = lambda call: answer if "/nodes" in call.path else None
+    cluster = port(server)
+    with capture_logs() as lines:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.run)
+            await anyio.sleep(8)
+            said = [line for line in lines if line["event"] == "right is missing"]
+            await anyio.sleep(600)
+            assert said == [line for line in lines if line["event"] == "right is missing"]
+            assert any("cannot list resource" in problem for problem in cluster.problems())
+            tasks.cancel_scope.cancel()
+    (line,) = said
+    facts = ("verb", "resource", "group", "namespace", "account", "log_level")
+    assert tuple(line[fact] for fact in facts) == ("list", "nodes", "", "", WHO, "error")
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+@in_virtual_time
+async def test_only_what_kai_itself_wants_to_read_is_a_right_that_is_missing(is_foreign):
+    server = served()
+    answers = {
+        "/api/v1": Answer(status=200, body=json.dumps(FOUND).encode()),
+        "/api/v1/namespaces/team/secrets/s": forbidden("get", "secrets"),
+    }
+    server.faults.before = lambda call: answers.get(call.path)
+    with capture_logs() as lines:
+        async with running(server) as cluster:
+            for _ in range(3):
+                fetch = Fetch(api_version="v1", kind="Secret", name="s", namespace="team", is_foreign=is_foreign)
+                assert isinstance(await cluster.api.perform(fetch), Forbidden)
+                await anyio.sleep(4)
+            codes = {what: count for (_, what, code), count in cluster.sender.sent.items() if code == 403}
+    assert codes == {"foreign" if is_foreign else "secrets": 3}
+    assert is_foreign != any(line["event"] == "right is missing" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [("../..", "s"), ("..", "s"), ("v1?x=", "s"), ("a/../b", "s"), ("v1", ".."), ("v1", ".")]
+)
+@in_virtual_time
+async def test_what_a_tenant_calls_an_owner_reaches_no_other_path(version, name):
+    server = served()
+    seen = []
+
+    def answer(call):
+        seen.append(call.path)
+        return Answer(status=200, body=json.dumps(FOUND).encode()) if call.path == "/api/v1" else None
+
+    server.faults.before = answer
+    async with running(server) as cluster:
+        fetch = Fetch(api_version=version, kind="Secret", name=name, namespace="team", is_foreign=True)
+        assert isinstance(await cluster.api.perform(fetch), Refusal)
+    assert not [path for path in seen if "secrets" in path or ".." in path or "?" in path]
+
+
+@in_virtual_time
+async def test_a_write_that_is_forbidden_for_a_moment_is_done_and_no_right_is_named():
+    server = served()
+    with capture_logs() as lines:
+        async with running(server) as cluster:
+            server.faults.before = lambda call: forbidden() if call.method == "PATCH" else None
+
+            async def allow():
+                await anyio.sleep(2.0)
+                server.faults.before = lambda _: None
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(allow)
+                reply = await cluster.api.perform(PATCH)
+    assert reply.data == {"n": "1"}
+    assert lines == []
+
+
+@in_virtual_time
+async def test_a_write_that_stays_forbidden_fails_after_ten_seconds_and_the_next_one_at_once():
+    server = served()
+    with capture_logs() as lines:
+        async with running(server) as cluster:
+            server.faults.before = lambda call: forbidden() if call.method == "PATCH" else None
+            began = anyio.current_time()
+            reply = await cluster.api.perform(PATCH)
+            assert isinstance(reply, Forbidden)
+            assert 10.0 <= anyio.current_time() - began <= 12.0
+            assert server.count("PATCH", "/configmaps/c") == 4
+            began = anyio.current_time()
+            assert isinstance(await cluster.api.perform(PATCH), Forbidden)
+            assert anyio.current_time() - began < 0.1
+    assert [line["event"] for line in lines] == ["right is missing"]
+
+
+@in_virtual_time
+async def test_what_no_right_would_allow_is_not_tried_again():
+    server = served()
+    body = b'{"kind":"Status","code":403,"message":"admission webhook denied the request"}'
+    async with running(server) as cluster:
+        server.faults.before = lambda call: Answer(status=403, body=body) if call.method == "PATCH" else None
+        assert isinstance(await cluster.api.perform(PATCH), Forbidden)
+        assert server.count("PATCH", "/configmaps/c") == 1
