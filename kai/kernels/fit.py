@@ -109,17 +109,23 @@ def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: i
 @kernel
 @for_each_number
 def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: bool) -> int:
-    """Return 0 if what a pod asks for is idle (or being released) on ``node``, else SHORT_OF + what is short."""
+    """Return 0 if what a pod asks for is idle (or being released) on ``node``, else SHORT_OF + what is short.
+
+    A node on which more is held than there is of anything takes no pod, whatever that asks for: as the peer compares
+    vectors, nothing is more than less than nothing.
+    """
     shared = is_shared(facts, shape)
     for resource in range(columns.idle.shape[1]):
         amount = facts.shapes.request[shape, resource]
-        if amount <= 0 or (shared and resource == GPU):
-            continue
-        if facts.nodes.claimable[resource] and facts.nodes.allocatable[node, resource] == 0:
+        if shared and resource == GPU:
             continue
         free = columns.idle[node, resource]
         if not idle_only:
             free += columns.releasing[node, resource]
+        if amount <= 0 and free >= 0:
+            continue
+        if facts.nodes.claimable[resource] and facts.nodes.allocatable[node, resource] == 0:
+            continue
         if resource == GPU and facts.shapes.credit[shape]:
             free += facts.nodes.credits[0 if idle_only else 1, node]
         if amount > free:

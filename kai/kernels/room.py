@@ -14,14 +14,19 @@ NO_ROOM = 1000.0
 def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, node: int) -> int:
     """Return how many pods of ``request`` [R] ``node`` could hold, ``most`` if they ask for nothing but a place.
 
+    A node on which more is held than there is of anything holds none, as in ``fit.shortage``.
+
     For a request of less than one GPU the free parts of shared devices count as well.
     """
-    count = -1
+    count, overdrawn = -1, False
     for resource in range(request.shape[0]):
         amount = request[resource]
-        if amount <= 0 or (resource == PODS and amount <= 1):
+        if resource == PODS and amount <= 1:
             continue
         free = columns.idle[node, resource] + columns.releasing[node, resource]
+        if amount <= 0:
+            overdrawn = overdrawn or free < 0
+            continue
         if resource == GPU and amount < GPU_UNIT:
             memory = facts.nodes.gpu_memory[node]
             for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
@@ -32,6 +37,8 @@ def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, nod
         count = here if count < 0 else min(count, here)
     if count < 0:
         return most
+    if overdrawn:
+        return 0
     # Once anything is asked for, a pod's place counts like every other resource.
     return max(0, min(count, columns.idle[node, PODS] + columns.releasing[node, PODS]))
 

@@ -15,7 +15,7 @@ FILES = sorted(CASES.glob("*/*.yaml"))
 # that is neither here nor answered fails, and so does one that is here although it could be run.
 LATER: dict[str, str] = {}
 
-NUMBER_OF_CASES = 668
+NUMBER_OF_CASES = 672
 
 
 def case_in(path):

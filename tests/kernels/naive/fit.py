@@ -36,7 +36,7 @@ def shortage(world: World, shape: Shape, node: Node, *, idle_only: bool) -> int:
         if world.claimable[resource] and not node.allocatable[resource]:
             continue
         credit = node.credit[0 if idle_only else 1] if resource == GPU and shape.credit else 0
-        if amount > 0 and amount > node.free(resource, idle_only=idle_only) + credit:
+        if amount > node.free(resource, idle_only=idle_only) + credit:
             return codes.SHORT_OF + resource
     if shape.shared:
         if shape.kind == GpuKind.MEMORY and portion_on_node(world, shape, node.row) > 100:

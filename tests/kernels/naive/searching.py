@@ -39,6 +39,8 @@ def _held(node: Node, request: Sequence[int], most: int) -> int:
         asked.pop(PODS, None)
     if not asked:
         return most
+    if any(node.free(resource) < 0 for resource, amount in enumerate(request) if amount <= 0):
+        return 0
     asked[PODS] = max(1, request[PODS])
     return min(_times(node, resource, amount) for resource, amount in asked.items())
 
