@@ -144,15 +144,17 @@ def bar_of(line: QueueLine, color: str, total: float, resource: int) -> QueueBar
 
 
 def racks_of(nodes: Sequence[NodeSlots], label: str, colors: Mapping[str, str], opened: str, most: int) -> list[Rack]:
-    """Return nodes by a label; where there are more than ``most``, only the rack that is ``opened`` shows its nodes."""
+    """Return nodes by a label; where there are more than ``most``, only the rack that is ``opened`` shows its nodes.
+
+    Nodes without the label are a rack of their own, which is called as no value of a label can be.
+    """
     groups: dict[str, list[NodeSlots]] = {}
     for node in nodes:
         groups.setdefault(node.labels.get(label, "") if label else "", []).append(node)
     shows_all = len(nodes) <= most
-    return [
-        _rack(name or "all nodes", members, colors, shows=shows_all or name == opened)
-        for name, members in sorted(groups.items())
-    ]
+    without = f"without {label.rpartition('/')[2]}" if len(groups) > 1 else "all nodes"
+    racks = [(name or without, members) for name, members in sorted(groups.items())]
+    return [_rack(name, members, colors, shows=shows_all or name == opened) for name, members in racks]
 
 
 def _rack(name: str, nodes: Sequence[NodeSlots], colors: Mapping[str, str], *, shows: bool) -> Rack:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from kai.colors import branches, colors_of
+from kai.colors import OTHERS, branches, colors_of
 from kai.dashboard import charts
 from kai.dashboard.access import missing_rights
 from kai.dashboard.api import explanation_fields
@@ -26,6 +26,7 @@ from kai.wording import counted
 
 MOST_ROWS: Final = 500
 MOST_NODES: Final = 200
+_MOST_OTHERS: Final = 8
 """Of more nodes, racks are folded."""
 _NEWEST: Final = 30
 
@@ -224,12 +225,21 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
                 "unhealthy": sum(rack.unhealthy for rack in racks),
                 "slices": sum(rack.slices for rack in racks),
                 "free_slices": charts.free_slices_of(found),
-                "legend": [(name, colors.get(name, "x")) for name in shown],
+                "legend": _legend(shown, colors),
                 "bare": len(look.nodes) - len(found),
                 "missing": missing_rights(look.scope, ["nodes"]),
             }
         },
     )
+
+
+def _legend(names: Sequence[str], colors: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the names with their colours; of those that share the colour of all others only the number, if many."""
+    own = [(name, colors[name]) for name in names if colors.get(name, OTHERS) != OTHERS]
+    others = [name for name in names if colors.get(name, OTHERS) == OTHERS]
+    if len(others) > _MOST_OTHERS:
+        return [*own, (f"{counted(len(others), 'other queue')}", OTHERS)]
+    return [(name, colors.get(name, OTHERS)) for name in names]
 
 
 def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:

@@ -42,7 +42,7 @@ FAULTS = """
   for (const each of document.querySelectorAll("a, button")) if (!each.textContent.trim()) found.push("an empty link");
   if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
   if (!document.documentElement.lang) found.push("no language");
-  if (document.documentElement.scrollWidth > innerWidth) found.push("wider than the window");
+  if (document.documentElement.scrollWidth > document.documentElement.clientWidth) found.push("wider than the window");
   return found;
 })()
 """

@@ -6,10 +6,11 @@ import anyio
 import attrs
 import pytest
 
+from kai.cli.sources import Source
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.feed import Feed
+from kai.dashboard.feed import EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
@@ -83,6 +84,32 @@ def test_pages_are_readable_say_nothing_on_the_console_and_load_from_here_only()
                     assert await tab.evaluate(FAULTS) == [], (page, width, scheme)
             assert tab.said == []
             assert {url.partition("/static")[0][: len(base)] for url in tab.loaded} == {base}
+
+    anyio.run(scenario)
+
+
+LONG_NAMES = f"""
+about: x
+cluster: {{nodes: {{a-node-{"of-a-cloud-" * 8}x: {{gpu: 8}}}}}}
+queues: {{lab: {{quota: 8}}, team-{"that-chose-a-long-name-" * 6}x: {{parent: lab, quota: 8}}}}
+groups:
+  job-{"with-many-words-" * 3}a: {{queue: team-{"that-chose-a-long-name-" * 6}x, each: {{gpu: 1}}}}
+  job-{"with-many-words-" * 3}b: {{queue: lab, each: {{gpu: 9}}}}
+"""
+
+
+def test_long_names_fit_a_small_screen(tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(LONG_NAMES)
+    cycle = EndedCycle(outcome=Source(place=str(path)).decide().outcome, took=0.01)
+
+    async def scenario():
+        async with shown() as it:
+            it.feed.show(cycle)
+            await it.tab.look(360)
+            for page in ("", "queues", "jobs", "nodes", "waiting"):
+                await it.tab.show(f"{it.base}/{page}")
+                assert await it.tab.evaluate(FAULTS) == [], page
 
     anyio.run(scenario)
 

@@ -5,12 +5,13 @@ from contextlib import aclosing
 import anyio
 import pytest
 
+from kai.cli.sources import Source
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.charts import racks_of
-from kai.dashboard.feed import CycleLine, Feed
+from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.pages import BEAT, Address, make_pages
 from kai.dashboard.server import Dashboard
 from kai.simulation.outcomes.gpu_slots import NodeSlots
@@ -352,3 +353,79 @@ def test_an_address_below_a_page_is_none(path):
     response = asked(dashboard(), path)
     assert response.status == 404
     assert "there is no such page" in response.body.decode()
+
+
+def board_of(text, tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    return dashboard(last=EndedCycle(outcome=Source(place=str(path)).decide().outcome, took=0.01))
+
+
+def test_nodes_without_a_rack_are_folded_as_well_and_opened_by_their_title(tmp_path):
+    board = board_of("about: x\ncluster: {nodes: {n1..n201: {gpu: 1}}}\nqueues: {}\ngroups: {}\n", tmp_path)
+    assert asked(board, "/nodes").body.decode().count('class="gpus"') == 0
+    board = dashboard(last=ended_cycle(racks=6))
+    folded = asked(board, "/nodes").body.decode()
+    assert "all nodes" not in folded
+    (node,) = (each for each in racks_of([*plain(1)], "rack", {}, "without rack", 0))
+    assert (node.name, len(node.rows)) == ("all nodes", 0)
+    racks = racks_of([*plain(1), *plain(1, rack="a")], "example.com/rack", {}, "without rack", 0)
+    assert [(rack.name, len(rack.rows)) for rack in racks] == [("without rack", 1), ("a", 0)]
+
+
+def plain(count, **labels):
+    named = {f"example.com/{key}": value for key, value in labels.items()}
+    return [NodeSlots(name=f"n{at}", labels=named, ready=True, gpus=0, slots=(), domains={}) for at in range(count)]
+
+
+def test_of_many_queues_those_without_a_colour_are_counted(tmp_path):
+    many = "".join(f"  q{at:02}: {{parent: lab, quota: 1}}\n" for at in range(40))
+    jobs = "".join(f"  j{at:02}: {{queue: q{at:02}, each: {{gpu: 1}}}}\n" for at in range(40))
+    text = f"about: x\ncluster: {{nodes: {{n1: {{gpu: 40}}}}}}\nqueues:\n  lab: {{quota: 40}}\n{many}groups:\n{jobs}"
+    board = board_of(text, tmp_path)
+    legend = asked(board, "/nodes").body.decode().split('<ul class="legend">')[1].split("</ul>")[0]
+    assert "other queues" in legend
+    assert legend.count("<li>") < 40
+    page = asked(board, "/jobs?queue=q33").body.decode()
+    assert '<a href="./queues">20 more queues</a>' in page
+    assert 'aria-current="true">q33</a>' in page
+
+
+def test_a_change_that_starts_some_pods_says_how_many(tmp_path):
+    text = """
+about: x
+cluster: {nodes: {n1: {gpu: 4}}}
+queues: {lab: {quota: 8}, a: {parent: lab, quota: 8}}
+groups: {g: {queue: a, members: 6, each: {gpu: 1}}}
+"""
+    page = asked(board_of(text, tmp_path), "/jobs/default/g").body.decode()
+    assert "minimum 6 → 4</th><td>✓ 4 of 6 pods start now</td>" in page
+
+
+MEMORY = """
+about: One pod by memory of a GPU starts, another waits.
+cluster: {nodes: {n1: {gpu: 1, gpu_memory: 40000}}}
+queues: {root: {quota: 1}, a: {parent: root, quota: 1}}
+groups:
+  starts: {queue: a, each: {gpu_memory: 30000}}
+  waits: {queue: a, each: {gpu_memory: 20000}}
+"""
+
+
+def test_memory_of_gpus_is_shown_as_it_is_asked_for_and_as_what_it_holds(tmp_path):
+    board = board_of(MEMORY, tmp_path)
+
+    async def told():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(board.answers.feed.run)
+            await anyio.sleep(1)
+            tasks.cancel_scope.cancel()
+
+    run(told)
+    (happened,) = board.answers.feed.happenings
+    assert (happened.kind, happened.job, happened.gpus) == ("started", "starts", 0.75)
+    jobs = asked(board, "/jobs").body.decode()
+    assert '<td class="n" data-l="GPUs">30000Mi</td>' in jobs
+    assert '<td class="n" data-l="GPUs">20000Mi</td>' in jobs
+    assert "1 pod, 30000Mi of GPUs, which hold 0.75 GPUs" in asked(board, "/jobs/default/starts").body.decode()
+    assert "0.5 GPUs" in asked(board, "/waiting").body.decode()
