@@ -26,7 +26,9 @@ REFUSED: Final = "a webhook refused a pod that waited"
 CHANGED: Final = "others changed nodes or queues meanwhile"
 FUTILE: Final = "futile"
 _ECHO = 5.0
-"""So long after the last deed of a user its pods still come, and shares with them; those who take turns go on later."""
+"""So long after the last deed of a user its pods still come, and shares with them; those who take turns go on later.
+
+What waited while no replica led comes as the next term begins."""
 
 
 @attrs.frozen
@@ -118,7 +120,8 @@ class Evictions:
         victim = str((event.get("involvedObject") or event.get("regarding") or {}).get("name", ""))
         annotations = event["metadata"].get("annotations") or {}
         aggressor = str(annotations.get(_EVICTOR, ""))
-        if self.world.time < self.world.calm_since + _ECHO or not victim or not aggressor:
+        since = max(self.world.calm_since, self.world.led_since)
+        if self.world.time < since + _ECHO or not victim or not aggressor:
             return
         is_move, turn = annotations.get(_ACTION) == _MOVE, (aggressor, victim)
         if turn in self.moved or (turn in self.taken and not is_move):

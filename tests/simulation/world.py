@@ -200,6 +200,11 @@ class World:
         known = [epoch for when, epoch in self._epochs if when + _EPOCH_SHOWS_AFTER <= self.time]
         return max(known, default=0)
 
+    @property
+    def led_since(self) -> float:
+        """When the newest term began; minus infinity before the first."""
+        return self._epochs[-1][0] if self._epochs else -math.inf
+
     def _note_epoch(self, lease: Manifest) -> None:
         epoch = int(lease["spec"].get("leaseTransitions") or 0)
         if lease["metadata"].get("namespace", NAMESPACE) == NAMESPACE and (
