@@ -257,7 +257,7 @@ def _refuse_withdrawn(context: BindContext) -> Plan[None]:
     A store may lag, so a bind that had to be prepared, which may have taken minutes, asks the API server.
     """
     if not context.request.metadata.uid:
-        return  # an order that was never written stands until its term is over
+        return  # an order that was never written cannot be withdrawn; an attempt begins with a look at its queue
     ref = Ref.to(context.request)
     found = yield from (find(ref, fresh=True) if shares_gpu(context) else find_for_sure(ref))
     if found is None or found.metadata.uid != context.request.metadata.uid:

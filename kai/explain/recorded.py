@@ -51,13 +51,13 @@ def share_text(numbers: Mapping[str, Any]) -> str:
         return (
             f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
         )
-    least = "fair share and limit" if 0 <= numbers.get("limit", -1) < would else "fair share"
-    bounds_of_it = quantity(share, resource)
-    if least != "fair share" and numbers["limit"] != share:
-        bounds_of_it = f"{bounds_of_it} and {quantity(numbers['limit'], resource)}"
+    passed, limit = f"fair share of {quantity(share, resource)}", numbers.get("limit", -1)
+    if 0 <= limit < would:
+        amounts = (share,) if limit == share else (share, limit)
+        passed = f"fair share and limit of {' and '.join(quantity(each, resource) for each in amounts)}"
     return (
-        f"{what} queue {queue} would use {quantity(would, resource)}, more than its {least} of "
-        f"{bounds_of_it}, so it may take none from others"
+        f"{what} queue {queue} would use {quantity(would, resource)}, more than its {passed}, "
+        "so it may take none from others"
     )
 
 

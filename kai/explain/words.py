@@ -269,7 +269,7 @@ class Teller:
             "used": int(used[at]),
             "requested": int(asked[at]),
             "fair_share": round(share[at]),
-            "limit": round((limit.cpu, limit.memory, limit.gpu)[at]),
+            "limit": round(limit.of(at)),
             "pods": len(next_pods),
             "more": len(next_pods) < len(waiting) or self._runs(self._members[self._snapshot.pod_group[waiting[0]]]),
         }

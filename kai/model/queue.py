@@ -16,6 +16,10 @@ class Shares:
     memory: float = 0.0
     gpu: float = 0.0
 
+    def of(self, resource: int) -> float:
+        """Return the number for the resource at this place of the axis: CPU, memory or GPU."""
+        return (self.cpu, self.memory, self.gpu)[resource]
+
 
 @attrs.frozen(kw_only=True)
 class Queue:

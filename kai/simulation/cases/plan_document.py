@@ -62,12 +62,16 @@ def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
     GPUs of MIG slices are left out: a plan that was recorded before they were shown does not count them. What a pod
     asks for is no decision, so nothing is lost.
     """
-    slots = item.get("slots") or ()
-    values = {**item, "slots": sorted("+" if str(name).startswith("+") else str(name) for name in slots)}
+    values = {**item, "slots": comparable_slots(item)}
     gpus, sliced = item.get("gpus"), values.pop("sliced", 0.0)
     if isinstance(gpus, int | float) and isinstance(sliced, int | float) and sliced:
         values["gpus"] = round(gpus - sliced, 3)
     return values
 
 
-__all__ = ["KINDS", "Difference", "differences", "digest_of"]
+def comparable_slots(item: Mapping[str, Any]) -> list[str]:
+    """Return the devices of a decision, in order. One that is opened has a name of the moment: it is ``+``."""
+    return sorted("+" if str(name).startswith("+") else str(name) for name in item.get("slots") or ())
+
+
+__all__ = ["KINDS", "Difference", "comparable_slots", "differences", "digest_of"]

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.cases.plan_document import KINDS
+from kai.simulation.cases.plan_document import KINDS, comparable_slots
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.overview import Overview
 from kai.simulation.outcomes.plan import Plan, plan_of
@@ -285,6 +285,4 @@ def _about(pod: tuple[int, str], items: Iterable[Mapping[str, Any]]) -> Mapping[
 def _told(item: Mapping[str, Any] | None) -> object:
     if item is None:
         return None
-    # A device that is opened has a name of the moment.
-    slots = sorted("+" if str(name).startswith("+") else str(name) for name in item.get("slots") or ())
-    return (slots, *(item.get(key) for key in ("node", "aggressor", "to", "cause", "rule", "share")))
+    return (comparable_slots(item), *(item.get(key) for key in ("node", "aggressor", "to", "cause", "rule", "share")))

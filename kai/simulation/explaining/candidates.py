@@ -207,7 +207,7 @@ def _share(site: Site) -> Iterator[Family]:
         return
     at = LEADING.index(resource)
     queue = site.cycle.snapshot.queues[row]
-    quota = (queue.quota.cpu, queue.quota.memory, queue.quota.gpu)[at]
+    quota = queue.quota.of(at)
     asked = number(reason.facts.get("requested"))
     would = number(reason.facts.get("used")) + asked
     if not 0 <= quota < would:

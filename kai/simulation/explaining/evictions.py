@@ -172,7 +172,7 @@ class Evictions:
     def _shares_of(self, queue: int, leaf: int, at: int, used: float, *, with_quota: bool) -> str:
         facts, share = self._cycle.snapshot.queues[queue], round(self._cycle.report.fair_share[queue, at])
         inner = f" (with {self._cycle.snapshot.queues[leaf].title})" if leaf != queue else ""
-        bound = round((facts.quota.cpu, facts.quota.memory, facts.quota.gpu)[at])
+        bound = round(facts.quota.of(at))
         fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
         told = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
         return f"{facts.title}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"

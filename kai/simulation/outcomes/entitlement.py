@@ -111,20 +111,16 @@ def _part(outcome: Outcome, row: int, at: int) -> Part:
         asks=float(report.queue_requested[row, at]),
         quota=_bound(queue.quota, at),
         limit=_bound(queue.limit, at),
-        weight=_of(queue.weight, at),
+        weight=queue.weight.of(at),
         priority=queue.priority,
-        usage=_of(queue.usage, at),
+        usage=queue.usage.of(at),
         used=float(report.queue_used[row, at]),
         given=float(report.fair_share[row, at]),
     )
 
 
-def _of(shares: Shares, at: int) -> float:
-    return (shares.cpu, shares.memory, shares.gpu)[at]
-
-
 def _bound(shares: Shares, at: int) -> float | None:
-    found = _of(shares, at)
+    found = shares.of(at)
     return None if found < 0 else found
 
 

@@ -72,7 +72,7 @@ class _Tree:
     def own(self, row: int) -> Iterator[str]:
         """Yield the bounds of its own that lead to more when they are higher."""
         queue, asks = self._queues[row], float(self._asks[row])
-        most = max(self._of(self._queues[each].weight) for each in self._children[queue.parent])
+        most = max(self._queues[each].weight.of(self._at) for each in self._children[queue.parent])
         for name, changed in (
             ("quota", attrs.evolve(queue, quota=self._with(queue.quota, asks))),
             ("weight", attrs.evolve(queue, weight=self._with(queue.weight, 1000.0 * (most + 1)))),
@@ -101,7 +101,7 @@ class _Tree:
         unit = self._unit
 
         def column(name: str, divisor: float) -> np.ndarray:
-            found = np.array([self._of(getattr(each, name)) for each in queues], np.float64)
+            found = np.array([getattr(each, name).of(self._at) for each in queues], np.float64)
             return np.where(found < 0, UNLIMITED, found / divisor)
 
         shares = np.zeros(len(queues), np.float64)
@@ -118,9 +118,6 @@ class _Tree:
             shares,
         )
         return [float(share) * unit for share in shares]
-
-    def _of(self, shares: Shares) -> float:
-        return (shares.cpu, shares.memory, shares.gpu)[self._at]
 
     def _with(self, shares: Shares, amount: float) -> Shares:
         name = ("cpu", "memory", "gpu")[self._at]

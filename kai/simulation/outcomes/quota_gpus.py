@@ -23,12 +23,8 @@ def counted_gpus(snapshot: Snapshot, nodes: Int64s) -> Int64s:
         if not facts.gpu.shared:
             continue
         rows = np.flatnonzero((snapshot.pod_shape == shape) & (nodes >= 0))
-        if facts.gpu.kind is GpuKind.MEMORY:
-            sizes = np.array([snapshot.nodes[node].gpu_memory for node in nodes[rows].tolist()], np.int64)
-            portions = -(-100 * facts.gpu.memory // np.maximum(sizes, 1))
-        else:
-            portions = np.full(len(rows), int(facts.gpu.portion * 100 + 0.5), np.int64)
-        counts[rows] = portions * facts.gpu.devices * _HUNDREDTH
+        sizes = np.array([snapshot.nodes[node].gpu_memory for node in nodes[rows].tolist()], np.int64)
+        counts[rows] = _parts(facts.gpu, sizes)
     return counts
 
 
@@ -36,13 +32,18 @@ def counted_on(snapshot: Snapshot, pod: int, node: int) -> int:
     """Return the same of one pod on one node."""
     shape = int(snapshot.pod_shape[pod])
     gpu = snapshot.shapes[shape].gpu
-    if not gpu.shared or (node < 0 and gpu.kind is not GpuKind.MEMORY):
+    if not gpu.shared or node < 0:
         return int(snapshot.requests[shape] @ snapshot.axis.gpu_weights())
-    if node < 0:
-        return 0
-    size = max(1, snapshot.nodes[node].gpu_memory)
-    part = -(-100 * gpu.memory // size) if gpu.kind is GpuKind.MEMORY else int(gpu.portion * 100 + 0.5)
-    return part * gpu.devices * _HUNDREDTH
+    return int(_parts(gpu, np.array([snapshot.nodes[node].gpu_memory], np.int64))[0])
+
+
+def _parts(gpu: GpuRequest, sizes: Int64s) -> Int64s:
+    """Return int64[n]: thousandths that a pod which shares devices counts for where one has ``sizes`` [n] MiB."""
+    if gpu.kind is GpuKind.MEMORY:
+        portions: Int64s = -(-100 * gpu.memory // np.maximum(sizes, 1))
+    else:
+        portions = np.full(len(sizes), int(gpu.portion * 100 + 0.5), np.int64)
+    return portions * gpu.devices * _HUNDREDTH
 
 
 def memory_asked(gpu: GpuRequest) -> int:
