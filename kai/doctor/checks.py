@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kai.doctor import access, doors, installation, workloads
+from kai.doctor import access, doors, installation, leftovers, workloads
 from kai.doctor.findings import Check
 
 CHECKS: Final = (
@@ -20,6 +20,7 @@ CHECKS: Final = (
     Check(code="D008", title="leases", look=installation.leases, needs=("pods", "leases")),
     Check(code="D009", title="clocks", look=installation.clocks, needs=("leases",)),
     Check(code="D010", title="Python module", look=installation.module),
+    Check(code="D011", title="left by KAI-Scheduler", look=leftovers.leftovers, needs=("deployments",)),
     Check(
         code="D021",
         title="endpoints of webhooks",

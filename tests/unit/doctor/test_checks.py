@@ -37,6 +37,15 @@ ALLOWED = "kai.scheduler/allowed-namespaces"
 MEMORY = pod("m-0", annotations={"gpu-memory": "1000", "pod-group-name": "m"})
 
 
+def taken_over(*beside, **changes):
+    """Return a Deployment of kai that was applied to one that KAI-Scheduler's operator had made."""
+    found = deployment("kai-scheduler-default", "kai:0.1.0")
+    owner = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "name": "default", **changes}
+    found["metadata"] |= {"labels": {"app.kubernetes.io/part-of": "kai"}, "ownerReferences": [owner]}
+    found["spec"]["template"]["spec"]["containers"] = [{"name": name} for name in ("kai", *beside)]
+    return found
+
+
 def evolve(**changes):
     return attrs.evolve(HEALTHY, **changes)
 
@@ -143,6 +152,12 @@ SPOILT = {
         evolve(foreign_module="kai"),
         "fail",
         "the Python distribution 'kai' has a module kai as well",
+    ),
+    "a Deployment over one of KAI-Scheduler": (
+        "D011",
+        with_lists(deployments=(taken_over("admission"), deployment("kai-operator", "x/operator"))),
+        "fail",
+        "belongs to SchedulingShard default of KAI-Scheduler, is deleted with it, and runs admission of KAI-Scheduler",
     ),
     "no endpoint": (
         "D021",
@@ -314,6 +329,20 @@ def test_a_scheduler_of_kai_scheduler_for_another_node_pool_is_no_failure():
     theirs = deployment("kai-scheduler-fast", "x/kai-scheduler/scheduler", args=("--partition-label-value=fast",))
     verdict = run_check(BY_CODE["D007"], with_lists(deployments=(theirs,)))
     assert verdict.severity is Severity.WARN
+
+
+def test_what_the_operator_would_change_back_is_told_with_the_command_that_stops_it():
+    operator = deployment("kai-operator", "x/operator")
+    for replicas, stop in ((1, "kubectl -n kai-scheduler scale deploy kai-operator --replicas=0; "), (0, "")):
+        seen = with_lists(deployments=(taken_over(), {**operator, "spec": {"replicas": replicas}}))
+        (finding,) = run_check(BY_CODE["D011"], seen).findings
+        assert finding.help.startswith(f"{stop}kubectl -n kai-scheduler delete deploy kai-scheduler-default ")
+        assert "beside" not in finding.message
+
+
+def test_another_owner_and_a_container_beside_kai_are_no_leftovers():
+    found = with_lists(deployments=(taken_over("proxy", apiVersion="apps.example.com/v1"),))
+    assert run_check(BY_CODE["D011"], found).findings == ()
 
 
 def test_a_scheduler_of_kai_scheduler_that_is_scaled_to_nothing_is_no_finding():

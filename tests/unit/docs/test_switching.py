@@ -1,0 +1,32 @@
+"""The page on switching names each object that KAI-Scheduler's operator left and that kai would be merged into."""
+
+import re
+from pathlib import Path
+
+from tests.unit.deploy.rendering import DEPLOY, ENTRIES, render
+
+PAGE = Path(__file__).parents[3] / "docs" / "migrating-from-kai-go.md"
+# What the operator makes (pkg/operator/operands of commit d5bc503a) for a Config and the shard "default", beside
+# webhook configurations and Secrets.
+_COMPONENTS = ("binder", "pod-grouper", "podgroup-controller", "queue-controller", "admission", "node-scale-adjuster")
+MADE = {
+    "Deployment": {*_COMPONENTS, "kai-scheduler-default"},
+    "Service": {"binder", "podgroup-controller", "queue-controller", "admission", "kai-scheduler-default"},
+    "ServiceAccount": {*_COMPONENTS, "scheduler"},
+    "PodDisruptionBudget": {"pod-grouper", "admission", "kai-scheduler-default"},
+}
+
+
+def test_the_guide_deletes_what_bears_the_name_of_an_object_of_ours():
+    (kinds, names) = re.search(r"delete --ignore-not-found (\S+) \\\n(.*)", PAGE.read_text()).groups()
+    assert set(kinds.split(",")) == {"deploy", *(kind.lower() for kind in MADE if kind != "Deployment")}
+    ours = {
+        (each["kind"], each["metadata"]["name"])
+        for entry in ENTRIES
+        for each in render(DEPLOY / entry)
+        if each["metadata"].get("namespace") == "kai-scheduler"
+    }
+    shared = {(kind, name) for kind, names_of_kind in MADE.items() for name in names_of_kind} & ours
+    assert ("Deployment", "admission") in shared
+    assert ("Deployment", "kai-scheduler-default") in shared
+    assert {name for _, name in shared} <= set(names.split())
