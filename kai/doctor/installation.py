@@ -155,9 +155,12 @@ def one_scheduler(seen: Seen) -> Looked:
         owners = sorted({f"{each.namespace}/{each.owner}" for each in members})
         where = f"node pool {pool}" if pool else "the nodes without a node pool"
         if len(owners) > 1:
+            in_doubt = any(each.may_serve_another_pool for each in members)
+            tell = warning if in_doubt else failure
+            unless = ", unless a shard in --scheduler-conf says otherwise" if in_doubt else ""
             problems.append(
-                failure(
-                    f"{len(owners)} schedulers named {name} decide about {where}: {first_of(owners)}",
+                tell(
+                    f"{len(owners)} schedulers named {name} decide about {where}{unless}: {first_of(owners)}",
                     "give one of them another --partition-label-value, or scale it to 0",
                     found=", ".join(owners),
                     expected="one",

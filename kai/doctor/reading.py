@@ -72,10 +72,13 @@ class Look:
         seen = Seen(now=self.clock.now(), version=version, lists=self._lists)
         await self._review("", rights_of_readers())
         accounts: dict[str, set[str]] = {}
+        flags: dict[str, dict[str, str]] = {}
         for each in seen.programs():
-            accounts.setdefault(f"{each.namespace}/{each.account}", set()).update(each.roles)
+            account = f"{each.namespace}/{each.account}"
+            accounts.setdefault(account, set()).update(each.roles)
+            flags.setdefault(account, {}).update(each.flags)
         for account, roles in accounts.items():
-            await self._review(account, rights_of(sorted(roles)))
+            await self._review(account, rights_of(sorted(roles), flags[account]))
         return attrs.evolve(
             seen,
             now=self.clock.now(),

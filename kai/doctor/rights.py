@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from kai.api.wire import EMPTY
 from kai.doctor.seen import Right
 
 _FOLLOW: Final = ("list", "watch")
@@ -12,6 +13,9 @@ _READ: Final = ("get", *_FOLLOW)
 _OURS: Final = "scheduling.run.ai"
 _RESERVATION: Final = "kai-resource-reservation"
 _SCALE: Final = "kai-scale-adjust"
+
+_PLACES: Final = {"resource-reservation-namespace": _RESERVATION, "scale-adjust-namespace": _SCALE}
+"""Which flag names another namespace than these."""
 
 _Row = tuple[str, tuple[str, ...], tuple[str, ...], str]
 TABLE: Final[dict[str, tuple[_Row, ...]]] = {
@@ -69,11 +73,13 @@ READER: Final[tuple[_Row, ...]] = (
 """What a person needs whose commands are to see a whole cluster."""
 
 
-def rights_of(roles: Iterable[str]) -> Iterator[Right]:
-    """Yield what these roles need, each once."""
+def rights_of(roles: Iterable[str], flags: Mapping[str, str] = EMPTY) -> Iterator[Right]:
+    """Yield what these roles need, each once; in the namespaces that their flags name."""
+    places = {default: flags.get(flag) or default for flag, default in _PLACES.items()}
     seen: set[tuple[str, str, str, str]] = set()
     for role in roles:
-        for right in _spread(role, TABLE.get(role, ())):
+        rows = ((group, what, verbs, places.get(where, where)) for group, what, verbs, where in TABLE.get(role, ()))
+        for right in _spread(role, rows):
             key = (right.verb, right.group, right.resource, right.namespace)
             if key not in seen:
                 seen.add(key)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -52,6 +53,12 @@ class Program:
     def pool(self) -> tuple[str, str]:
         """The scheduler name and the node pool that a scheduler in it serves."""
         return self.flags.get("scheduler-name", "kai-scheduler"), self.flags.get("partition-label-value", "")
+
+    @property
+    def may_serve_another_pool(self) -> bool:
+        """Whether the pool may be told by a SchedulingShard in its file, which is not looked at."""
+        files = {"scheduler-conf", "config"} & self.flags.keys()
+        return "scheduler" in self.roles and bool(files) and "partition-label-value" not in self.flags
 
     @property
     def elects(self) -> bool:
@@ -149,10 +156,13 @@ def _owner(pod: Manifest) -> str:
     return name_of(pod)
 
 
-def _flags(words: Iterable[object]) -> Iterator[tuple[str, str]]:
-    for word in words:
+def _flags(words: Sequence[object]) -> Iterator[tuple[str, str]]:
+    """Yield flags in Go's form: ``--name=value``, or ``--name value`` as KAI-Scheduler's operator writes them."""
+    for word, after in itertools.zip_longest(words, words[1:]):
         if isinstance(word, str) and word.startswith("-"):
-            name, _, value = word.lstrip("-").partition("=")
+            name, is_whole, value = word.lstrip("-").partition("=")
+            if not is_whole and isinstance(after, str) and not after.startswith("-") and after not in ROLES:
+                value = after
             yield name, value
 
 

@@ -211,9 +211,13 @@ def pools(seen: Seen) -> Looked:
         for each in seen.all(kind)
         if (pool := labels_of(each).get(names.NODE_POOL))
     )
+    in_doubt = any(each.may_serve_another_pool for each in seen.programs())
+    tell = warning if in_doubt else failure
+    unless = ", unless a shard in --scheduler-conf names it" if in_doubt else ""
     problems = [
-        failure(
-            f"node pool {pool} has no scheduler: {counted(count, 'queue or job', 'queues and jobs')} wait for one",
+        tell(
+            f"node pool {pool} has no scheduler{unless}: "
+            f"{counted(count, 'queue or job', 'queues and jobs')} wait for one",
             f"run a scheduler with --partition-label-value={pool}, or remove the label {names.NODE_POOL}",
             about=f"nodepool/{pool}",
         )

@@ -331,6 +331,29 @@ def test_a_scheduler_of_kai_scheduler_for_another_node_pool_is_no_failure():
     assert verdict.severity is Severity.WARN
 
 
+def test_a_shard_may_be_told_by_a_file_that_doctor_does_not_read():
+    shard = kai_pod("gpu-1", "scheduler", "--scheduler-conf=/etc/config/shard.yaml", owner="gpu-1")
+    queues = (queue("a"), obj("b", labels={"kai.scheduler/node-pool": "gpu"}, spec={}))
+    for code, told in (("D006", "unless a shard in --scheduler-conf says otherwise"), ("D039", "names it")):
+        (finding,) = run_check(BY_CODE[code], with_lists(pods=(kai_pod(), shard), queues=queues)).findings
+        assert (finding.severity, told in finding.message) == (Severity.WARN, True)
+    known = kai_pod("gpu-1", "scheduler", "--scheduler-conf=x", "--partition-label-value", "gpu", owner="gpu-1")
+    for code in ("D006", "D039"):
+        assert run_check(BY_CODE[code], with_lists(pods=(kai_pod(), known), queues=queues)).findings == ()
+
+
+def test_flags_are_read_in_both_forms_of_go():
+    words = ("scheduler", "--scheduler-name", "other", "--leader-elect", "binder", "-partition-label-value", "gpu")
+    (program,) = with_lists(pods=(kai_pod("a", *words),)).programs()
+    assert (program.pool, program.elects, program.roles) == (("other", "gpu"), True, ("scheduler", "binder"))
+
+
+def test_rights_are_asked_about_where_flags_say_that_pods_are_made():
+    flags = {"resource-reservation-namespace": "runai-reservation", "scale-adjust-namespace": ""}
+    found = {each.namespace for each in rights_of(ROLES, flags)}
+    assert found == {"", "runai-reservation", "kai-scale-adjust"}
+
+
 def test_what_the_operator_would_change_back_is_told_with_the_command_that_stops_it():
     operator = deployment("kai-operator", "x/operator")
     for replicas, stop in ((1, "kubectl -n kai-scheduler scale deploy kai-operator --replicas=0; "), (0, "")):

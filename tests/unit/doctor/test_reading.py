@@ -10,7 +10,7 @@ from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.doctor.reading import LISTS, Look
 from kai.errors import UnreachableError
 from tests.doubles.virtual_time import VirtualClock
-from tests.unit.doctor.cluster import HEALTHY
+from tests.unit.doctor.cluster import HEALTHY, kai_pod
 
 VERSION = Answer(status=200, body=b'{"gitVersion": "v1.34.1", "major": "1", "minor": "34"}')
 
@@ -24,6 +24,7 @@ class Server:
     """Verb and resource that no account has."""
     version: Answer | NoAnswer = VERSION
     calls: list = attrs.field(factory=list)
+    lists: dict = HEALTHY.lists
 
     async def request(self, call):
         self.calls.append(call)
@@ -37,7 +38,7 @@ class Server:
         if name in self.refused:
             return Answer(status=403)
         start = int(dict(call.query).get("continue", 0))
-        found = HEALTHY.lists[name]
+        found = self.lists[name]
         rest = str(start + 2) if start + 2 < len(found) else ""
         page = {"metadata": {"continue": rest}, "items": found[start : start + 2]}
         return Answer(status=200, body=json.dumps(page).encode())
@@ -82,6 +83,14 @@ def test_the_account_of_each_program_is_asked_about_and_the_one_that_looks():
         },
     }
     assert seen.asked[""] == 5
+
+
+def test_rights_are_asked_about_in_the_namespaces_that_flags_name():
+    pods = (kai_pod("kai-7c9-x", "--resource-reservation-namespace", "runai-reservation"),)
+    seen = look(Server(denied=(("create", "pods"),), lists={**HEALTHY.lists, "pods": pods}))
+    missing = {str(each) for each in seen.missing["kai-scheduler/kai"]}
+    assert "create pods in namespace runai-reservation" in missing
+    assert "create pods in namespace kai-resource-reservation" not in missing
 
 
 def test_that_rights_of_others_may_not_be_asked_about_is_noted():
