@@ -22,6 +22,7 @@ from kai.engine.answers import (
 )
 from kai.engine.failing import OPEN, Failures, with_stand_ins
 from kai.engine.observe import Observer, Stopwatch
+from kai.engine.undisturbed import undisturbed
 from kai.errors import ConfigError, KaiError, PluginError, told
 from kai.framework.hooks import (
     Domains,
@@ -182,10 +183,12 @@ class Asking:
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:
         """Return ``function``, which blames the plugin for whatever it raises and for answers that are none.
 
-        Cost: a tenth of a microsecond a call, and that of the check.
+        Cost: a tenth of a microsecond a call, and that of the check; for plugins that are not kai's also a copy of the
+        rows.
         """
         check = check_of(hook)
-        timed = function if self.stopwatch is None else self.stopwatch.timed(self.use.name, hook, function)
+        asked = undisturbed(function, partial(self._blamed, hook)) if self._is_foreign else function
+        timed = asked if self.stopwatch is None else self.stopwatch.timed(self.use.name, hook, asked)
 
         def ask(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
@@ -237,6 +240,10 @@ class Asking:
                 raise self._blamed(hook, f"raised {told(error)}") from error
 
         return ask
+
+    @property
+    def _is_foreign(self) -> bool:
+        return type(self.use.plugin).__module__.partition(".")[0] != "kai"
 
     def _blamed(self, hook: str, message: str) -> PluginError:
         return PluginError(message, plugin=self.use.name, origin=self.use.origin, hook=hook)

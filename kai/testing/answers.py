@@ -128,9 +128,11 @@ def _check_function(
 ) -> None:
     """Ask one function about one pod in several ways that must come to the same."""
     name = type(extension).__name__
-    turned, half = nodes[::-1].copy(), nodes[::2].copy()
+    turned, half, given = nodes[::-1].copy(), nodes[::2].copy(), nodes.copy()
     with blaming(name, where):
-        found, slow = _timed(lambda: function(pod, nodes))
+        found, slow = _timed(lambda: function(pod, given))
+        if not same(given, nodes):
+            raise BrokenLaw(f"{NOTHING_WRITTEN}: {name} wrote to the rows of nodes on cluster {where!r}")
         answer = np.asarray(_check_array(extension, found, nodes, where))
         repeated, quick = _timed(lambda: function(pod, nodes))
         laws = (

@@ -1,12 +1,15 @@
 """How a broken law is told: which law, of which plugin's function, on which cluster, and where in the source."""
 
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
+import kai
 from kai.errors import ConfigError, PluginError, told
 
 NOTHING_WRITTEN = "a plugin writes nothing"
@@ -52,9 +55,24 @@ def _law(error: BaseException | None, asked: str) -> str:
 
 
 def _place(error: BaseException | None) -> str:
-    """Return where in the source an error arose, in brackets."""
+    """Return where in the plugin's source an error arose, in brackets; "" if no line of the plugin was reached.
+
+    What a plugin calls may raise deep within a library. The line of the plugin is the one to look at.
+    """
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    frame = next((each for each in reversed(frames) if _may_be_a_plugin(Path(each.filename))), None)
+    return f" ({Path(frame.filename).name}, line {frame.lineno})" if frame else ""
+
+
+def _may_be_a_plugin(file: Path) -> bool:
+    if any(file.is_relative_to(folder) for folder in _WHO_ASKS):
+        return False
+    return not file.is_relative_to(_STANDARD) or "site-packages" in file.parts
+
+
+_KAI: Final = Path(kai.__file__).parent
+_WHO_ASKS: Final = (_KAI / "testing", _KAI / "engine", _KAI / "framework", Path(np.__file__).parent)
+_STANDARD: Final = Path(sysconfig.get_paths()["stdlib"])
 
 
 __all__ = ["NOTHING_WRITTEN", "BrokenLaw", "blaming", "shown"]

@@ -520,3 +520,20 @@ def test_without_a_stopwatch_a_plugin_is_asked_directly():
 
     (plugin,) = opened([PodFilter(admit)])
     assert plugin.pod_filter.admit.__wrapped__ is admit
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_rows_that_a_plugin_writes_to_are_put_back_and_the_plugin_is_told(raises):
+    def overwrites(pod, nodes):
+        nodes[0] = 77
+        if raises:
+            raise KeyError("rack")
+        return np.zeros(len(nodes))
+
+    (plugin,) = opened([NodeScore(overwrites)])
+    nodes = np.arange(3)
+    with pytest.raises(PluginError) as caught:
+        plugin.node_score.score(0, nodes)
+    assert nodes.tolist() == [0, 1, 2]
+    wrong = "raised KeyError: 'rack'" if raises else "wrote to the rows that it was asked about, expected a plugin "
+    assert f'plugin "p0" (dist-0 1.0), NodeScore.score: {wrong}' in str(caught.value)

@@ -7,6 +7,7 @@ import pytest
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError
 from kai.framework import (
+    Dependence,
     Effect,
     GroupOrder,
     NodeFilter,
@@ -248,6 +249,10 @@ def failing(*_):
     raise KeyError("gpu-77")
 
 
+def in_a_library(*_):
+    return Dependence.NOTHING
+
+
 def refusing(text):
     words = Words(code="Full", text=text)
     return opening(lambda _: [PodFilter(lambda _: Verdict.refused(words, rack="a"))])
@@ -270,6 +275,12 @@ def unreachable(session):
         (opening(lambda _: [PodFilter(lambda _: False)]), "PodFilter.admit returns a Verdict: .* found bool False"),
         (scoring(raising), "NodeScore answers and raises nothing: .* raised KeyError: 'gpu-77'"),
         (scoring(lambda _, __, nodes: np.full(len(nodes), np.nan)), "scores leave nodes to choose from"),
+        (
+            scoring(lambda _, __, nodes: nodes.sort() or nodes.fill(0)),
+            "a plugin writes nothing: NodeScore wrote to the",
+        ),
+        (scoring(in_a_library), r"raised AttributeError: NOTHING \(test_laws.py, line \d+\)$"),
+        (opening(lambda _: [NodeScore(lambda pod: pod)]), r"raised TypeError: .* but 2 were given$"),
         (filtering(raising), "NodeFilter answers and raises nothing: .* raised KeyError"),
         (
             opening(lambda _: [NodeFilter(lambda _, nodes: nodes < 0, explain=lambda _, __: "all full")]),

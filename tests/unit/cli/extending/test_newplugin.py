@@ -1,5 +1,6 @@
 """``kai plugins new``: the package that is written can be installed, is enabled by its configuration, and passes."""
 
+import ast
 import json
 import os
 import subprocess
@@ -41,6 +42,13 @@ def test_the_package_passes_its_own_tests_as_it_is_written(folder):
     done = python("pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
+
+
+def test_every_function_of_the_package_says_what_it_returns(folder):
+    """An author may run ``mypy --strict`` over all of it, tests included."""
+    for file in folder.rglob("*.py"):
+        for each in ast.walk(ast.parse(file.read_text())):
+            assert not isinstance(each, ast.FunctionDef) or each.returns is not None, f"{file.name}: {each.name}"
 
 
 def test_the_package_can_be_installed_and_its_configuration_enables_it(folder, tmp_path):
