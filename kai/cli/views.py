@@ -10,7 +10,7 @@ import attrs
 
 from kai.api.collector import paused
 from kai.cli.console import Console
-from kai.cli.failures import flush_out, report_error, write_out
+from kai.cli.failures import INPUT, flush_out, report_error, say_error, write_out
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 from kai.cli.writing import write_document
@@ -106,6 +106,10 @@ class _Look:
     notes: Sequence[str]
     remark: str = ""
     """What is said last."""
+    unused: Sequence[str] = ()
+    """What a file holds and has no part in the view; it is told without a request for notes, too."""
+    is_mute: bool = False
+    """Whether a file holds workloads for this scheduler, and no job came of them."""
 
 
 def show(
@@ -126,8 +130,11 @@ def show(
     """
     ways = _Ways(view_of=view_of, own_view_of=own_view_of, served_view_of=served_view_of, soon_view_of=soon_view_of)
     if not source.watch:
-        _write(_look(source, console, ways), source, console, None)
-        return 0
+        seen = _look(source, console, ways)
+        _write(seen, source, console, None)
+        if seen.is_mute:
+            say_error(f"{source.place}: found workloads for this scheduler, and no job came of them")
+        return INPUT if seen.is_mute else 0
     watch = Watching() if watching is None else watching
     last: object = None
     while watch.goes_on():
@@ -174,8 +181,11 @@ def _look(source: Source, console: Console, ways: _Ways) -> _Look:
     said = [*(f"note: {doubt}" for doubt in result.doubts)]
     said += [source.chosen.line(result.case.origin)] if source.is_live else []
     remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
-    notes = (*result.notes, *map(str, result.unused))
-    return _Look(view=ways.view_of(result), origin=result.case.origin, notes=notes, remark=remark)
+    unused = tuple(map(str, result.unused))
+    seen = _Look(view=ways.view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
+    if source.is_live:  # all of a cluster's workloads are not meant for this scheduler, and a group may be on its way
+        return attrs.evolve(seen, notes=(*result.notes, *unused))
+    return attrs.evolve(seen, unused=unused, is_mute=result.is_mute)
 
 
 def _limited(source: Source, console: Console, ways: _Ways, error: UnreachableError) -> _Look:
@@ -217,6 +227,8 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
     if said == last:
         return said
     if last is None:
+        for note in seen.unused:
+            console.talk(f"note: {note}")
         for note in seen.notes:
             console.talk(f"note: {note}", level=1)
     if console.is_for_machines:
