@@ -1,6 +1,7 @@
 """Every code of a finding with its text: what ``--explain`` prints, and what a page of documentation is made of.
 
-The letter says what is looked at: T texts, F fields, Q queues, J jobs, C configurations of the scheduler, S scenarios.
+The letter says what is looked at: T texts, F fields, Q queues, J jobs, W what admission webhooks refuse, C
+configurations of the scheduler, S scenarios.
 """
 
 from typing import Final
@@ -175,8 +176,8 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         "the sub-groups of a pod group are no tree that can be scheduled",
         "Their names differ, their parents exist, none is among its own parents, they are nested 16 deep at most, and "
-        "minSubGroup is at most the number of those below. The admission webhook refuses such a group; where there "
-        "is none, its pods wait, or are scheduled as one flat group.",
+        "minSubGroup is at most the number of those below. Admission webhooks refuse such a group, and only warn of "
+        "a minSubGroup that is too large; where there are none, its pods wait, or are scheduled as one flat group.",
     ),
     "J024": Code(
         ERROR,
@@ -205,6 +206,19 @@ CODES: Final[dict[str, Code]] = {
         "gpu-fraction is 1, a whole GPU",
         "The scheduler takes it. The admission webhooks, of kai as of KAI-Scheduler, refuse such a pod: a fraction is "
         "less than 1.",
+    ),
+    "J029": Code(
+        WARNING,
+        "a priority class that a job names does not exist",
+        "A label that names none is passed over: the job gets the next class that is named, else that of its kind, "
+        "else train. A pod group whose class is none gets the global default, or 50. An API server refuses pods whose "
+        "spec.priorityClassName is none. Without priority classes in the input only a likely slip of the pen is told.",
+    ),
+    "W001": Code(
+        ERROR,
+        "an admission webhook refuses the object",
+        "kai asks the webhooks' own rules, with pods that may share GPUs. The scheduler may take what they refuse: in "
+        "a cluster without webhooks, or in a simulation. What comes from an API server is not looked at.",
     ),
     "C001": Code(
         ERROR,

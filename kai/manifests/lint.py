@@ -4,7 +4,7 @@
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -16,6 +16,7 @@ from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
 from kai.manifests.positions import Path
+from kai.manifests.priorities import check_priorities, classes_of
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.refused import check_refused
@@ -30,7 +31,7 @@ def lint(reading: Reading) -> list[Finding]:
     """Return every finding about an input: of its documents one by one, and of all together."""
     parents = {name: parent_of(queue) for name, queue in queues_of(reading.documents).items()}
     unread = {(finding.file, finding.line, finding.column) for finding in reading.findings}
-    later = [*check_queues(reading.documents), *check_jobs(reading, parents)]
+    later = [*check_queues(reading.documents), *check_jobs(reading, parents, classes_of(reading.documents))]
     # What cannot be read at all is not judged as well.
     found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
     said = {(each.file, each.line, each.column) for each in found}
@@ -43,10 +44,11 @@ def lint(reading: Reading) -> list[Finding]:
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
 
-def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield jobs whose queue is none, or no leaf, and gangs that are larger than their workload.
+def check_jobs(reading: Reading, parents: Mapping[str, str], classes: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield jobs whose queue is none, or no leaf, gangs larger than their workload, and priority classes that are none.
 
     ``parents`` are all queues with the names of their parents; without any, only an empty name of a queue is told.
+    ``classes`` are all priority classes; without any, only what is spelled almost like one that kai installs is told.
     """
     seen: set[int] = set()
     for job in reading.expansion.jobs:
@@ -56,6 +58,7 @@ def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding
         document = reading.documents[job.at]
         yield from _queue(document, job, parents)
         yield from _gang(document, job)
+    yield from check_priorities(reading.documents, classes)
     yield from unoffered_makes(reading)
 
 

@@ -63,6 +63,14 @@ class Text:
         node = self._node(document, path)
         return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
+    def last_line(self, document: int, path: Sequence[str | int]) -> int:
+        """Return the line on which the value at a path ends; 0 where there is none."""
+        node = self._node(document, path)
+        if node is None:
+            return 0
+        end = node.end_mark
+        return self._composed[document][0] + end.line + (1 if end.column else 0)
+
     def lines(self, first: int, last: int) -> tuple[tuple[int, str], ...]:
         """Return the lines from ``first`` to ``last``; the last alone where they are far from each other."""
         if not last:

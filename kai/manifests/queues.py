@@ -145,4 +145,8 @@ def _leaves(name: str, queues: Mapping[str, Document], seen: set[str]) -> list[s
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """Return a value as a number; None for what is none, or none that a float can hold: reading it says so."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None

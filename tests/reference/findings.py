@@ -7,6 +7,7 @@ _SECTIONS = {
     "F": "Fields",
     "Q": "Queues",
     "J": "Jobs",
+    "W": "Admission webhooks",
     "C": "Configurations of the scheduler",
     "S": "Scenarios",
     "A": "Annotations of simulations",

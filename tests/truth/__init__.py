@@ -6,4 +6,7 @@ changed as a reader would change it, and decided from its objects again, or its 
 
 Reading order: ``trial`` draws and changes, ``claims`` says what is claimed and tries it, ``shares`` does so for fair
 shares, ``caps`` for caps on evictions, ``differing`` for ``kai diff``, ``tables`` adds up what tables show.
+
+``manifests`` draws objects with the mistakes of people, and ``admitting`` tries what ``kai lint`` says of them against
+the admission webhooks.
 """

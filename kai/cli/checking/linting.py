@@ -12,6 +12,7 @@ from kai.api.documents import mapping_of
 from kai.api.numerals import signed
 from kai.api.podgroup import PodGroup
 from kai.cli.checking.doubts import doubts
+from kai.cli.checking.refusals import with_refusals
 from kai.cli.running.configuring import load_setup
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry, helps_of
@@ -161,7 +162,10 @@ class _Linting:
     def finish(self) -> Linted:
         """Look at all manifests together."""
         reading = read(self.documents) if self.documents else None
-        found = [*self.findings, *((*lint(reading), *_trees(reading)) if reading is not None else ())]
+        found = list(self.findings)
+        if reading is not None:
+            about = [*lint(reading), *_trees(reading)]
+            found += with_refusals(reading.documents, about, reading.expansion.jobs)
         found = [self._with_clusters(each) if each.code == "T004" else each for each in found]
         return Linted(
             findings=tuple(found), reading=reading, configurations=self.configurations, scenarios=self.scenarios

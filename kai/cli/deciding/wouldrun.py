@@ -48,7 +48,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     declare_kinds(source.request.registry)
     addition = add(case, documents, queue=queue, copies=copies, namespace=source.namespace)
     result = source.request.decide(addition.case)
-    _talk(addition, console)
+    _talk(addition, documents, console)
     if result.outcome is None or result.overview is None:
         return NO
     found = arrival(result.outcome, result.overview, addition.jobs)
@@ -58,10 +58,11 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     return 0 if found.eta_seconds is not None else NO
 
 
-def _talk(addition: "Addition", console: Console) -> None:
+def _talk(addition: "Addition", documents: "Sequence[Document]", console: Console) -> None:
     from kai.cli.checking.findings import finding_text
+    from kai.cli.checking.refusals import with_refusals
 
-    for finding in addition.findings:
+    for finding in with_refusals(documents, addition.findings):
         console.talk(finding_text(finding))
     for unused in addition.unused:
         console.talk(f"note: {unused}")

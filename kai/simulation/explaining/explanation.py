@@ -16,6 +16,7 @@ from kai.model.status import Status
 from kai.simulation.deciding.cluster_reaction import next_objects
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.deciding.search_budget import TRYING
+from kai.simulation.explaining.absent_classes import absent_classes
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.eta import Eta, Starts
@@ -176,7 +177,7 @@ class Explainer:
             reason=reason,
             wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
-            evidence=proof,
+            evidence=(*proof, *absent_classes(site)),
             suggestions=found,
             waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),
             position=line.position,

@@ -60,7 +60,8 @@ def add(
         better = f"--queue {fault.better}" if fault.better else ""
         message = f"{fault.message}; {fault.hint}"
         raise RefusedError([Finding(code=fault.code, message=message, file=f"--queue {queue}", help=better)])
-    findings = [*reading.findings, *check_jobs(reading, parents)]
+    classes = {each.metadata.name for each in case.objects.priority_classes}
+    findings = [*reading.findings, *check_jobs(reading, parents, classes)]
     refused = RefusedError.of(findings)
     if refused is not None:
         raise refused

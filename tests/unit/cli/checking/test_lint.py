@@ -246,4 +246,84 @@ def test_sub_groups_that_are_no_tree_are_told(write, capsys, parts, said):
     assert run(["lint", write(text % parts)]) == 1
     first = capsys.readouterr().out.splitlines()[0]
     assert first == f"x.yaml:4:8: J023 spec.subGroups: {said}"
-    assert run(["lint", write(text % "[{name: s}, {name: t, parent: s}]")]) == 0
+    assert run(["lint", write(text % "[{name: s}, {name: t, parent: s, minMember: 1}]")]) == 0
+
+
+GROUP = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g%s}\nspec:\n  subGroups:\n"
+QUEUE = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\nspec: {%s}\n"
+TOPOLOGY = """\
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: t}
+spec:
+  levels:
+  - {nodeLabel: rack, alias: rack}
+"""
+WHOLE = GOOD.replace("    spec:\n", '    metadata: {annotations: {gpu-fraction: "1"}}\n    spec:\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            GROUP % "" + "  - name: a\n  - {name: b, minSubGroup: 2}\n",
+            [
+                "6:11: the PodGroup: subgroup a: minMember is required",
+                "7:12: the PodGroup: subgroup b: minMember is required",
+                '7:28: the PodGroup: subgroup "b": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)',
+            ],
+        ),
+        (GROUP % ", resourceVersion: '7'" + "  - name: a\n", []),
+        (QUEUE % "displayName: x", ["4:1: the Queue: resources must be specified"]),
+        (
+            TOPOLOGY,
+            ["5:3: the Topology: invalid topology aliases: an alias must not equal a nodeLabel; conflicting: [rack]"],
+        ),
+        (
+            WHOLE.replace("limits: {nvidia.com/gpu: 8}", ""),
+            ["7:44: the Pod: gpu-fraction annotation value must be a positive number smaller than 1.0"],
+        ),
+        (
+            WHOLE.replace('gpu-fraction: "1"', 'mps: "true"'),
+            ["7:35: the Pod: MPS is only supported with GPU fraction request"],
+        ),
+    ],
+)
+def test_what_webhooks_refuse_is_told(write, capsys, text, said):
+    assert run(["lint", write(text)]) == int(bool(said))
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("x.yaml:")]
+    assert [each.removeprefix("x.yaml:").replace("W001 an admission webhook refuses ", "") for each in found] == said
+
+
+def test_an_error_of_lint_is_not_told_again_in_the_words_of_a_webhook(write, capsys):
+    text = GOOD.replace("    spec:\n", '    metadata: {annotations: {gpu-fraction: "1.5"}}\n    spec:\n')
+    assert run(["lint", write(text)]) == 1
+    assert "J011" in (said := capsys.readouterr().out)
+    assert "W001" not in said
+
+
+def test_a_number_beyond_all_floats_is_told_and_no_fault_of_lint(write, capsys):
+    assert run(["lint", write(QUEUE % f"resources: {{gpu: {{quota: 1{'0' * 400}}}}}")]) == 1
+    assert "F001 quota" in capsys.readouterr().out
+
+
+CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: mine}\nvalue: 60\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("label", "before", "said"),
+    [
+        ("trian", "", "is none that kai installs: it is passed over, and the job gets another one"),
+        ("elsewhere", "", ""),
+        ("elsewhere", CLASS, "does not exist: it is passed over, and the job gets another one"),
+        ("mine", CLASS, ""),
+        ("inference", CLASS, ""),
+    ],
+)
+def test_a_priority_class_that_does_not_exist_is_told_where_classes_are_known(write, capsys, label, before, said):
+    text = before + GOOD.replace("{name: train,", f"{{name: train, labels: {{priorityClassName: {label}}},")
+    assert run(["lint", write(text)]) == 0
+    found = [line for line in capsys.readouterr().out.splitlines() if "J029" in line]
+    assert [line.partition(": J029 warning: priority class ")[2] for line in found] == (
+        [f"{label} {said}"] if said else []
+    )

@@ -133,3 +133,11 @@ def test_what_the_scheduler_does_anyway_is_told_apart(ask, tmp_path, capsys):
 def test_several_workloads_are_answered_together(ask):
     other = (JOB % 1).replace("name: train", "name: other")
     assert ask(job=f"{JOB % 2}---\n{other}", used=2).out.startswith("2 of 2 jobs would start now.\n")
+
+
+def test_what_an_admission_webhook_refuses_and_a_priority_class_that_is_none_are_told(ask):
+    job = (JOB % 2).replace("research}", "research, priorityClassName: trian}")
+    told = ask(used=2, job=job.replace("template:\n", 'template:\n    metadata: {annotations: {mps: "true"}}\n'))
+    assert told.out.startswith("train would start now.\n")
+    assert "train.yaml:5:62: J029 warning: priority class trian does not exist: it is passed over" in told.err
+    assert "train.yaml:10:35: W001 an admission webhook refuses the Pod: MPS is only supported" in told.err

@@ -430,3 +430,24 @@ def test_a_gang_that_is_given_places_is_not_told_that_there_is_no_room():
     cluster = {"nodes": nodes, "topologies": {"t": ["rack"]}}
     (each,) = (each for each in found(groups, queues=queues, cluster=cluster).jobs if each.job.name == "gang")
     assert (each.reason.code, [words.code for words in each.also]) == ("HeldForLeaving", [])
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "said"),
+    [
+        ({"priorityClassName": "trian"}, {}, "50, that of class priority-50: class trian does not exist"),
+        ({}, {"priorityClassName": "trian"}, "50, the default: class trian does not exist"),
+        ({"priorityClassName": "priority-50"}, {}, None),
+        ({"priorityClassName": "system-node-critical"}, {}, None),
+    ],
+)
+def test_a_priority_class_that_does_not_exist_is_told_with_the_priority_that_counts(labels, spec, said):
+    document = {"about": "x", "cluster": {"nodes": {"n1": {"gpu": 4}}}, "queues": QUEUES, "run": ["allocate"]}
+    case = read_short({**document, "groups": {"g": {"queue": "a", "each": {"gpu": 8}}}}, "explanation")
+    (group,) = case.objects.pod_groups
+    metadata = attrs.evolve(group.metadata, labels={**group.metadata.labels, **labels})
+    more = {"priority_class_name": spec["priorityClassName"]} if spec else {}
+    group = attrs.evolve(group, metadata=metadata, spec=attrs.evolve(group.spec, **more))
+    outcome = simulate(attrs.evolve(case, objects=attrs.evolve(case.objects, pod_groups=(group,))))
+    (each,) = explained(outcome, overview(outcome)).jobs
+    assert proof(each).get("priority") == said

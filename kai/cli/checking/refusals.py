@@ -1,0 +1,166 @@
+"""What the admission webhooks of kai would refuse, said before anything is applied.
+
+``refusals`` asks the very functions that answer the API server, so `kai lint` passes nothing that they refuse. Rules of
+``kai.manifests`` say most of it before, with more help; what they say of an object is not said again.
+
+Admission has settings that a file does not show. They are taken as `deploy/` has them: pods may share GPUs, and the
+quotas of queues are not compared.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kai.admission import AdmissionRequest, AdmissionSettings, mutate, validate
+from kai.api import codec, names
+from kai.api.documents import mapping_of
+from kai.manifests import Document, Finding
+from kai.manifests.expansion import Job
+from kai.manifests.positions import Path
+from kai.manifests.unused import templates
+
+_SETTINGS: Final = AdmissionSettings(gpu_sharing_enabled=True)
+_CODE: Final = "W001"
+_KINDS: Final = frozenset({"PodGroup", "Queue", "Topology"})
+_SAME: Final[Mapping[str, tuple[str, ...]]] = {
+    "Pod": ("F001", "J010", "J011", "J012", "J013", "J014", "J015", "J016", "T003"),
+    "PodGroup": ("F001", "J018", "J023", "T003"),
+    "Queue": ("F001", "T003"),
+    "Topology": ("F001", "T003"),
+}
+"""Errors that say in other words what a webhook says of an object of a kind."""
+_ANNOTATIONS: Final = (
+    ("MPS", names.MPS),
+    ("gpu-memory annotation", names.GPU_MEMORY),
+    ("cannot request both GPU and GPU memory", names.GPU_MEMORY),
+    ("fraction count", names.GPU_FRACTION_DEVICES),
+    ("cannot request multiple", names.GPU_FRACTION_DEVICES),
+    ("failed to get fraction container", names.GPU_FRACTION_CONTAINER),
+    ("gpu-fraction annotation", names.GPU_FRACTION),
+    ("cannot have both GPU fraction", names.GPU_FRACTION),
+)
+"""How the words of webhooks about a pod begin, and the annotation that they are about."""
+_FIELD: Final = re.compile(r"\b((?:spec|metadata)(?:\.\w+|\[\d+\])*)")
+_STEP: Final = re.compile(r"\w+")
+_SUB_GROUP: Final = re.compile(r'subgroup (?:name )?"?([^":]*)"?')
+
+
+def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Iterable[Job] = ()) -> Iterator[Finding]:
+    """Yield what webhooks refuse of documents that are applied, unless ``said`` has an error about the same.
+
+    ``jobs`` are what controllers and the pod grouper make of them, which may have more than the templates.
+
+    What comes from an API server was let in, or was there before there were webhooks: it is not looked at.
+    """
+    told: dict[str, set[tuple[str, int]]] = {}
+    for each in said:
+        if each.is_error:
+            told.setdefault(each.file, set()).add((each.code, each.line))
+    fresh = {at: each for at, each in enumerate(documents) if not _is_kept(each)}
+    wrong: set[int] = set()
+    for at, document in fresh.items():
+        for path, manifest in _asked(document):
+            lines, same = _lines(document, path), _SAME[str(manifest["kind"])]
+            if any(line in lines and code in same for code, line in told.get(document.text.name, ())):
+                wrong.add(at)
+                continue
+            for finding in _refused(document, path, manifest):
+                wrong.add(at)
+                yield finding
+    for job in jobs:
+        if job.at in fresh and job.at not in wrong:
+            found = [each for made in (job.group, *job.pods) for each in _refused(fresh[job.at], (), made)]
+            wrong |= {job.at} if found else set()
+            yield from found[:1]
+
+
+def with_refusals(
+    documents: Sequence[Document], said: Sequence[Finding], jobs: Iterable[Job] = ()
+) -> tuple[Finding, ...]:
+    """Return findings in the order of their places, with what webhooks refuse in place of warnings there."""
+    refused = list(refusals(documents, said, jobs))
+    places = {(each.file, each.line, each.column) for each in refused}
+    kept = [each for each in said if each.is_error or (each.file, each.line, each.column) not in places]
+    return tuple(sorted([*kept, *refused], key=lambda each: (each.file, each.line, each.column, each.code)))
+
+
+def _is_kept(document: Document) -> bool:
+    return bool(mapping_of(document.manifest.get("metadata")).get("resourceVersion"))
+
+
+def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield what of a document webhooks look at: the object itself, or pods as its templates have them."""
+    manifest = document.manifest
+    known = codec.kind_of(manifest)
+    if known is not None and known.kind in _KINDS:
+        yield (), manifest
+        return
+    if manifest.get("kind") == "Pod":
+        yield (), manifest
+        return
+    for path, template in templates(manifest) if isinstance(manifest.get("kind"), str) else ():
+        kept = mapping_of(template.get("metadata"))
+        pod = {"annotations": kept.get("annotations"), "labels": kept.get("labels"), "generateName": _name(manifest)}
+        yield path, {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": template.get("spec")}
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return f"{mapping_of(manifest.get('metadata')).get('name') or 'pod'}-"
+
+
+def _refused(document: Document, path: Path, manifest: Mapping[str, Any]) -> Iterator[Finding]:
+    kind = str(manifest["kind"])
+    request = AdmissionRequest(operation="CREATE", kind=kind, object=manifest)
+    response = mutate(request, _SETTINGS, lambda length: "a" * length)
+    if response.allowed:
+        response = validate(request, _SETTINGS, lambda _: None)
+    if response.allowed:
+        return
+    for text in response.message.split("\n"):
+        at, is_key = _place(kind, manifest, text)
+        yield document.finding(
+            _CODE,
+            f"an admission webhook refuses the {kind}: {text}",
+            (*path, *at),
+            at_key=is_key,
+            object=f"{kind.lower()} {mapping_of(manifest.get('metadata')).get('name') or _name(document.manifest)}",
+        )
+
+
+def _place(kind: str, manifest: Mapping[str, Any], text: str) -> tuple[Path, bool]:
+    """Return where in an object that stands which a webhook speaks of, and whether its key is meant."""
+    field = _FIELD.search(text)
+    if field is not None:
+        return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(field[1])), False
+    if kind == "Pod":
+        key = next((key for start, key in _ANNOTATIONS if text.startswith(start)), None)
+        return (("metadata", "annotations", key), False) if key is not None else (("spec",), True)
+    if kind == "Topology":
+        return ("spec", "levels"), True
+    if kind == "Queue":
+        return ("spec",), True
+    return _place_in_group(manifest, text), False
+
+
+def _place_in_group(manifest: Mapping[str, Any], text: str) -> Path:
+    name = _SUB_GROUP.match(text)
+    parts = mapping_of(manifest.get("spec")).get("subGroups")
+    found = [
+        (index, each)
+        for index, each in enumerate(parts if isinstance(parts, list) else ())
+        if name is not None and isinstance(each, Mapping) and each.get("name") == name[1]
+    ]
+    fields = [field for field in ("minSubGroup", "minMember") if field in text]
+    if not found:
+        return ("spec", fields[0]) if fields else ("spec",)
+    index, part = found[-1]
+    return ("spec", "subGroups", index, next((field for field in fields if part.get(field) is not None), "name"))
+
+
+def _lines(document: Document, path: Path) -> range:
+    """Return the lines on which an object of a document, or a template in it, stands."""
+    first = document.text.locate(document.number, (*document.path, *path), at_key=True).line
+    return range(first, document.text.last_line(document.number, (*document.path, *path)) + 1)
+
+
+__all__ = ["refusals", "with_refusals"]

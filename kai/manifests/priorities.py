@@ -1,0 +1,69 @@
+"""Priority classes that workloads name and that do not exist: each is passed over, and the job gets another one."""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from kai.api import names
+from kai.api.documents import mapping_of
+from kai.manifests.findings import Document, Finding
+from kai.manifests.grouping import PRIORITY_CLASSES
+from kai.manifests.positions import Path
+from kai.manifests.unused import templates
+
+OF_THE_SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
+"""Classes that each cluster has."""
+_NEAR: Final = 0.8
+
+
+def classes_of(documents: Collection[Document]) -> frozenset[str]:
+    """Return the names of the priority classes of an input."""
+    metadata = [mapping_of(each.manifest.get("metadata")) for each in documents if _is_class(each.manifest)]
+    return frozenset(str(each["name"]) for each in metadata if each.get("name"))
+
+
+def check_priorities(documents: Collection[Document], classes: Collection[str]) -> Iterator[Finding]:
+    """Yield priority classes that are named and are not among ``classes``, nor among those that kai installs.
+
+    Without any ``classes`` those of the cluster are not known: then only what is spelled almost like one is told.
+    """
+    known = {*classes, *PRIORITY_CLASSES, *OF_THE_SYSTEM}
+    for document in documents:
+        for path, name in _named(document.manifest):
+            near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
+            if name in known or not (classes or near):
+                continue
+            is_of_pod = path[-2:] == ("spec", names.PRIORITY_CLASS) and document.manifest.get("kind") != "PodGroup"
+            then = "an API server refuses the pods" if is_of_pod else "it is passed over, and the job gets another one"
+            yield document.finding(
+                "J029",
+                f"priority class {name} {'does not exist' if classes else 'is none that kai installs'}: {then}",
+                path,
+                hint=f"is it {near[0]}?" if near else "",
+                help=f"{names.PRIORITY_CLASS}: {near[0]}" if near else "",
+                found=name,
+                expected=near[0] if near else "",
+            )
+
+
+def _named(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield the priority classes that an object names for itself, or for its pods, with their places."""
+    places: list[tuple[Path, Any]] = []
+    if manifest.get("kind") == "PodGroup":
+        places.append((("spec", names.PRIORITY_CLASS), mapping_of(manifest.get("spec")).get(names.PRIORITY_CLASS)))
+    made = [] if manifest.get("kind") == "Pod" else templates(manifest)
+    if made or manifest.get("kind") == "Pod":
+        for path, holder in ((), manifest), *made:
+            labels = mapping_of(mapping_of(holder.get("metadata")).get("labels"))
+            places.append(((*path, "metadata", "labels", names.PRIORITY_CLASS), labels.get(names.PRIORITY_CLASS)))
+            spec = mapping_of(holder.get("spec"))
+            if "containers" in spec:
+                places.append(((*path, "spec", names.PRIORITY_CLASS), spec.get(names.PRIORITY_CLASS)))
+    yield from ((path, name) for path, name in places if isinstance(name, str) and name)
+
+
+def _is_class(manifest: Mapping[str, Any]) -> bool:
+    return manifest.get("kind") == "PriorityClass" and "metadata" in manifest
+
+
+__all__ = ["OF_THE_SYSTEM", "check_priorities", "classes_of"]
