@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import Metric
 
 from kai.engine.observe import Phase
@@ -28,7 +28,7 @@ from kai.scheduler.evicted_groups import EvictedGroups
 from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
 from kai.state.snapshot import Snapshot
-from kai.telemetry.exposition import ChangingSeries
+from kai.telemetry.exposition import ChangingSeries, Maker
 from kai.telemetry.plugin_times import Taken
 
 _MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
@@ -75,23 +75,6 @@ class BareCounters:
         yield metric
 
 
-@attrs.frozen
-class _Maker:
-    """Makes metrics with one prefix in one registry."""
-
-    registry: CollectorRegistry
-    prefix: str
-
-    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(self.prefix + name, text, labels, registry=self.registry)
-
-    def counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(self.prefix + name, text, labels, registry=self.registry)
-
-    def histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(self.prefix + name, text, labels, buckets=buckets, registry=self.registry)
-
-
 class SchedulerMetrics:
     """All metrics of one scheduler. Not for several threads at once."""
 
@@ -111,12 +94,12 @@ class SchedulerMetrics:
         self.bare = BareCounters(prefix)
         registry.register(self.bare)
 
-        make = _Maker(registry, prefix)
+        make = Maker(registry, prefix)
         self._add_cycles(make)
         self._add_searches(make)
         self._add_ours(make)
 
-    def _add_cycles(self, make: _Maker) -> None:
+    def _add_cycles(self, make: Maker) -> None:
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle = gauge("e2e_scheduling_latency_milliseconds", "How long the last cycle took.")
         self._open = gauge("open_session_latency_milliseconds", "How long the last session took to open.")
@@ -152,7 +135,7 @@ class SchedulerMetrics:
         )
         self._evicted = EvictedGroups(evicted, _GROUP.index("uid"), self._clock)
 
-    def _add_searches(self, make: _Maker) -> None:
+    def _add_searches(self, make: Maker) -> None:
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._search_jobs = counter(
             "scenario_search_jobs_total", "Searches for victims.", "action", "result", "reduced_budget"
@@ -172,7 +155,7 @@ class SchedulerMetrics:
             "scenario_search_generator_budget_configured_seconds", "How long a generator may search.", "generator"
         )
 
-    def _add_ours(self, make: _Maker) -> None:
+    def _add_ours(self, make: Maker) -> None:
         """Add what the peer has no metrics for."""
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
@@ -211,11 +194,26 @@ class SchedulerMetrics:
         )
         self._idle = gauge("gpu_idle", "Idle GPUs.")
         self._under_way = gauge("writes_under_way", "Binds, evictions and deletions that have not ended.")
-        self.leads = gauge("is_leader", "1 while this process decides.")
+        self._leads = gauge("is_leader", "1 while this process decides for its node pool.", "nodepool")
         self._unlogged = counter("decisions_dropped_total", "Decisions that the decision log lacks.")
         self._usage_reads = counter("usage_reads_total", "Readings of the past usage of queues.", "result")
         # The label lets the metric be absent where past usage is not asked for: an alert is then about those who do.
         self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.", "client")
+
+    def leads(self, *, now: bool) -> None:
+        """Show whether this process decides for its node pool. A process that never tries to leaves this unsaid."""
+        self._leads.labels(self._pool).set(int(now))
+
+    def no_more_decided(self) -> None:
+        """Show nothing more about how things are: the term is over, and how they go on another process says."""
+        for show in (self._pending, self._shapes, self._later):
+            show.show({})
+        for gauge in (self._capped, self._aside, self._idle, self._fragmentation):
+            gauge.set(0)
+        self._failing.clear()
+        for gauge in (*(share for share, _, _ in self._shares), *(used for used, _ in self._usage)):
+            gauge.clear()
+        self._known_queues = ()
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 

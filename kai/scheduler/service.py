@@ -109,6 +109,7 @@ class Scheduler:
                 await self.cluster.cpu.run(self.decisions.close)
 
     async def _schedule(self) -> None:
+        self._show_standby()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_for_the_end)
             tasks.start_soon(self.kernels.run)
@@ -148,7 +149,7 @@ class Scheduler:
     async def _lead(self, term: Term) -> None:
         if self.shadowing is None:  # an outbox without a term writes nothing
             self.outbox.begin(term)
-        self.metrics.leads.set(self.shadowing is None)
+            self.metrics.leads(now=True)
         try:
             if self.settings.direct_binds and self.shadowing is None:
                 await self._recall_starts()
@@ -164,9 +165,15 @@ class Scheduler:
                 self.outbox.end()
                 tasks.cancel_scope.cancel()
         finally:
-            self.metrics.leads.set(0)
+            self._show_standby()
             self.outbox.end()
             self.onlooker(None, 0.0)
+
+    def _show_standby(self) -> None:
+        """Show that others decide. A shadow says nothing of it: where it alone runs, no process of kai decides."""
+        if self.shadowing is None:
+            self.metrics.leads(now=False)
+        self.metrics.no_more_decided()
 
     async def _recall_starts(self) -> None:
         """Show when groups of one pod started, before a cycle evicts what a minimum runtime protects."""

@@ -1,4 +1,4 @@
-"""What Prometheus reads: a registry as text, and gauges of which not all series are always there."""
+"""What Prometheus reads: a registry as text, metrics with one prefix, and gauges whose series come and go."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from typing import Final
 
 import anyio.to_thread
 import attrs
-from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@attrs.frozen
+class Maker:
+    """Makes metrics with one prefix in one registry."""
+
+    registry: CollectorRegistry
+    prefix: str
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Return a new gauge."""
+        return Gauge(self.prefix + name, text, labels, registry=self.registry)
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        """Return a new counter."""
+        return Counter(self.prefix + name, text, labels, registry=self.registry)
+
+    def histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        """Return a new histogram."""
+        return Histogram(self.prefix + name, text, labels, buckets=buckets, registry=self.registry)
 
 
 @attrs.define(eq=False)
