@@ -2,7 +2,8 @@
 
 A check looks at the server's own state, which is true, and never at what kai believes. Where others change the ground
 under a decision (a node shrinks, a quota is cut), kai is given the time that the faults of the schedule may keep it
-from knowing; what kai does against its own earlier writes is never excused.
+from knowing; what kai does against its own earlier writes is never excused. A binding that lands late is judged by what
+was so when it was sent, and numbers of a queue by when the order was given: an order that stands holds its place.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ class Checks:
     """What part of a GPU each pod was bound with, by UID: what its owner writes later changes nothing."""
     foreign: dict[str, float] = attrs.field(factory=dict)
     """When an earlier version ordered each pod, by UID; none that kai ordered after all."""
+    ordered: dict[str, float] = attrs.field(factory=dict)
+    """When kai gave the last order for each pod, by UID; of a pod that is bound without an order nothing is here."""
+    unheld: dict[str, float] = attrs.field(factory=dict)
+    """When the last pod that held each shared GPU went."""
     binds: int = 0
     evictions: int = 0
 
@@ -99,9 +104,12 @@ class Checks:
 
     def see(self, change: Change) -> None:
         """Look at a change."""
-        if change.served is ORDER and change.before is None and not change.by.startswith("kai"):
+        if change.served is ORDER and change.before is None:
             owners = change.present["metadata"].get("ownerReferences") or ()
-            self.foreign.update((each["uid"], self.world.time) for each in owners)
+            orders = self.ordered if change.by.startswith("kai") else self.foreign
+            orders.update((each["uid"], self.world.time) for each in owners)
+        if change.served is POD and change.place[0] == RESERVED and (change.after is None or is_over(change.after)):
+            self.unheld[_group_of(change.present)] = self.world.time
         if change.served is not POD or change.after is None:
             return
         pod, before, by = change.after, change.before, change.by
@@ -182,7 +190,7 @@ class Checks:
         if len({node_of(each) for each in sharers}) > 1:
             self.world.violate(3, f"GPU {device} is on several nodes")
         holders = [each for each in self.world.all(POD, RESERVED) if _group_of(each) == device and not is_over(each)]
-        if not holders:
+        if not holders and self.world.sent >= self.unheld.get(device, float("-inf")):
             self.world.violate(8, f"{key_of(pod)} is bound to GPU {device}, which no pod holds")
 
     def _granted_to(self, pod: Manifest) -> float:
@@ -199,7 +207,7 @@ class Checks:
             self.foreign.pop(pod["metadata"]["uid"], None)
         else:
             return
-        if any(self._is_excused(name) for name in chain) or not _gpus(pod):
+        if any(self._is_excused(name) or self._is_cut_since(name, pod) for name in chain) or not _gpus(pod):
             return
         beside = [name for name in queues if self._is_excused(name)]
         for name in chain:
@@ -223,6 +231,14 @@ class Checks:
             if is_firm(pod) and 0 <= resources["quota"] < firm - _ROUNDING:
                 text = f"{firm:g} GPUs that cannot be taken back, of {resources['quota']}"
                 self.world.violate(10, f"{key_of(pod)} brings queue {name} to {text}")
+
+    def _is_cut_since(self, name: str, pod: Manifest) -> bool:
+        """Return whether a queue was changed after a pod was ordered.
+
+        An order that could not be carried out for long keeps its place, as a lower limit takes none from pods that run.
+        """
+        decided = self.ordered.get(pod["metadata"]["uid"], self.world.sent)
+        return self.life.changed_at.get(name, float("-inf")) > decided
 
     def _is_foreign(self, pod: Manifest) -> bool:
         """Return whether a pod is bound by the order of an earlier version, which names no term.

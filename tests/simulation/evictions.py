@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from tests.doubles.rest_server.storage import Change, Manifest
-from tests.simulation.checks import bound_members, is_unheld
+from tests.simulation.checks import bound_members, is_unheld, queue_of
 from tests.simulation.words import EVENT
 from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_leaving, is_over, key_of, node_of
 
@@ -24,6 +24,7 @@ NONE_WAITED: Final = "no pod waited any more"
 GONE: Final = "a pod that waited was deleted"
 REFUSED: Final = "a webhook refused a pod that waited"
 CHANGED: Final = "others changed nodes or queues meanwhile"
+LATER_TERM: Final = "a later term gave the place to another pod of the queue"
 FUTILE: Final = "futile"
 _ECHO = 5.0
 """So long after the last deed of a user its pods still come, and shares with them; those who take turns go on later.
@@ -37,6 +38,9 @@ class _Eviction:
 
     pod: str
     waiting: frozenset[str]
+    queues: frozenset[str]
+    """The queues of those."""
+    epoch: int
     time: float
     reason: str = ""
     """Why it went, if that is not for the good of others."""
@@ -50,6 +54,10 @@ class Evictions:
     found: list[_Eviction] = attrs.field(factory=list)
     placed: set[str] = attrs.field(factory=set)
     """UIDs of pods that were bound at some time."""
+    bound_in: dict[str, int] = attrs.field(factory=dict)
+    """The newest epoch in which a pod of each queue was bound."""
+    queues: dict[str, str] = attrs.field(factory=dict)
+    """The queue of each pod, by UID."""
     gone: dict[str, float] = attrs.field(factory=dict)
     """When each pod went, by UID."""
     refused: set[str] = attrs.field(factory=set)
@@ -78,13 +86,17 @@ class Evictions:
             return
         if pod["metadata"]["name"] in self.world.refused_binds:
             self.refused.add(uid)
+        self.queues[uid] = queue_of(pod)
         if node_of(pod):
             self.placed.add(uid)
+        if node_of(pod) and (before is None or not node_of(before)):
+            self.bound_in[queue_of(pod)] = self.world.epoch
         is_new = is_leaving(pod) and (before is None or not is_leaving(before))
         if is_new and change.by.startswith("kai"):
             reason = self._reason(pod)
             waiting: frozenset[str] = frozenset() if reason else self._waiting()
-            self.found.append(_Eviction(key_of(pod), waiting, self.world.time, reason))
+            queues = frozenset(self.queues[each] for each in waiting if each in self.queues)
+            self.found.append(_Eviction(key_of(pod), waiting, queues, self.world.epoch, self.world.time, reason))
 
     def _reason(self, pod: Manifest) -> str:
         if self._is_partial(pod):
@@ -132,6 +144,7 @@ class Evictions:
         """Return evictions after which none of the pods that waited was ever placed, and none of them went.
 
         What a webhook refused is a reason, and what an administrator or another scheduler changed after the decision.
+        For which pods the leader of an earlier term evicted is forgotten with it; their queue must have gained then.
         """
         for each in self.found:
             if self._became(each) == FUTILE:
@@ -150,6 +163,7 @@ class Evictions:
             (GONE, bool(waiting & self.gone.keys())),
             (REFUSED, bool(waiting & self.refused)),
             (CHANGED, self.changed >= eviction.time - self.world.blind),
+            (LATER_TERM, any(self.bound_in.get(each, 0) > eviction.epoch for each in eviction.queues)),
         )
         return next((name for name, holds in reasons if holds), FUTILE)
 

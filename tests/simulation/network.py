@@ -67,6 +67,8 @@ class Wire:
     """A part of the paths whose writes the server fails to do, as if one kind's storage were broken."""
     unserved: str = ""
     """The plural of a kind that is not served, as if its definition were missing."""
+    sent: float = 0.0
+    """When the call that the server does now was sent, by the clock of the loop."""
     on_send: Callable[[str, Call], None] = lambda *_: None
     on_answer: Callable[[str, Call, Answer], None] = lambda *_: None
     on_outcome: Callable[[str, Call, Answer | NoAnswer | None], None] = lambda *_: None
@@ -140,7 +142,7 @@ class Line:
         arrived: asyncio.Future[Answer | None] = loop.create_future()
         is_lost, is_done = is_write and draw.random() < weather.lost, draw.random() < _DONE
         if is_done or not is_lost:
-            loop.call_later(there, self._deliver, call, arrived, context=self.outside)
+            loop.call_later(there, self._deliver, call, arrived, loop.time(), context=self.outside)
         else:
             loop.call_later(there, _settle, arrived, None, context=self.outside)
         try:
@@ -152,10 +154,11 @@ class Line:
             return NoAnswer(was_sent=True, message="the connection was cut")
         return answer
 
-    def _deliver(self, call: Call, arrived: asyncio.Future[Answer | None]) -> None:
+    def _deliver(self, call: Call, arrived: asyncio.Future[Answer | None], sent: float) -> None:
         """Let the server do what is asked, whether its client still waits or not."""
         answer = self._spoilt(call)
         if answer is None and not self.wire.is_down:
+            self.wire.sent = sent
             answer = self.wire.server.answer(call, self.process)
             self.wire.on_answer(self.process, call, answer)
             self._spring(call, 1)

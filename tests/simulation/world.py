@@ -107,6 +107,11 @@ class World:
         """Seconds since the beginning."""
         return self.loop.time() - 1000.0
 
+    @property
+    def sent(self) -> float:
+        """When the call was sent that the server does now, in seconds since the beginning."""
+        return self.wire.sent - 1000.0
+
     def wall(self) -> float:
         return _WALL + self.loop.time()
 
