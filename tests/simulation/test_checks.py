@@ -11,7 +11,7 @@ from kai.api.pod import Pod
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.disorder import POOL
-from tests.simulation.evictions import FUTILE, LATER_TERM, NONE_WAITED, PLACED, UNHELD
+from tests.simulation.evictions import FUTILE, NONE_WAITED, PLACED, UNHELD
 from tests.simulation.outcome import unsettled
 from tests.simulation.schedule import look_at_size
 from tests.simulation.stores import differences
@@ -364,21 +364,12 @@ def _tell(trial: Trial, pod: Manifest, reason: str, message: str) -> None:
 
 def failure_of_an_order_that_is_there(trial: Trial) -> None:
     pod = trial.pod("a")
-    _order(trial, pod)
+    trial.order(pod)
     _tell(trial, pod, "FailedBinding", "Failed to bind pod")
 
 
-def _order(trial: Trial, pod: Manifest) -> Manifest:
-    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
-    metadata = {"name": name, "namespace": HOME, "ownerReferences": [owner]}
-    order = trial.world.create("kai-0", ORDER, {"metadata": metadata, "spec": {"podName": name, "selectedNode": "n"}})
-    assert order is not None
-    return order
-
-
 def order_that_says_too_much(trial: Trial) -> None:
-    order = _order(trial, trial.pod("a"))
+    order = trial.order(trial.pod("a"))
     trial.world.patch("kai-0", ORDER, order, {"status": {"phase": "Succeeded"}}, "status")
 
 
@@ -432,56 +423,6 @@ def _in_the_end(trial: Trial) -> None:
         trial.world.violate(invariant, text)
 
 
-def _shared_gpu_that_lost_its_holder(trial: Trial, *, sent_before: bool) -> None:
-    """Let a bind to a shared GPU land after the pod that held the GPU went."""
-    shared = {"runai-gpu-group": "device"}
-    sharer = trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5"}, labels=shared)
-    holder = trial.pod("holder", namespace=RESERVED, labels=shared)
-    if sent_before:
-        trial.world.wire.sent = trial.world.loop.time()
-    trial.pass_time(5.0)
-    assert trial.world.delete("user", POD, holder, grace=0)
-    trial.pass_time(1.0)
-    if not sent_before:
-        trial.world.wire.sent = trial.world.loop.time()
-    trial.bind(sharer)
-
-
-def bind_sent_before_the_holder_went(trial: Trial) -> None:
-    _shared_gpu_that_lost_its_holder(trial, sent_before=True)
-
-
-def bind_sent_after_the_holder_went(trial: Trial) -> None:
-    _shared_gpu_that_lost_its_holder(trial, sent_before=False)
-
-
-def _cut_limit(trial: Trial) -> None:
-    trial.life.changed_at["a1"] = trial.world.time
-    trial.pass_time(30.0)
-
-
-def _bind_beyond_the_limit(trial: Trial, pods: list[Manifest]) -> None:
-    for number, each in enumerate(pods):
-        trial.bind(each, f"node-{number // 2}")
-
-
-def order_that_stood_as_the_limit_fell(trial: Trial) -> None:
-    pods = [trial.pod(f"one-{number}") for number in range(4)]
-    for each in pods:
-        _order(trial, each)
-    trial.pass_time(1.0)
-    _cut_limit(trial)
-    _bind_beyond_the_limit(trial, pods)
-
-
-def ordered_once_the_limit_had_fallen(trial: Trial) -> None:
-    pods = [trial.pod(f"one-{number}") for number in range(4)]
-    _cut_limit(trial)
-    for each in pods:
-        _order(trial, each)
-    _bind_beyond_the_limit(trial, pods)
-
-
 HISTORIES: list[tuple[int, Callable[[Trial], None]]] = [
     (2, overfilled),
     (2, bound_to_a_node_known_to_be_full),
@@ -532,8 +473,6 @@ HISTORIES: list[tuple[int, Callable[[Trial], None]]] = [
     (29, secret_told),
     (29, secret_logged),
     (30, foreign_name_told),
-    (8, bind_sent_after_the_holder_went),
-    (9, ordered_once_the_limit_had_fallen),
 ]
 
 
@@ -562,7 +501,7 @@ def failure_told_late(trial: Trial) -> None:
     pod = trial.pod("a")
     trial.world.orders_refused[f"{HOME}/a"] = trial.world.time
     trial.pass_time(1.0)
-    _order(trial, pod)
+    trial.order(pod)
     _tell(trial, pod, "FailedBinding", "Failed to bind pod")
 
 
@@ -575,8 +514,6 @@ def failure_told_late(trial: Trial) -> None:
         ordered_by_an_earlier_version,
         decided_before_the_order_of_an_earlier_version_was_known,
         moved_for_the_group_that_it_took_from,
-        bind_sent_before_the_holder_went,
-        order_that_stood_as_the_limit_fell,
     ],
 )
 def test_a_history_that_only_looks_wrong_is_good(trial: Trial, history: Callable[[Trial], None]) -> None:
@@ -606,20 +543,6 @@ def test_evictions_are_counted_by_what_became_of_those_who_waited(trial: Trial) 
     trial.bind(waiting)
     trial.evict(victims[2])
     assert trial.watchers.evictions.became() == {NONE_WAITED: 2, PLACED: 1}
-
-
-def test_a_later_term_may_serve_the_queue_with_another_pod(trial: Trial) -> None:
-    victim = trial.pod("a")
-    trial.bind(victim)
-    trial.pod("waits", queue="b1")
-    trial.evict(victim)
-    others = [trial.pod("b", queue="b1"), trial.pod("c", queue="b1")]
-    trial.bind(others[0], "node-1")
-    assert trial.watchers.evictions.became() == {FUTILE: 1}
-    trial.world._epochs.append((trial.world.time, 2))
-    trial.pass_time(20.0)
-    trial.bind(others[1], "node-1")
-    assert trial.watchers.evictions.became() == {LATER_TERM: 1}
 
 
 def test_what_kai_may_do_breaks_nothing(trial: Trial) -> None:

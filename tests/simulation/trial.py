@@ -92,6 +92,17 @@ class Trial:
         body = {"metadata": {"name": pod["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
         assert self.world.ask("kai-0", "POST", path, body).is_good
 
+    def order(self, pod: Manifest) -> Manifest:
+        """Let kai order that a pod is bound."""
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        metadata = {"name": name, "namespace": HOME, "ownerReferences": [owner]}
+        order = self.world.create(
+            "kai-0", ORDER, {"metadata": metadata, "spec": {"podName": name, "selectedNode": "n"}}
+        )
+        assert order is not None
+        return order
+
     def evict(self, pod: Manifest) -> None:
         """Let kai evict a pod."""
         assert self.world.delete("kai-0", POD, pod)
