@@ -15,6 +15,7 @@ import anyio
 import attrs
 
 from kai.cluster.port import Clock
+from kai.cluster.requesting.listing import address_of, plain_words
 from kai.cluster.transport.answers import status_of
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport
 from kai.doctor.rights import rights_of, rights_of_readers
@@ -53,6 +54,7 @@ class Look:
 
     transport: Transport
     clock: Clock
+    server: str
     cluster: str
     _lists: dict[str, tuple[Manifest, ...]] = attrs.field(factory=dict)
     _unread: dict[str, str] = attrs.field(factory=dict)
@@ -91,7 +93,9 @@ class Look:
     async def _version(self) -> Mapping[str, Any]:
         answer = await self.transport.request(Call(method="GET", path="/version"))
         if isinstance(answer, NoAnswer):
-            raise UnreachableError(f"cannot reach the cluster of {self.cluster}: {answer.message}")
+            raise UnreachableError(
+                f"cannot reach the cluster of {self.cluster}: {address_of(self.server)} {plain_words(answer)}"
+            )
         if answer.status == 401:
             raise UnreachableError(
                 f"the cluster of {self.cluster} does not know these credentials (401)", is_forbidden=True

@@ -102,7 +102,8 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
         clock = SystemClock()
         account = await Account.open(access.source, clock)
         async with Client(account, user_agent=user_agent("cli", installed(DISTRIBUTION)), connections=8) as client:
-            return await Look(client, clock, f'context "{name}"' if name else "this pod's account").all()
+            cluster = f'context "{name}"' if name else "this pod's account"
+            return await Look(client, clock, account.credentials.server, cluster).all()
 
     try:
         return anyio.run(look), name or "this cluster"

@@ -159,12 +159,10 @@ class Lister:
         if isinstance(answer, Answer) and answer.status not in _OVERLOADED:
             return answer
         tried = f"tried {len(_PATIENCE) + 1} times in {self.clock.monotonic() - began:.0f}s"
-        why = _plain(answer) if isinstance(answer, NoAnswer) else f"answered with {answer.status}: {_said(answer)}"
-        raise UnreachableError(f"cannot reach the cluster of {self.cluster}: {self._address} {why}", detail=tried)
-
-    @property
-    def _address(self) -> str:
-        return urlsplit(self.server).netloc.rpartition("@")[2] or self.server
+        why = plain_words(answer) if isinstance(answer, NoAnswer) else f"answered with {answer.status}: {_said(answer)}"
+        raise UnreachableError(
+            f"cannot reach the cluster of {self.cluster}: {address_of(self.server)} {why}", detail=tried
+        )
 
     def _refused(self, answer: Answer, plural: str) -> UnreachableError:
         right = right_of(answer)
@@ -185,7 +183,7 @@ class Lister:
         else:
             what = f"answered {answer.status}: {_said(answer)}"
         return UnreachableError(
-            f"cannot list {plural} of the cluster of {self.cluster}: {self._address} {what}",
+            f"cannot list {plural} of the cluster of {self.cluster}: {address_of(self.server)} {what}",
             is_forbidden=answer.status in {401, 403},
             missing=f"list {plural}" if answer.status == 403 else "",
         )
@@ -195,7 +193,12 @@ def _said(answer: Answer) -> str:
     return refusal_of(answer, is_write=False, now=0.0).message
 
 
-def _plain(answer: NoAnswer) -> str:
+def address_of(server: str) -> str:
+    """Return the host and port of a server's URL."""
+    return urlsplit(server).netloc.rpartition("@")[2] or server
+
+
+def plain_words(answer: NoAnswer) -> str:
     """Return what went wrong, in the words of a person: the end of a sentence about the server."""
     text = answer.message.partition(": ")[2] or answer.message
     error, _, rest = text.partition(": ")

@@ -52,7 +52,7 @@ class Server:
 
 
 def look(server):
-    return anyio.run(Look(server, VirtualClock(), 'context "x"').all)
+    return anyio.run(Look(server, VirtualClock(), "https://10.0.0.1:6443", 'context "x"').all)
 
 
 def test_all_lists_are_read_to_their_end():
@@ -109,7 +109,14 @@ def test_nothing_is_written():
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        (NoAnswer(was_sent=False, message="refused"), 'cannot reach the cluster of context "x": refused'),
+        (
+            NoAnswer(was_sent=False, message="GET /version: ConnectionRefusedError: [Errno 111] Connect call failed"),
+            'cannot reach the cluster of context "x": 10.0.0.1:6443 refused the connection$',
+        ),
+        (
+            NoAnswer(was_sent=False, message="GET /version: gaierror: [Errno -2] Name or service not known"),
+            'cannot reach the cluster of context "x": 10.0.0.1:6443 is a name that has no address$',
+        ),
         (Answer(status=401), "does not know these credentials"),
         (Answer(status=500), "GET /version was answered with HTTP status 500, expected the version of an API server"),
         (Answer(status=200, body=b"<html>please log in</html>"), "GET /version was answered with no version"),
