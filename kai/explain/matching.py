@@ -43,6 +43,8 @@ class Matching:
         ``needed`` of them start at once, in one domain of the node label ``required`` ("": anywhere); 0 where others
         of their group have nodes already.
         """
+        if not self._snapshot.nodes:
+            return  # that there is none is said elsewhere
         shapes = {int(self._snapshot.pod_shape[pod]): pod for pod in reversed(pods)}
         for shape, pod in sorted(shapes.items(), key=lambda item: item[1]):
             accepted, refused = self.of(pod)

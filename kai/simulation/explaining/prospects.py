@@ -22,6 +22,7 @@ _WAITING = {
     "GpuMemoryUnknown": "does not help while no node has the label",
     "PodRefused": "does not help while its pod is refused",
     "NoScore": "does not help while the plugin scores nodes like that",
+    "NoNodes": "does not help while there are no nodes",
     "NotTried": "until an action tries it",
 }
 _BOUNDS: Final = frozenset({"OverLimit", "NonPreemptibleOverQuota"})

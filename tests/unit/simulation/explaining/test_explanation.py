@@ -10,7 +10,8 @@ QUEUES = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64}}
 
 
 def found(groups, nodes=None, queues=None, run=("allocate", "consolidation", "reclaim", "preempt"), **more):
-    document = {"about": "x", "cluster": {"nodes": nodes or {"n1": {"gpu": 4}}}, "queues": queues or QUEUES}
+    nodes = {"n1": {"gpu": 4}} if nodes is None else nodes
+    document = {"about": "x", "cluster": {"nodes": nodes}, "queues": queues or QUEUES}
     outcome = simulate(read_short({**document, "groups": groups, "run": list(run), **more}, "explanation"))
     return explained(outcome, overview(outcome))
 
@@ -49,6 +50,12 @@ def test_what_was_used_later_in_the_cycle_is_told_beside_what_was_used_when_it_w
     assert proof(each)["a"] == "limit 4   used 0 when it was tried, 3 in the end   this job 5   over by 1"
     assert proof(each)["used by"] == "first 3 (promised)"
     assert each.waiting == "does not help: the job alone asks for more than 4 GPUs"
+
+
+def test_a_cluster_without_nodes_is_told_once_and_as_such():
+    each = one({"g": {"queue": "a", "each": {"gpu": 1}}}, {})
+    assert (each.reason.code, each.waiting) == ("NoNodes", "does not help while there are no nodes")
+    assert "NoNodeMatches" not in {reason.code for reason in each.also}
 
 
 def test_a_quota_that_binds_only_what_stays_says_why():
