@@ -36,6 +36,7 @@ from kai.binder.checks import (
 )
 from kai.binder.context import BindContext, BindStep
 from kai.binder.gpusharing import shares_gpu
+from kai.binder.orders import order_for_sure
 from kai.binder.outcome import BindFailureError
 from kai.binder.reservation import group_key, holds_gpu, leave_groups, node_key, reserve_device
 from kai.binder.settings import BinderSettings
@@ -258,8 +259,7 @@ def _refuse_withdrawn(context: BindContext) -> Plan[None]:
     """
     if not context.request.metadata.uid:
         return  # an order that was never written cannot be withdrawn; an attempt begins with a look at its queue
-    ref = Ref.to(context.request)
-    found = yield from (find(ref, fresh=True) if shares_gpu(context) else find_for_sure(ref))
+    found = yield from order_for_sure(Ref.to(context.request), fresh=shares_gpu(context))
     if found is None or found.metadata.uid != context.request.metadata.uid:
         raise BindFailureError(f"{title(context.request)}: was withdrawn", retryable=False)
 

@@ -16,6 +16,8 @@ from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Now, Plan, Reason, Ref, RefusedError, find, patch
 from kai.api.pod import Pod
 from kai.api.times import instant_text
+from kai.binder.orders import order_for_sure
+from kai.cluster.requests import NoSuchKind
 
 BOUND: Final = "Bound"
 _ATTEMPTS: Final = 5
@@ -25,7 +27,7 @@ _LONGEST_REASON: Final = 1024
 def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindRequest | None]:
     """Write the status of a bind request and return it; None if the request is gone, or was never written.
 
-    Raises: RefusedError.
+    Raises: RefusedError, also while bind requests are not served.
     """
     ref = Ref.to(request)
     current: BindRequest | None = request if request.metadata.uid else None
@@ -43,11 +45,11 @@ def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindReque
                 )
             )
         except RefusedError as error:
-            if error.reason is Reason.NOT_FOUND:
+            if error.reason is Reason.NOT_FOUND and not isinstance(error.refusal, NoSuchKind):
                 return None
             if error.reason is not Reason.CONFLICT or attempt == _ATTEMPTS - 1:
                 raise
-        current = yield from find(ref, fresh=True)
+        current = yield from order_for_sure(ref, fresh=True)
     return None
 
 

@@ -5,9 +5,10 @@ import pytest
 
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
-from kai.api.plans import Create, Get, Ref, carry_out
+from kai.api.plans import Create, Get, Patch, Ref, carry_out
 from kai.binder import Verdict
 from kai.binder.attempt import attempt, attempt_unwritten
+from kai.cluster.requests import NoSuchKind
 from tests.unit.binder.clusters import BINDER, bind_request, cluster, node, pod, sharing_pod, sharing_request
 from tests.unit.intake import making
 
@@ -33,6 +34,29 @@ def test_a_pod_whose_order_is_withdrawn_while_its_bind_is_prepared_is_not_bound(
     assert not node_of(server)
     assert not server.get("Pod", "p", "ns")["metadata"]["labels"]
     assert not [name for name in server.names("Pod") if name.startswith("gpu-reservation")]
+
+
+@pytest.mark.parametrize("request_", [bind_request(), sharing_request()])
+@pytest.mark.parametrize("refused", [(Get, Patch), (Patch,)])
+def test_an_order_whose_kind_is_not_served_for_a_moment_is_carried_out_later(request_, refused):
+    """The server answers as if there were no bind requests, once an attempt has begun or as it ends."""
+    shares = bool(request_["spec"].get("selectedGPUGroups"))
+    server = cluster(node(), sharing_pod() if shares else pod(), request_)
+    asked_for = []
+
+    def perform(asked):
+        if getattr(asked, "ref", None) is None or asked.ref.cls is not BindRequest:
+            return server.perform(asked)
+        asked_for.append(asked)
+        is_served = len(asked_for) == 1 or not isinstance(asked, refused)
+        return server.perform(asked) if is_served else NoSuchKind(message="not served")
+
+    ref = Ref(BindRequest, "p", "ns")
+    outcome = carry_out(attempt(BINDER, ref), perform)
+    assert outcome.verdict is Verdict.INTERRUPTED
+    assert server.get("BindRequest", "p", "ns").get("status", {}).get("phase") != "Failed"
+    assert carry_out(attempt(BINDER, ref), server.perform).verdict is Verdict.BOUND
+    assert node_of(server) == "n1"
 
 
 @pytest.mark.parametrize(("there", "expected"), [(True, Verdict.BOUND), (False, Verdict.FAILED)])
