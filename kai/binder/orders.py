@@ -6,10 +6,8 @@ requests at all. That says nothing about a single one: taken for gone, it would 
 
 from __future__ import annotations
 
-from typing import cast
-
 from kai.api.bindrequest import BindRequest
-from kai.api.plans import Get, Plan, Reason, Ref, Refusal, RefusedError, find
+from kai.api.plans import Get, Plan, Reason, Ref, Refusal, RefusedError, find, get
 from kai.cluster.requests import NoSuchKind
 
 
@@ -20,12 +18,17 @@ def order_for_sure(ref: Ref[BindRequest], *, fresh: bool = False) -> Plan[BindRe
     """
     if not fresh and (known := (yield from find(ref))) is not None:
         return known
-    request = Get(ref=ref, fresh=True)
-    reply = yield request
-    if isinstance(reply, NoSuchKind):
-        raise RefusedError(Refusal(reason=Reason.UNAVAILABLE, message=reply.message), request)
-    if isinstance(reply, Refusal):
-        if reply.reason is Reason.NOT_FOUND:
+    try:
+        return (yield from get(ref, fresh=True))
+    except RefusedError as error:
+        if is_gone(error):
             return None
-        raise RefusedError(reply, request)
-    return cast("BindRequest", reply)
+        if isinstance(error.refusal, NoSuchKind):
+            unserved = Refusal(reason=Reason.UNAVAILABLE, message=error.refusal.message)
+            raise RefusedError(unserved, Get(ref=ref, fresh=True)) from None
+        raise
+
+
+def is_gone(error: RefusedError) -> bool:
+    """Return whether a refusal says of one order that it does not exist, and not of all of them."""
+    return error.reason is Reason.NOT_FOUND and not isinstance(error.refusal, NoSuchKind)

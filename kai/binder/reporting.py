@@ -16,8 +16,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Now, Plan, Reason, Ref, RefusedError, find, patch
 from kai.api.pod import Pod
 from kai.api.times import instant_text
-from kai.binder.orders import order_for_sure
-from kai.cluster.requests import NoSuchKind
+from kai.binder.orders import is_gone, order_for_sure
 
 BOUND: Final = "Bound"
 _ATTEMPTS: Final = 5
@@ -45,7 +44,7 @@ def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindReque
                 )
             )
         except RefusedError as error:
-            if error.reason is Reason.NOT_FOUND and not isinstance(error.refusal, NoSuchKind):
+            if is_gone(error):
                 return None
             if error.reason is not Reason.CONFLICT or attempt == _ATTEMPTS - 1:
                 raise

@@ -26,8 +26,9 @@ from kai.wording import counted
 
 MOST_ROWS: Final = 500
 MOST_NODES: Final = 200
-_MOST_OTHERS: Final = 8
 """Of more nodes, racks are folded."""
+_MOST_OTHERS: Final = 8
+"""Of more queues without a colour of their own, a legend tells the number alone."""
 _NEWEST: Final = 30
 
 Values: TypeAlias = Mapping[str, Any]
@@ -238,7 +239,7 @@ def _legend(names: Sequence[str], colors: Mapping[str, str]) -> list[tuple[str, 
     own = [(name, colors[name]) for name in names if colors.get(name, OTHERS) != OTHERS]
     others = [name for name in names if colors.get(name, OTHERS) == OTHERS]
     if len(others) > _MOST_OTHERS:
-        return [*own, (f"{counted(len(others), 'other queue')}", OTHERS)]
+        return [*own, (counted(len(others), "other queue"), OTHERS)]
     return [(name, colors.get(name, OTHERS)) for name in names]
 
 

@@ -38,8 +38,6 @@ class _Eviction:
 
     pod: str
     waiting: frozenset[str]
-    queues: frozenset[str]
-    """The queues of those."""
     epoch: int
     time: float
     reason: str = ""
@@ -95,8 +93,7 @@ class Evictions:
         if is_new and change.by.startswith("kai"):
             reason = self._reason(pod)
             waiting: frozenset[str] = frozenset() if reason else self._waiting()
-            queues = frozenset(self.queues[each] for each in waiting if each in self.queues)
-            self.found.append(_Eviction(key_of(pod), waiting, queues, self.world.epoch, self.world.time, reason))
+            self.found.append(_Eviction(key_of(pod), waiting, self.world.epoch, self.world.time, reason))
 
     def _reason(self, pod: Manifest) -> str:
         if self._is_partial(pod):
@@ -156,6 +153,7 @@ class Evictions:
 
     def _became(self, eviction: _Eviction) -> str:
         waiting = eviction.waiting
+        terms = (self.bound_in.get(self.queues.get(each, ""), 0) for each in waiting)
         reasons = (
             (eviction.reason, bool(eviction.reason)),
             (PLACED, bool(waiting & self.placed)),
@@ -163,7 +161,7 @@ class Evictions:
             (GONE, bool(waiting & self.gone.keys())),
             (REFUSED, bool(waiting & self.refused)),
             (CHANGED, self.changed >= eviction.time - self.world.blind),
-            (LATER_TERM, any(self.bound_in.get(each, 0) > eviction.epoch for each in eviction.queues)),
+            (LATER_TERM, any(term > eviction.epoch for term in terms)),
         )
         return next((name for name, holds in reasons if holds), FUTILE)
 

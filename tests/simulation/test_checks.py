@@ -88,10 +88,7 @@ def firm_over_the_quota(trial: Trial) -> None:
 def _order_of_an_earlier_version(trial: Trial) -> list[Manifest]:
     """Return three pods that cannot be taken back, of which two are within the quota, and the last is ordered."""
     pods = [trial.pod(f"one-{number}", labels={"priorityClassName": "build"}) for number in range(3)]
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "one-2", "uid": pods[2]["metadata"]["uid"]}
-    metadata = {"name": "one-2", "namespace": HOME, "ownerReferences": [owner]}
-    order = {"metadata": metadata, "spec": {"podName": "one-2", "selectedNode": "node-1"}}
-    assert trial.world.create("elder", ORDER, order) is not None
+    trial.order(pods[2], by="elder")
     return pods
 
 

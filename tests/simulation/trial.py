@@ -92,14 +92,13 @@ class Trial:
         body = {"metadata": {"name": pod["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
         assert self.world.ask("kai-0", "POST", path, body).is_good
 
-    def order(self, pod: Manifest) -> Manifest:
-        """Let kai order that a pod is bound."""
+    def order(self, pod: Manifest, by: str = "kai-0") -> Manifest:
+        """Let kai, or whom ``by`` names, order that a pod is bound."""
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
         metadata = {"name": name, "namespace": HOME, "ownerReferences": [owner]}
-        order = self.world.create(
-            "kai-0", ORDER, {"metadata": metadata, "spec": {"podName": name, "selectedNode": "n"}}
-        )
+        spec = {"podName": name, "selectedNode": "node-1"}
+        order = self.world.create(by, ORDER, {"metadata": metadata, "spec": spec})
         assert order is not None
         return order
 
