@@ -21,10 +21,13 @@ class Server:
         self.requests = []
         self.answered = anyio.Event()
         self.connections = 0
+        self.used = []
+        """On which of the connections each request came, counted from one."""
         self.address = ""
 
     async def handle(self, stream):
         self.connections += 1
+        number = self.connections
         async with stream:
             buffer = b""
             while True:
@@ -38,6 +41,7 @@ class Server:
                     continue
                 buffer = b""
                 self.requests.append((head.decode(), rest[:length]))
+                self.used.append(number)
                 answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 if answer is None:
                     return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 from tests.soak.churn import grown
@@ -22,13 +23,21 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=0.25, help="hours that do not count")
     parser.add_argument("--pods", type=int, default=100_000, help="how many pods run all the time")
     parser.add_argument("--apart", type=float, default=10.0, help="seconds from sample to sample")
+    parser.add_argument("--samples", type=Path, help="the file that what was sampled is written to, as JSON")
     parser.add_argument("--virtual-days", type=float, help="in virtual time instead, a round of churn each hour")
     parser.add_argument("--workloads", type=int, default=16, help="how many workloads a round in virtual time has")
     given = parser.parse_args()
     if given.virtual_days:
         return _virtual(round(given.virtual_days * 24), given.workloads)
-    plan = Plan(seconds=given.hours * _HOUR, warm_up=given.warm_up * _HOUR, pods=given.pods, apart=given.apart)
-    return soak(plan)
+    return soak(
+        Plan(
+            seconds=given.hours * _HOUR,
+            warm_up=given.warm_up * _HOUR,
+            pods=given.pods,
+            apart=given.apart,
+            samples=given.samples,
+        )
+    )
 
 
 def _virtual(rounds: int, workloads: int) -> int:

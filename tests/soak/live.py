@@ -10,6 +10,7 @@ work for them, and objects that refer to each other wait for the collector, whic
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
@@ -60,6 +61,8 @@ class Plan:
     """How many pods the crowd has, beside the jobs."""
     apart: float = 10.0
     seed: int = 1
+    samples: Path | None = None
+    """The file that what was sampled is written to."""
 
 
 @attrs.define
@@ -89,6 +92,10 @@ class Samples:
         self.times.append(time.monotonic())
         for name, value in found.items():
             self.values.setdefault(name, []).append(value)
+
+    def write(self, path: Path) -> None:
+        """Write all samples to a file, as JSON: those of each figure, and of how many series each metric had."""
+        path.write_text(json.dumps({"times": self.times, **self.values, "metrics": self.shown}))
 
     def slopes(self, warm_up: float) -> list[Slope]:
         """Return the line of each figure after the warm-up."""
@@ -164,6 +171,8 @@ def _soak(stage: Stage, plan: Plan) -> int:
         bad = True
     finally:
         load.stop()
+    if plan.samples is not None:
+        samples.write(plan.samples)
     _say(f"{len(samples.times)} samples, {load.submitted} pods of jobs came")
     for each in samples.slopes(plan.warm_up):
         grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error

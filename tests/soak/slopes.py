@@ -9,6 +9,8 @@ import attrs
 import numpy as np
 
 _HOUR: Final = 3600.0
+_ALIKE: Final = 1200.0
+"""Seconds within which samples say much the same: a series stays for ten minutes after what it counted last."""
 
 
 @attrs.frozen
@@ -21,7 +23,7 @@ class Slope:
     an_hour: float
     """How much there is more after each hour."""
     error: float
-    """The standard error of that."""
+    """The standard error of that, which allows for samples that are like those before them."""
 
     @property
     def percent(self) -> float:
@@ -34,11 +36,17 @@ class Slope:
 
 
 def slope(name: str, times: Sequence[float], values: Sequence[float]) -> Slope:
-    """Fit a line to samples, of which there are three at least; times are in seconds."""
+    """Fit a line to samples evenly apart, of which there are three at least; times are in seconds.
+
+    The error is that of Newey and West (1987): the textbook's own takes each sample for news, and calls a wave a trend.
+    """
     hours, found = (np.asarray(times) - times[0]) / _HOUR, np.asarray(values, np.float64)
     columns = np.column_stack([np.ones_like(hours), hours])
     (begins, an_hour), *_ = np.linalg.lstsq(columns, found, rcond=None)
-    rest = found - columns @ (begins, an_hour)
-    spread = float(((hours - hours.mean()) ** 2).sum())
-    error = (float((rest**2).sum()) / (len(found) - 2) / spread) ** 0.5
+    rest, apart = found - columns @ (begins, an_hour), hours - hours.mean()
+    pulls = rest * apart
+    most = min(round(_ALIKE / _HOUR / float(np.diff(hours).mean())), len(found) // 4)
+    alike = sum((1.0 - lag / (most + 1.0)) * float(pulls[lag:] @ pulls[:-lag]) for lag in range(1, most + 1))
+    spread = float((apart**2).sum())
+    error = max(float(pulls @ pulls) + 2.0 * alike, 0.0) ** 0.5 / spread
     return Slope(name, float(begins), float(an_hour), error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -138,3 +139,12 @@ def test_a_slope_is_a_part_of_where_the_line_begins(an_hour: float, found: float
     line = slope("memory", times, [200.0 + an_hour * each / 3600.0 for each in times])
     assert line.percent == pytest.approx(found, abs=1e-6)
     assert line.error == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_wave_that_ends_where_it_began_is_no_trend_and_a_trend_below_a_wave_is_seen() -> None:
+    times = [10.0 * number for number in range(720)]
+    wave = [900.0 + 50.0 * math.sin(each / 500.0) for each in times]
+    line = slope("series", times, wave)
+    assert line.an_hour < 3.0 * line.error
+    line = slope("series", times, [value + 100.0 * each / 3600.0 for each, value in zip(times, wave, strict=True)])
+    assert line.an_hour > 3.0 * line.error

@@ -54,6 +54,18 @@ async def test_connections_are_kept_and_not_more_than_allowed():
 
 
 @pytest.mark.anyio
+async def test_the_connection_that_was_used_last_is_used_first_so_that_those_of_a_burst_come_to_their_end():
+    async with serving(OK) as server, connected(server) as connections:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(connections.exchange, GET)
+        assert server.connections == 5
+        for _ in range(10):
+            await connections.exchange(GET)
+        assert len(set(server.used[5:])) == 1
+
+
+@pytest.mark.anyio
 async def test_what_may_not_be_sent_once_there_is_a_connection_leaves_it_as_good_as_before():
     """A process may be frozen while it connects, and its term be over when it wakes."""
     async with serving(OK) as server, connected(server) as connections:
