@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,8 @@ from kai.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
     from kai.cluster.port import Clock
+
+_MOST_NAMES: Final = 6
 
 
 @attrs.frozen(kw_only=True)
@@ -64,10 +67,15 @@ class Access:
             raise UnreachableError(
                 "no cluster: found no kubeconfig, expected --kubeconfig, KUBECONFIG or ~/.kube/config"
             )
-        known = [each.name for each in read_contexts(source.paths).known]
+        contexts = read_contexts(source.paths)
+        known = sorted(each.name for each in contexts.known)
         if self.context and known and self.context not in known:
-            wanted = f"one of {', '.join(sorted(known))}"
-            raise ConfigError.about("command line", "--context", found=self.context, wanted=wanted)
+            raise ConfigError.about("command line", "--context", found=self.context, wanted=_one_of(known))
+        if not self.context and known and contexts.current not in known:
+            found = contexts.current or None
+            raise ConfigError.about(
+                source.paths, "current-context", found=found, wanted=f"{_one_of(known)}, here or as --context"
+            )
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -84,6 +92,13 @@ class _Anonymous(Source):
     def load(self) -> Credentials:
         """Return the address alone."""
         return Credentials(server=self.server.rstrip("/"))
+
+
+def _one_of(names: Sequence[str]) -> str:
+    """Return names of which one is right; a file may have hundreds of contexts, so not more than fit on a line."""
+    more = len(names) - _MOST_NAMES
+    tail = f" and {more} more" if more > 0 else ""
+    return f"one of {', '.join(names[:_MOST_NAMES])}{tail}"
 
 
 def _written(paths: str) -> tuple[float, ...]:

@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from kai.cluster.transport.plainconfig import read_plain
+from kai.cluster.transport.programs import program_failed
 from kai.errors import ConfigError
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -173,6 +174,8 @@ def _from_files(paths: str, context: str) -> Credentials:
         _text_of(each[0] if each else Path(paths))
     try:
         user, found = asyncio.run(asyncio.wait_for(_read(paths, context), _PROGRAM_TIMEOUT))
+    except ConfigError:
+        raise
     except Exception as error:  # noqa: BLE001 - files and programs of others fail in ways of their own
         wanted = "a kubeconfig file with a context, its cluster and its user"
         raise ConfigError(f"{paths}: found nothing to use ({_reason(error)}), expected {wanted}") from None
@@ -198,14 +201,19 @@ async def _read(paths: str, context: str) -> tuple[str, Any]:
     merged: Any = KubeConfigMerger(paths).config
     chosen = merged["contexts"].get_with_name(context or merged["current-context"])
     user = str(chosen["context"].safe_get("user") or "")
+    fields: object = None
     if user:
-        merged["users"].get_with_name(user)  # one that is missing would be anonymous
+        fields = merged["users"].get_with_name(user).safe_get("user")  # one that is missing would be anonymous
     else:  # the library reads certificates from a user even where there is none
         merged.value["users"].append({"name": _ANONYMOUS, "user": {}})
         chosen["context"].value["user"] = _ANONYMOUS
     configuration = Configuration(host="")
     loader = KubeConfigLoader(config_dict=merged, active_context=chosen["name"], config_base_path=None)
-    await loader.load_and_set(configuration)
+    try:
+        await loader.load_and_set(configuration)
+    except Exception as error:  # noqa: BLE001 - the library raises what programs and files of others make it
+        failed = program_failed(error, fields, f"{paths}: users.{user}.exec.command")
+        raise (failed or error) from None
     return user, configuration
 
 

@@ -32,6 +32,44 @@ def test_what_a_program_says_is_used_as_the_token(tmp_path):
     assert account.credentials.authorization == "Bearer made"
 
 
-def test_a_program_that_fails_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="kubeconfig: "):
-        opened(tmp_path, command="false")
+@pytest.mark.parametrize(
+    ("hint", "helps"),
+    [
+        ({}, "install it, or add the folder it is in to PATH; --context chooses another cluster and user"),
+        ({"installHint": "Install it:\n  brew install no-such\n"}, "Install it: brew install no-such"),
+        (
+            {"installHint": " "},
+            "install it, or add the folder it is in to PATH; --context chooses another cluster and user",
+        ),
+    ],
+)
+def test_a_program_that_is_not_there_is_named_with_what_the_file_says_about_it(tmp_path, hint, helps):
+    with pytest.raises(ConfigError) as caught:
+        opened(tmp_path, command="no-such-program", **hint)
+    assert str(caught.value) == (
+        f"{tmp_path}/kubeconfig: users.u.exec.command: found 'no-such-program', which was not found, "
+        "expected a program that makes credentials"
+    )
+    assert caught.value.help == helps
+
+
+def test_a_program_that_may_not_be_run_is_named(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    with pytest.raises(ConfigError, match="program', which may not be run, expected a program") as caught:
+        opened(tmp_path, command=str(program))
+    assert caught.value.help == f"chmod +x {program}"
+
+
+def test_a_program_that_fails_is_named_with_what_it_said_but_no_object_of_it(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        opened(tmp_path, command="sh", args=["-c", "echo 'please sign in {SECRET}' >&2; exit 3"])
+    assert str(caught.value) == (
+        f"{tmp_path}/kubeconfig: users.u.exec.command: found 'sh', which failed "
+        "(process returned 3. please sign in), expected a program that makes credentials"
+    )
+
+
+def test_where_no_program_is_at_fault_the_file_is(tmp_path):
+    with pytest.raises(ConfigError, match=r"kubeconfig: found nothing to use .*missing key 'command'"):
+        opened(tmp_path)

@@ -72,6 +72,26 @@ def test_a_context_that_no_file_has_is_refused_with_those_there_are(server, tmp_
         read_cluster(Access(kubeconfig=server.kubeconfig(tmp_path), context="nope"))
 
 
+def test_of_many_contexts_a_few_are_named(tmp_path):
+    path = tmp_path / "many"
+    names = "".join(f"- {{name: c{at:02}, context: {{cluster: c, user: u}}}}\n" for at in range(40))
+    path.write_text(f"contexts:\n{names}")
+    with pytest.raises(ConfigError) as caught:
+        Access(kubeconfig=str(path), context="nope").check()
+    found = "command line: --context: found 'nope', expected one of c00, c01, c02, c03, c04, c05 and 34 more"
+    assert str(caught.value) == found
+
+
+@pytest.mark.parametrize(("line", "found"), [("current-context: gone\n", "'gone'"), ("", "nothing")])
+def test_a_current_context_that_the_file_does_not_have_is_refused_with_those_there_are(tmp_path, line, found):
+    path = tmp_path / "stale"
+    path.write_text(f"{line}contexts:\n- {{name: prod, context: {{cluster: c, user: u}}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        Access(kubeconfig=str(path)).check()
+    assert str(caught.value) == f"{path}: current-context: found {found}, expected one of prod, here or as --context"
+    Access(kubeconfig=str(path), context="prod").check()
+
+
 def test_a_machine_without_a_kubeconfig_has_no_cluster(tmp_path, monkeypatch):
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
