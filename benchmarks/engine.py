@@ -16,13 +16,13 @@ from attrs import Factory, define, field, frozen
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
-from kai.api.caps import NAMESPACE_SHAPES
-from kai.api.collector import growing, paused, settle
+from kai.api.cluster_objects import FIELD_OF
+from kai.api.conventions.caps import NAMESPACE_SHAPES
 from kai.api.kinds import BY_NAME, ApiObject
-from kai.api.mapped import COMPILER, give_back
-from kai.api.objects import FIELD_OF
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.pod import Pod
+from kai.api.memory.collector import growing, paused, settle
+from kai.api.memory.mapped_pages import COMPILER, give_back
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.raw import line_of, manifest_of, take
 from kai.cluster.caching.store import Watched, WatchedStore

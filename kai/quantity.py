@@ -2,7 +2,7 @@
 
 A quantity is a decimal number with an SI suffix (``500m``, ``2Gi``), an exponent (``1e3``) or nothing. Readers say how
 many parts of one unit they count in: `parts` is 1000 for millicores, 1 for bytes. No float is involved anywhere.
-Manifests and plugins share it; ``kai.api.quantity`` says of a manifest's value what was found.
+Manifests and plugins share it; ``kai.api.values.quantity`` says of a manifest's value what was found.
 """
 
 from __future__ import annotations

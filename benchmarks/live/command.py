@@ -39,7 +39,7 @@ from benchmarks.live.reality import Comparison, compare, reality_table
 from benchmarks.live.shards import fill_shards, schedulers
 from benchmarks.live.start import run_starts
 from benchmarks.live.steady import Pace, run_steadily
-from kai.api.pod import GRACE_SECONDS
+from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.scheduler.settings import SchedulerSettings

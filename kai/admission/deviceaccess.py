@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from kai.admission.podshape import ContainerShape, PodDraft, PodShape
-from kai.api import sharing
-from kai.api.sharing import ContainerPlace
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.gpu_sharing import ContainerPlace
 
 _HARMLESS: Final = ("void", "none")
 
@@ -27,11 +27,11 @@ def void_visible_devices(shape: PodShape, draft: PodDraft) -> None:
             continue
         variables = list(draft.container(place).get("env") or ())
         for index, variable in enumerate(container.variables):
-            if variable.name == sharing.VISIBLE_DEVICES:
+            if variable.name == gpu_sharing.VISIBLE_DEVICES:
                 variables[index] = {**variables[index], "value": "void"}
                 break
         else:
-            variables.append({"name": sharing.VISIBLE_DEVICES, "value": "void"})
+            variables.append({"name": gpu_sharing.VISIBLE_DEVICES, "value": "void"})
         draft.change_container(place, env=variables)
 
 
@@ -39,7 +39,7 @@ def refuse_visible_devices(shape: PodShape) -> str:
     """Return why the pod's own setting of the variable is refused; empty if it is not."""
     for _, container in _others(shape):
         for variable in container.variables:
-            if variable.name != sharing.VISIBLE_DEVICES or variable.value in _HARMLESS:
+            if variable.name != gpu_sharing.VISIBLE_DEVICES or variable.value in _HARMLESS:
                 continue
             if variable.value:
                 return (

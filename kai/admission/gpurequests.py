@@ -6,9 +6,9 @@ import math
 
 from kai.admission.podshape import PodShape
 from kai.api import names
-from kai.api.bad_value import BadValue
-from kai.api.numerals import floating, unsigned
-from kai.api.quantity import amount
+from kai.api.values.bad_value import BadValue
+from kai.api.values.numerals import floating, unsigned
+from kai.api.values.quantity import amount
 
 
 def refuse_gpu_requests(shape: PodShape) -> str:

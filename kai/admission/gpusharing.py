@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from kai.admission.podshape import PodDraft, PodShape
-from kai.api import names, sharing
-from kai.api.sharing import ContainerPlace
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.gpu_sharing import ContainerPlace
 
 Draw: TypeAlias = Callable[[int], str]
 """Draws that many lower-case letters and digits; the only chance in admission, so it comes from outside."""
@@ -32,10 +33,10 @@ def inject_references(shape: PodShape, draft: PodDraft, draw: Draw) -> None:
         return
     if names.SHARED_GPU_CONFIG_MAP not in draft.annotations:
         draft.annotations[names.SHARED_GPU_CONFIG_MAP] = _draw_prefix(shape, place, draw)
-    maps = sharing.shared_maps(draft.annotations, place)
+    maps = gpu_sharing.shared_maps(draft.annotations, place)
     if maps is None:
         return
-    for key in (sharing.VISIBLE_DEVICES, sharing.NUM_OF_GPUS, sharing.GPU_PORTION):
+    for key in (gpu_sharing.VISIBLE_DEVICES, gpu_sharing.NUM_OF_GPUS, gpu_sharing.GPU_PORTION):
         set_reference(draft, place, key, maps.capabilities)
     _set_volume(draft, maps.capabilities)
     _add_environment(draft, place, maps.environment)
@@ -48,9 +49,9 @@ def inject_memory_limit(shape: PodShape, draft: PodDraft) -> None:
     the size of its GPUs.
     """
     place = shape.sharing_place()
-    maps = None if place is None else sharing.shared_maps(draft.annotations, place)
+    maps = None if place is None else gpu_sharing.shared_maps(draft.annotations, place)
     if place is not None and maps is not None:
-        set_reference(draft, place, sharing.CUDA_MEMORY_LIMIT, maps.capabilities, optional=True)
+        set_reference(draft, place, gpu_sharing.CUDA_MEMORY_LIMIT, maps.capabilities, optional=True)
 
 
 def set_reference(draft: PodDraft, place: ContainerPlace, key: str, config_map: str, **more: bool) -> None:
@@ -89,10 +90,10 @@ def _draw_prefix(shape: PodShape, place: ContainerPlace, draw: Draw) -> str:
     """
     room = (
         _VOLUME_NAME_LIMIT
-        - (sharing.MAP_DRAWN + 6)
-        - len(sharing.MAP_SUFFIX)
+        - (gpu_sharing.MAP_DRAWN + 6)
+        - len(gpu_sharing.MAP_SUFFIX)
         - (len(str(place.index)) + 1)
         - len("-evar")
     )
     base = (shape.name or shape.name_start) if shape.first_owner is None else shape.first_owner
-    return f"{base[:room].rstrip('.-') or _UNNAMED}-{draw(sharing.MAP_DRAWN)}-{sharing.MAP_SUFFIX}"
+    return f"{base[:room].rstrip('.-') or _UNNAMED}-{draw(gpu_sharing.MAP_DRAWN)}-{gpu_sharing.MAP_SUFFIX}"

@@ -15,8 +15,8 @@ import attrs
 
 from kai.admission.reading import Piece, piece_of
 from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, refused
-from kai.api.caps import excess_of
-from kai.api.podgroup import DEEPEST_SUB_GROUP, MOST_SUB_GROUPS
+from kai.api.conventions.caps import excess_of
+from kai.api.scheduling.pod_group import DEEPEST_SUB_GROUP, MOST_SUB_GROUPS
 
 
 class Fault(Enum):

@@ -17,8 +17,8 @@ from kai.admission.reading import piece_of
 from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, refused
 from kai.admission.settings import AdmissionSettings
 from kai.api import names
-from kai.api.bad_value import BadValue
-from kai.api.caps import excess, excess_of
+from kai.api.conventions.caps import excess, excess_of
+from kai.api.values.bad_value import BadValue
 
 
 def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:

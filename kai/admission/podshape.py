@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import attrs
 
 from kai.admission.reading import Piece, piece_of
-from kai.api import names, sharing
-from kai.api.bad_value import BadValue
-from kai.api.quantity import WANTED, amount
-from kai.api.sharing import ContainerPlace
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.gpu_sharing import ContainerPlace
+from kai.api.values.bad_value import BadValue
+from kai.api.values.quantity import WANTED, amount
 
 Manifest: TypeAlias = Mapping[str, Any]
 Fields: TypeAlias = dict[str, Any]
@@ -68,7 +69,7 @@ class PodShape:
     @property
     def shares_gpu(self) -> bool:
         """Whether the pod asks for a part of a GPU."""
-        return sharing.requests_fraction(self.annotations)
+        return gpu_sharing.requests_fraction(self.annotations)
 
     def sharing_place(self) -> ContainerPlace | None:
         """Return the place of the container that gets the shared GPUs; None for a pod without a share.
@@ -79,7 +80,7 @@ class PodShape:
         """
         if not self.shares_gpu or not self.containers:
             return None
-        return sharing.sharing_container(
+        return gpu_sharing.sharing_container(
             self.annotations,
             [container.name for container in self.init_containers],
             [container.name for container in self.containers],

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from kai.api.bad_value import BadValue
-from kai.api.codec import subject_of
-from kai.api.wire import INT32_MAX
+from kai.api.codec.structuring import subject_of
+from kai.api.fields import INT32_MAX
+from kai.api.values.bad_value import BadValue
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from kai.admission.reading import Piece
-from kai.api.bad_value import BadValue
+from kai.api.values.bad_value import BadValue
 
 Manifest: TypeAlias = Mapping[str, Any]
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]

@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from kai.admission.review import AdmissionRequest, AdmissionResponse, read_review, write_review
-from kai.api.bad_value import BadValue
+from kai.api.values.bad_value import BadValue
 from kai.cluster.signals import Observe, ReviewEnded, unobserved
 from kai.telemetry.connections import Request, Response
 

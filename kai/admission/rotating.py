@@ -18,8 +18,8 @@ import structlog
 
 from kai.admission.certificates import Pair, context_of, end_of
 from kai.admission.rotation import Held, Rotation, patch_of, read_held
-from kai.api.declaring import declare
 from kai.api.plans import Patch, Reason, Ref, Refusal
+from kai.api.plugin_kinds import declare
 from kai.cluster.port import Api, Clock
 from kai.cluster.requests import Fetch
 from kai.cluster.signals import CertificateUsed, Observe, unobserved

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kai.admission.certificates import Pair, end_of, hosts_of, make_pair, split
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.errors import InputError
 
 INTRODUCED: Final = "kai.scheduler/certificate-introduced"

@@ -25,7 +25,7 @@ from anyio.abc import TaskStatus
 from kai.admission.certificates import end_of
 from kai.admission.queues import UNLIMITED, FindQueue, QueueShape, Quotas
 from kai.admission.reviewing import Decide, Reviewer
-from kai.api.queue import Queue
+from kai.api.scheduling.queue import Queue
 from kai.cluster.port import Store
 from kai.cluster.signals import CertificateUsed, Observe, unobserved
 from kai.errors import ConfigError, InputError

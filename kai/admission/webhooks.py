@@ -14,7 +14,7 @@ from kai.admission.queues import FindQueue, validate_queue
 from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, unreadable
 from kai.admission.settings import AdmissionSettings
 from kai.admission.topologies import validate_topology
-from kai.api.bad_value import BadValue
+from kai.api.values.bad_value import BadValue
 
 
 def mutate(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:

@@ -6,18 +6,24 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
-from kai.api.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from kai.api.foreign import Foreign
-from kai.api.node import Node
-from kai.api.numa import NodeResourceTopology
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
-from kai.api.shard import Config, SchedulingShard
-from kai.api.storage import CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
-from kai.api.topology import Topology
+from kai.api.kubernetes.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
+from kai.api.kubernetes.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.kubernetes.foreign import Foreign
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.numa import NodeResourceTopology
+from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.storage import (
+    CsiDriver,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
+from kai.api.scheduling.shard import Config, SchedulingShard
+from kai.api.scheduling.topology import Topology
 
 ApiObject: TypeAlias = (
     Pod

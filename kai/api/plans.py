@@ -22,8 +22,8 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
+from kai.api.fields import EMPTY
 from kai.api.kinds import BY_CLASS, ApiObject, title_of
-from kai.api.wire import EMPTY
 from kai.errors import ApiError, KaiError
 
 T = TypeVar("T", bound=ApiObject)

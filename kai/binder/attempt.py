@@ -16,13 +16,13 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
-from kai.api.grants import ordered_grant
+from kai.api.conventions.grants import ordered_grant
 from kai.api.kinds import title
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
-from kai.api.pod import Pod
-from kai.api.queue import Queue
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.queue import Queue
 from kai.backoff import doubling_pause
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod

@@ -18,13 +18,14 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.api import names, sharing
-from kai.api.bindrequest import BindRequest
-from kai.api.grants import grant_of
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.grants import grant_of
 from kai.api.kinds import title
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, locked
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.checks import (
     Check,
     Sight,
@@ -162,7 +163,7 @@ def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Pla
 def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]:
     found = yield from every(Pod, node=context.node.metadata.name)
     for devices in (1, 2):  # pods whose binds are under way carry the label already
-        key, value = sharing.group_label(group, devices=devices)
+        key, value = gpu_sharing.group_label(group, devices=devices)
         found += yield from every(Pod, labels={key: value})
     others = {pod.metadata.uid: pod for pod in found if pod.metadata.uid != context.pod.metadata.uid}
     portions = []

@@ -13,12 +13,13 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.api import names, room
-from kai.api.amounts import Amount, effective_requests, exact
-from kai.api.bindrequest import BindRequest, is_for
+from kai.api import names
+from kai.api.conventions import lack_of_room
+from kai.api.conventions.amounts import Amount, effective_requests, exact
 from kai.api.kinds import title
-from kai.api.node import Node
-from kai.api.pod import ENDED, Pod
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.binder.claims import requested_by_claim
 from kai.binder.matching import is_wanted, untolerated
 from kai.binder.sharers import portion_granted
@@ -103,7 +104,7 @@ def refuse_overfull(sight: Sight) -> str:
         left = exact(allocatable.get(name, "0")).billionths - held[name].billionths
         if wanted[name].billionths > left:
             free = Amount(max(left, 0), wanted[name].binary).text
-            return room.short_of(title(sight.node), name, free=free, wanted=wanted[name].text)
+            return lack_of_room.short_of(title(sight.node), name, free=free, wanted=wanted[name].text)
     return ""
 
 
@@ -112,7 +113,7 @@ def refuse_reservation(node: Node, others: Iterable[Pod]) -> str:
     wanted = {names.NVIDIA_GPU: _one()}
     held = _held(others, wanted)[names.NVIDIA_GPU]
     if exact(node.status.allocatable.get(names.NVIDIA_GPU, "0")).billionths - held.billionths < _one().billionths:
-        return room.no_gpu_to_share(title(node))
+        return lack_of_room.no_gpu_to_share(title(node))
     return ""
 
 
@@ -127,7 +128,7 @@ def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
     held = [portion for portion in portions if portion]
     total = own + sum(held)
     if total > 1 + _ROUNDING * (1 + len(held)):
-        return room.device_overfull(group, title(sight.node), total)
+        return lack_of_room.device_overfull(group, title(sight.node), total)
     return ""
 
 

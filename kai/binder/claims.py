@@ -17,13 +17,13 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest, ExtendedResourceClaimAllocation
-from kai.api.codec import unstructure
-from kai.api.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import title
-from kai.api.meta import OwnerReference
+from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
+from kai.api.kubernetes.meta import OwnerReference
+from kai.api.kubernetes.pod import Pod, PodResourceClaim
 from kai.api.plans import Plan, Reason, Ref, RefusedError, create, delete, find, patch
-from kai.api.pod import Pod, PodResourceClaim
+from kai.api.scheduling.bind_request import BindRequest, ExtendedResourceClaimAllocation
 from kai.binder.context import BindContext
 from kai.binder.matching import node_selector_matches
 from kai.binder.outcome import BindFailureError

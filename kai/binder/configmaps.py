@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kai.api import names, sharing
-from kai.api.core import ConfigMap
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.fields import EMPTY
 from kai.api.kinds import title
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Plan, Ref, create, delete, find, get, patch
-from kai.api.pod import Pod
-from kai.api.wire import EMPTY
 from kai.binder.outcome import BindFailureError
 
 
@@ -104,7 +105,7 @@ def _is_of_an_earlier_life(pod: Pod, existing: ConfigMap) -> bool:
 
 def _is_left(existing: ConfigMap) -> bool:
     """Return whether a map without an owner can only have been made for pods that share GPUs."""
-    return not existing.metadata.owner_references and sharing.is_drawn(existing.metadata.name)
+    return not existing.metadata.owner_references and gpu_sharing.is_drawn(existing.metadata.name)
 
 
 def _says_the_same(existing: ConfigMap, values: Mapping[str, str]) -> bool:

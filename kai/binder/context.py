@@ -6,10 +6,10 @@ from typing import Protocol
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Plan
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 
 
 @attrs.frozen(kw_only=True)

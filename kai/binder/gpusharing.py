@@ -10,13 +10,14 @@ from typing import Final
 
 import attrs
 
-from kai.api import names, sharing
-from kai.api.bad_value import BadValue
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.gpu_sharing import ContainerPlace, SharedMaps
 from kai.api.kinds import title
-from kai.api.numerals import floating, signed
+from kai.api.kubernetes.pod import Container, Pod
 from kai.api.plans import Plan
-from kai.api.pod import Container, Pod
-from kai.api.sharing import ContainerPlace, SharedMaps
+from kai.api.values.bad_value import BadValue
+from kai.api.values.numerals import floating, signed
 from kai.binder.configmaps import delete_config_map, upsert_config_map
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
@@ -47,9 +48,9 @@ class GpuSharing:
         if received is None:
             raise BindFailureError(f"{title(context.request)}: names no received GPU", retryable=False)
         visible = ",".join(f"{_CDI_DEVICE}{device}" if self.uses_cdi else device for device in context.devices)
-        devices = {sharing.VISIBLE_DEVICES: visible}
-        portion = {sharing.NUM_OF_GPUS: received.portion, sharing.GPU_PORTION: received.portion}
-        legacy = {sharing.LEGACY_VISIBLE_DEVICES: visible}
+        devices = {gpu_sharing.VISIBLE_DEVICES: visible}
+        portion = {gpu_sharing.NUM_OF_GPUS: received.portion, gpu_sharing.GPU_PORTION: received.portion}
+        legacy = {gpu_sharing.LEGACY_VISIBLE_DEVICES: visible}
         if _reads_devices_by_key(container_at(pod, place)):
             yield from upsert_config_map(pod, maps.capabilities, {**devices, **portion}, renewed=legacy)
             yield from upsert_config_map(pod, maps.environment, {})
@@ -89,7 +90,7 @@ class HamiCore:
         if limit is None:
             return
         maps = _maps(context.pod, sharing_place(context.pod))
-        yield from upsert_config_map(context.pod, maps.capabilities, {sharing.CUDA_MEMORY_LIMIT: f"{limit}m"})
+        yield from upsert_config_map(context.pod, maps.capabilities, {gpu_sharing.CUDA_MEMORY_LIMIT: f"{limit}m"})
 
     def undo(self, context: BindContext, /) -> Plan[None]:
         """Do nothing: the maps go with `GpuSharing`."""
@@ -107,7 +108,7 @@ def sharing_place(pod: Pod) -> ContainerPlace:
     Raises: BadValue that names the pod, if there is no such container.
     """
     try:
-        return sharing.sharing_container(
+        return gpu_sharing.sharing_container(
             pod.metadata.annotations,
             [container.name for container in pod.spec.init_containers],
             [container.name for container in pod.spec.containers],
@@ -122,7 +123,7 @@ def container_at(pod: Pod, place: ContainerPlace) -> Container:
 
 
 def _maps(pod: Pod, place: ContainerPlace) -> SharedMaps:
-    maps = sharing.shared_maps(pod.metadata.annotations, place)
+    maps = gpu_sharing.shared_maps(pod.metadata.annotations, place)
     if maps is None:
         message = f"{title(pod)}: has no annotation {names.SHARED_GPU_CONFIG_MAP}; it was created without admission"
         raise BindFailureError(message, retryable=False)
@@ -132,7 +133,7 @@ def _maps(pod: Pod, place: ContainerPlace) -> SharedMaps:
 def _reads_devices_by_key(container: Container) -> bool:
     """Return whether the container reads its devices from a key of a config map, and not as a whole environment."""
     return any(
-        variable.name == sharing.VISIBLE_DEVICES
+        variable.name == gpu_sharing.VISIBLE_DEVICES
         and variable.value_from is not None
         and variable.value_from.config_map_key_ref is not None
         for variable in container.env

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kai.api.meta import LabelSelector
-from kai.api.node import Node, Taint
-from kai.api.pod import Pod
-from kai.api.selection import NodeSelector, NodeSelectorTerm
+from kai.api.kubernetes.meta import LabelSelector
+from kai.api.kubernetes.node import Node, Taint
+from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.selection import NodeSelector, NodeSelectorTerm
 from kai.model.matching import holds, tolerates
 
 _KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -6,8 +6,8 @@ requests at all. That says nothing about a single one: taken for gone, it would 
 
 from __future__ import annotations
 
-from kai.api.bindrequest import BindRequest
 from kai.api.plans import Get, Plan, Reason, Ref, Refusal, RefusedError, find, get
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.requests import NoSuchKind
 
 

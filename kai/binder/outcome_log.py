@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import structlog
 
-from kai.api.bindrequest import BindRequest
 from kai.api.plans import Ref
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.outcome import Outcome, Verdict
 from kai.cluster.port import Connectivity
 from kai.cluster.warning import warn

@@ -19,10 +19,10 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import Key, key_of
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Ref
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.backoff import doubling_pause
 from kai.binder.attempt import bind_delay, is_finished
 from kai.binder.outcome import Outcome, Verdict

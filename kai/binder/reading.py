@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import sharing
-from kai.api.grants import grant_of
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.grants import grant_of
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, List
-from kai.api.pod import Pod
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import misses_grant
 from kai.cluster.port import Api, Index, Store, Term
@@ -23,7 +23,7 @@ def _node(pod: Pod) -> Iterable[str]:
 
 def _gpu_labels(pod: Pod) -> Iterable[str]:
     labels = pod.metadata.labels
-    return tuple(f"{key}={labels[key]}" for key in sharing.group_labels(labels))
+    return tuple(f"{key}={labels[key]}" for key in gpu_sharing.group_labels(labels))
 
 
 def _namespace(pod: Pod) -> Iterable[str]:
@@ -40,7 +40,7 @@ def swept_pods(settings: BinderSettings) -> Index[Pod]:
 
     def keys(pod: Pod) -> Iterable[str]:
         grant = grant_of(pod)
-        if (grant is not None and grant.gpus) or sharing.group_labels(pod.metadata.labels):
+        if (grant is not None and grant.gpus) or gpu_sharing.group_labels(pod.metadata.labels):
             yield SHARING
         if misses_grant(pod, settings):
             yield UNGRANTED
@@ -88,7 +88,7 @@ class IndexedApi:
         if request.node:
             return self.store.find(NODES, request.node)
         for key, value in sorted(request.labels.items()):
-            if sharing.group_labels({key: value}):
+            if gpu_sharing.group_labels({key: value}):
                 return self.store.find(GPU_GROUPS, f"{key}={value}")
         return self.store.find(NAMESPACES, request.namespace) if request.namespace else None
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Now, Plan, Reason, Ref, RefusedError, find, patch
-from kai.api.pod import Pod
-from kai.api.times import instant_text
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.values.times import instant_text
 from kai.binder.orders import is_gone, order_for_sure
 
 BOUND: Final = "Bound"

@@ -14,12 +14,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from kai.api import names, sharing
-from kai.api.codec import unstructure
-from kai.api.meta import ObjectMeta
+from kai.api import names
+from kai.api.codec.structuring import unstructure
+from kai.api.conventions import gpu_sharing
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.kubernetes.selection import Toleration
 from kai.api.plans import Plan, Ref, RefusedError, create, delete, every, find, locked, patch, wait_until
-from kai.api.pod import ENDED, Pod
-from kai.api.selection import Toleration
 from kai.binder.outcome import BindFailureError
 from kai.binder.settings import PodResources, ReservationSettings
 
@@ -127,9 +128,9 @@ def reserve_device(
     Raises: BindFailureError if no GPU can be had; BadValue if the pod does not say on how many devices it wants to be;
         RefusedError.
     """
-    devices = sharing.device_count(pod.metadata.annotations)
+    devices = gpu_sharing.device_count(pod.metadata.annotations)
     device = yield from _device_of(pod, node, group, settings, gate)
-    key, value = sharing.group_label(group, devices=devices)
+    key, value = gpu_sharing.group_label(group, devices=devices)
     if pod.metadata.labels.get(key) != value:
         labelled = {"metadata": {"labels": {key: value}}}
         pod = yield from patch(Ref.to(pod), labelled, uid=pod.metadata.uid)
@@ -141,7 +142,7 @@ def leave_groups(pod: Pod) -> Plan[Pod]:
 
     Raises: RefusedError.
     """
-    keys = sharing.group_labels(pod.metadata.labels)
+    keys = gpu_sharing.group_labels(pod.metadata.labels)
     if not keys:
         return pod
     body = {"metadata": {"labels": dict.fromkeys(keys)}}

@@ -13,12 +13,12 @@ from __future__ import annotations
 import attrs
 
 from kai.api import names
-from kai.api.bad_value import BadValue
-from kai.api.bindrequest import BindRequest
-from kai.api.grants import Grant, ordered_grant
+from kai.api.conventions.grants import Grant, ordered_grant
 from kai.api.kinds import title
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Plan, Ref, RefusedError, every, find, patch
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.values.bad_value import BadValue
 from kai.binder.reading import UNGRANTED
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, has_bound, misses_grant

@@ -23,14 +23,14 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
-from kai.api.dra import ResourceClaim
+from kai.api.fields import EMPTY
 from kai.api.kinds import ApiObject
-from kai.api.node import Node
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.plans import Emit, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kai.api.wire import EMPTY
+from kai.api.scheduling.bind_request import BindRequest
 from kai.backoff import doubling_pause
 from kai.binder.attempt import attempt, attempt_unwritten, give_back
 from kai.binder.bind import Binder

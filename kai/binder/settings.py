@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from kai.api import names
-from kai.api.wire import EMPTY, JsonObject
+from kai.api.fields import EMPTY, JsonObject
 
 
 @attrs.frozen(kw_only=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest, is_for
-from kai.api.grants import Grant, grant_of, ordered_grant, shared_gpus
-from kai.api.node import Node
-from kai.api.numerals import floating, signed
-from kai.api.pod import ENDED, Pod
+from kai.api.conventions.grants import Grant, grant_of, ordered_grant, shared_gpus
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.scheduling.bind_request import BindRequest, is_for
+from kai.api.values.numerals import floating, signed
 from kai.binder.settings import BinderSettings
 
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import attrs
 
-from kai.api.numerals import signed
-from kai.api.wire import EMPTY
+from kai.api.fields import EMPTY
+from kai.api.values.numerals import signed
 from kai.binder.claims import DynamicResources
 from kai.binder.context import BindStep
 from kai.binder.gpusharing import GpuSharing, HamiCore

@@ -19,11 +19,11 @@ from collections.abc import Iterable
 
 import attrs
 
-from kai.api import sharing
-from kai.api.bindrequest import CLOSED, BindRequest, is_for
-from kai.api.grants import shared_gpus
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.grants import shared_gpus
+from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.plans import Plan, Ref, delete, every, find, locked
-from kai.api.pod import ENDED, Pod
+from kai.api.scheduling.bind_request import CLOSED, BindRequest, is_for
 from kai.binder.reading import SHARING, UNBOUND
 from kai.binder.reservation import group_key
 from kai.binder.settings import BinderSettings
@@ -134,12 +134,12 @@ class _Members:
 
 
 def _members(group: str, settings: BinderSettings, nodes: frozenset[str], *, fresh: bool) -> Plan[_Members]:
-    namespace, (key, value) = settings.reservation.namespace, sharing.group_label(group, devices=1)
+    namespace, (key, value) = settings.reservation.namespace, gpu_sharing.group_label(group, devices=1)
     reservations = yield from every(Pod, namespace=namespace, labels={key: value}, fresh=fresh)
     where = nodes | {pod.spec.node_name for pod in reservations}
     if not reservations:
         labelled = yield from every(Pod, labels={key: value})
-        several_key, several = sharing.group_label(group, devices=2)
+        several_key, several = gpu_sharing.group_label(group, devices=2)
         labelled += yield from every(Pod, labels={several_key: several})
         where |= {pod.spec.node_name for pod in labelled}
     users: list[Pod] = []
@@ -176,14 +176,14 @@ def _is_tried_again(request: BindRequest, group: str, *, fresh: bool) -> Plan[bo
     pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=fresh)
     if pod is None or not is_for(request, pod.metadata.uid) or pod.spec.node_name:
         return False
-    return group in sharing.gpu_groups(pod.metadata.labels)
+    return group in gpu_sharing.gpu_groups(pod.metadata.labels)
 
 
 def _sweep_groups(pods: Iterable[Pod], settings: BinderSettings) -> Plan[tuple[str, ...]]:
     nodes: dict[str, set[str]] = {}
     for pod in pods:
         if pod.metadata.namespace == settings.reservation.namespace:
-            groups = sharing.gpu_groups(pod.metadata.labels)
+            groups = gpu_sharing.gpu_groups(pod.metadata.labels)
         else:
             groups = groups_used(pod, settings)
         for group in groups:
@@ -217,5 +217,5 @@ def groups_to_sweep(before: Pod | None, after: Pod | None, scheduler_name: str) 
     if not ended or (after is not None and not was_alive):
         return ()
     sides = [side for side in (before, after) if side is not None]
-    labelled = {group for side in sides for group in sharing.gpu_groups(side.metadata.labels)}
+    labelled = {group for side in sides for group in gpu_sharing.gpu_groups(side.metadata.labels)}
     return tuple(sorted(labelled.union(*(shared_gpus(side, scheduler_name) for side in sides))))

@@ -12,9 +12,9 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import title
-from kai.api.numerals import signed
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.values.numerals import signed
 
 _KEPT: Final = 8
 """Terms of a lease that are remembered."""

@@ -17,11 +17,11 @@ import attrs
 
 from kai.api import names
 from kai.api.kinds import title
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.plans import Now, Plan, Ref, every, find, patch, wait_until
-from kai.api.pod import Pod
-from kai.api.quantity import amount
-from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kai.api.values.quantity import amount
 from kai.binder.context import BindContext
 from kai.binder.matching import label_selector_matches, node_selector_matches
 from kai.binder.outcome import BindFailureError

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn, cast
 
 import click
 
-from kai.api.collector import spared
+from kai.api.memory.collector import spared
 from kai.cli.failures import (
     INTERRUPTED,
     USAGE,

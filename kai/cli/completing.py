@@ -13,8 +13,8 @@ from click.shell_completion import CompletionItem
 from kai.errors import KaiError
 
 if TYPE_CHECKING:
+    from kai.api.cluster_objects import ClusterObjects
     from kai.api.kinds import ApiObject
-    from kai.api.objects import ClusterObjects
     from kai.simulation.cases.case import Case
 
 _PATIENCE_SECONDS = 2.0
@@ -25,7 +25,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Compl
 def complete_queues(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the queues whose names begin so."""
     del parameter
-    from kai.api.queue import Queue
+    from kai.api.scheduling.queue import Queue
 
     return _items(_names(context, Queue), begun)
 
@@ -33,7 +33,7 @@ def complete_queues(context: click.Context, parameter: click.Parameter, begun: s
 def complete_jobs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the pod groups whose names begin so."""
     del parameter
-    from kai.api.podgroup import PodGroup
+    from kai.api.scheduling.pod_group import PodGroup
 
     return _items(_names(context, PodGroup), begun)
 
@@ -43,7 +43,7 @@ def complete_subjects(context: click.Context, parameter: click.Parameter, begun:
 
     Owners are those of a file or a snapshot. A cluster would have to list all its pods for them.
     """
-    from kai.api.node import Node
+    from kai.api.kubernetes.node import Node
     from kai.cli.explaining.subjectkinds import KINDS, owner_subject, split_subject
 
     typed, slash, rest = begun.partition("/")
@@ -85,7 +85,7 @@ def _owners(context: click.Context) -> dict[str, set[str]]:
 def complete_namespaces(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the namespaces whose names begin so: of a file those in which it has jobs."""
     del parameter
-    from kai.api.core import Namespace
+    from kai.api.kubernetes.core import Namespace
 
     if context.params.get("place"):
         return _items({each.metadata.namespace for each in _written(context).pod_groups}, begun)
@@ -119,7 +119,7 @@ def _items(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
     """Return the names of a kind in the source that the flags before name; none where it cannot be read."""
-    from kai.api.objects import FIELD_OF
+    from kai.api.cluster_objects import FIELD_OF
 
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
@@ -139,7 +139,7 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
 
 def _written(context: click.Context) -> "ClusterObjects":
-    from kai.api.objects import ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
 
     case = _case(context)
     return ClusterObjects() if case is None else case.objects

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from kai.api.collector import paused
+from kai.api.memory.collector import paused
 from kai.cli.console import Console
 from kai.cli.failures import INPUT, flush_out, report_error, say_error, write_out
 from kai.cli.sources import Source

@@ -16,8 +16,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import attrs
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import ApiObject, Key
-from kai.api.objects import ClusterObjects
 from kai.cluster.requests import Request
 from kai.cluster.threads import Threads
 

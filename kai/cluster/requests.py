@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kai.api import plans
+from kai.api.fields import EMPTY
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.wire import EMPTY
 
 Manifest: TypeAlias = Mapping[str, Any]
 

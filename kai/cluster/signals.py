@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
-from kai.api.queue import Queue
+from kai.api.scheduling.queue import Queue
 
 
 @attrs.frozen(kw_only=True)

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.codec import unstructure
-from kai.api.meta import ObjectMeta
-from kai.api.queue import Queue, QueueResource, QueueResources, QueueSpec
+from kai.api.codec.structuring import unstructure
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.scheduling.queue import Queue, QueueResource, QueueResources, QueueSpec
 
 # Nothing is guaranteed, everything that is idle may be used.
 _SHARE: Final = QueueResource(quota=0.0, limit=names.UNLIMITED, over_quota_weight=1.0)

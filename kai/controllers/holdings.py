@@ -16,14 +16,14 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.amounts import add_up, effective_requests, texts
-from kai.api.dra import ResourceClaim
-from kai.api.grants import account_of, grant_of, group_of, held_under
+from kai.api.conventions.amounts import add_up, effective_requests, texts
+from kai.api.conventions.grants import account_of, grant_of, group_of, held_under
 from kai.api.kinds import Key
-from kai.api.meta import ObjectMeta
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup, PodGroupResources, PodGroupSpec
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup, PodGroupResources, PodGroupSpec
 from kai.cluster.port import Change, Index, Store
 from kai.controllers.podgroup import Surroundings, pod_group_resources
 from kai.controllers.sums import Sum, Sums

@@ -27,15 +27,16 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from kai.api import names, sharing
-from kai.api.amounts import Amount, exact
-from kai.api.bad_value import BadValue
-from kai.api.bindrequest import BindRequest, is_for
-from kai.api.codec import unstructure
+from kai.api import names
+from kai.api.codec.structuring import unstructure
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.amounts import Amount, exact
 from kai.api.kinds import Key, key_of
-from kai.api.numerals import floating, signed
-from kai.api.pod import ENDED, Pod
-from kai.api.selection import NodeAffinity, Toleration
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.kubernetes.selection import NodeAffinity, Toleration
+from kai.api.scheduling.bind_request import BindRequest, is_for
+from kai.api.values.bad_value import BadValue
+from kai.api.values.numerals import floating, signed
 
 _Place: TypeAlias = tuple[frozenset[tuple[str, str]], NodeAffinity | None, frozenset[Toleration]]
 """To which nodes a pod may go."""
@@ -201,7 +202,7 @@ def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
         return None
     annotations = pod.metadata.annotations
     try:
-        devices = sharing.device_count(annotations)
+        devices = gpu_sharing.device_count(annotations)
     except BadValue:
         return None
     portion = _portion(annotations.get(names.GPU_FRACTION, ""), annotations.get(names.GPU_MEMORY, ""), settings)
@@ -213,7 +214,7 @@ def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
 def _portion(fraction: str, memory: str, settings: ScaleSettings) -> float | None:
     """Return how much of each device a pod needs; None for one that wants what no GPU can give, however many come."""
     if fraction:
-        return floating(fraction) if sharing.is_share(fraction) else None
+        return floating(fraction) if gpu_sharing.is_share(fraction) else None
     return settings.gpu_memory_to_fraction_ratio if (signed(memory) or 0) > 0 else None
 
 

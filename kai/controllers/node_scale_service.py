@@ -9,10 +9,10 @@ import anyio
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.warning import warn

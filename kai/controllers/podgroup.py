@@ -19,19 +19,20 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import names, sharing
-from kai.api.amounts import Amount, effective_requests, exact, plus, same, texts
-from kai.api.bad_value import BadValue
-from kai.api.core import PriorityClass
-from kai.api.dra import ResourceClaim
-from kai.api.grants import group_of, told_share
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.amounts import Amount, effective_requests, exact, plus, same, texts
+from kai.api.conventions.grants import group_of, told_share
+from kai.api.fields import INT64_MAX
 from kai.api.kinds import title
-from kai.api.node import Node
-from kai.api.numerals import signed
-from kai.api.pod import ENDED, Pod, PodResourceClaim
-from kai.api.podgroup import PodGroup, PodGroupResources
-from kai.api.quantity import amount
-from kai.api.wire import INT64_MAX
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ENDED, Pod, PodResourceClaim
+from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
+from kai.api.values.bad_value import BadValue
+from kai.api.values.numerals import signed
+from kai.api.values.quantity import amount
 
 _SIZE: Final = re.compile(r"[0-9].*")
 _MEGABYTE: Final = 10**6
@@ -161,7 +162,7 @@ def _devices(annotations: Mapping[str, str]) -> int:
         return 1
     whole, rest = divmod(_annotated(annotations, names.GPU_FRACTION_DEVICES).billionths, 10**9)
     if rest:
-        raise _bad(annotations, names.GPU_FRACTION_DEVICES, sharing.WANTED_DEVICES)
+        raise _bad(annotations, names.GPU_FRACTION_DEVICES, gpu_sharing.WANTED_DEVICES)
     return whole
 
 

@@ -13,14 +13,14 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.core import PriorityClass
-from kai.api.dra import ResourceClaim
-from kai.api.grants import group_of, told_share
+from kai.api.conventions.grants import group_of, told_share
 from kai.api.kinds import ApiObject, Key, key_of, title
-from kai.api.node import Node
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Patch, Ref
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup, PodGroupResources
+from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved

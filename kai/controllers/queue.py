@@ -14,8 +14,8 @@ from typing import Any
 
 import attrs
 
-from kai.api.amounts import same, texts
-from kai.api.queue import Queue
+from kai.api.conventions.amounts import same, texts
+from kai.api.scheduling.queue import Queue
 from kai.controllers.sums import Sum
 
 

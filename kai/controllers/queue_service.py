@@ -13,14 +13,14 @@ import anyio
 import attrs
 import structlog
 
-from kai.api.codec import unstructure
-from kai.api.dra import ResourceClaim
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import ApiObject, Key, title
-from kai.api.node import Node
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved

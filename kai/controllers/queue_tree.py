@@ -17,10 +17,10 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.amounts import exact
-from kai.api.meta import Condition
-from kai.api.podgroup import PodGroup
-from kai.api.queue import DEEPEST_QUEUE, Queue, QueueResources
+from kai.api.conventions.amounts import exact
+from kai.api.kubernetes.meta import Condition
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources
 
 ORPHAN: Final = "Orphan"
 """The parent does not exist."""

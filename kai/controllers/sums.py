@@ -11,11 +11,11 @@ from typing import Final
 
 import attrs
 
-from kai.api.amounts import Amount, add_up, exact, plus
-from kai.api.bad_value import BadValue
+from kai.api.conventions.amounts import Amount, add_up, exact, plus
 from kai.api.kinds import Key
-from kai.api.podgroup import PodGroupResources
-from kai.api.queue import QueueStatus
+from kai.api.scheduling.pod_group import PodGroupResources
+from kai.api.scheduling.queue import QueueStatus
+from kai.api.values.bad_value import BadValue
 
 _NOTHING: Final = PodGroupResources()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.dashboard.access import missing_rights
 from kai.dashboard.feed import CycleLine, Happening
 from kai.dashboard.look import Look

@@ -14,7 +14,7 @@ import anyio
 import attrs
 from anyio import to_thread
 
-from kai.api.wire import EMPTY
+from kai.api.fields import EMPTY
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.model.axis import GPU_UNIT
 from kai.simulation.deciding.run import Outcome

@@ -15,7 +15,7 @@ import anyio
 import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.cluster.port import Clock
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader

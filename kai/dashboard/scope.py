@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue

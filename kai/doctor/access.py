@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.access import Admits
+from kai.api.conventions.queue_access import Admits
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Seen, key_of, labels_of, name_of, text, within
 from kai.wording import counted, first_of

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kai.api import times
-from kai.api.bad_value import BadValue
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import (
     PART_OF,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kai.api.wire import EMPTY
+from kai.api.fields import EMPTY
 from kai.doctor.seen import Right
 
 _FOLLOW: Final = ("list", "watch")

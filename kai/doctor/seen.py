@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.pod import ENDED
-from kai.api.wire import EMPTY
+from kai.api.fields import EMPTY
+from kai.api.kubernetes.pod import ENDED
 
 Manifest = Mapping[str, Any]
 

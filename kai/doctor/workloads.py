@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.api import names, times
-from kai.api.bad_value import BadValue
-from kai.api.documents import mapping_of
-from kai.api.pod import ENDED
+from kai.api import names
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.kubernetes.pod import ENDED
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
 from kai.wording import counted, first_of, number_text

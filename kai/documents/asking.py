@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import attrs
 
-from kai.api.bad_value import BadValue
+from kai.api.values.bad_value import BadValue
 from kai.cluster.clock import SystemClock
 from kai.cluster.transport.access import Access
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query

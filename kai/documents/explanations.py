@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.documents.patches import patches_of
 from kai.model.units import GPU_UNIT
 from kai.wording import first_of

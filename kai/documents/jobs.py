@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 
 if TYPE_CHECKING:
     from kai.simulation.outcomes.job_lines import JobLine, PodLine

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.api.codec import unstructure
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import key_of
 
 if TYPE_CHECKING:
+    from kai.api.cluster_objects import ClusterObjects
     from kai.api.kinds import ApiObject
-    from kai.api.objects import ClusterObjects
 
 Operation = dict[str, Any]
 

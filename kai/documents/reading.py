@@ -7,7 +7,7 @@ are passed over, and a document that lacks one is no answer.
 from collections.abc import Mapping
 from typing import Any
 
-from kai.api import times
+from kai.api.values import times
 from kai.explain.phrases import Words
 from kai.model.axis import GPU_UNIT
 from kai.simulation.explaining.evictions import Eviction

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 import attrs
 import numpy as np
 
-from kai.api.bindrequest import BindRequest, is_for
-from kai.api.grants import ordered_grant
+from kai.api.conventions.grants import ordered_grant
+from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.intake.pods import PodRecord
 from kai.intake.table import GroupColumns, GroupTable, PodTable
 from kai.model.pod import Pod

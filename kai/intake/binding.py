@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.dra import AllocationResult
-from kai.api.grants import ordered_grant
-from kai.api.node import Node
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.grants import ordered_grant
+from kai.api.kubernetes.dra import AllocationResult
+from kai.api.kubernetes.node import Node
 from kai.api.plans import Ref
-from kai.api.queue import Queue
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.queue import Queue
 from kai.intake import selection
 from kai.intake.claims import allocated
 from kai.intake.nodes import is_wanted

@@ -5,7 +5,7 @@ from operator import is_
 
 import attrs
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
 from kai.model.catalog import Catalog

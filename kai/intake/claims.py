@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from kai.api import dra as api
-from kai.api import quantity
-from kai.api import selection as api_selection
-from kai.api.bad_value import BadValue
-from kai.api.meta import OwnerReference
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes import dra as api
+from kai.api.kubernetes import selection as api_selection
+from kai.api.kubernetes.meta import OwnerReference
+from kai.api.values import quantity
+from kai.api.values.bad_value import BadValue
 from kai.intake import selection
 from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings

@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kai.api import dra, names, selection
-from kai.api.codec import unstructure
-from kai.api.pod import ExtendedResourceMapping, Pod
+from kai.api import names
+from kai.api.codec.structuring import unstructure
+from kai.api.kubernetes import dra, selection
+from kai.api.kubernetes.pod import ExtendedResourceMapping, Pod
 from kai.model.amounts import Amounts, axis_name, parts_of
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm, Requirement

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import unstructure
-from kai.api.declaring import HANDED_ON
-from kai.api.foreign import Foreign
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import BY_CLASS, ApiObject
-from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.api.kubernetes.foreign import Foreign
+from kai.api.plugin_kinds import HANDED_ON
+from kai.api.scheduling.bind_request import BindRequest
 from kai.intake.record_cache import in_order
 from kai.model.foreign import RawObject
 from kai.state.memory import Memory

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.api import podgroup as api_podgroup
-from kai.api.grants import bound_at
+from kai.api.conventions.grants import bound_at
+from kai.api.scheduling import pod_group as api_podgroup
 from kai.intake.accounts import Accounts
 from kai.intake.groups import GroupReader, GroupRecord
 from kai.intake.pods import PodRecord

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from kai.api import names, numerals
-from kai.api import node as api
+from kai.api import names
+from kai.api.kubernetes import node as api
+from kai.api.values import numerals
 from kai.intake.settings import IntakeSettings
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT

@@ -15,9 +15,9 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api import podgroup as api_podgroup
-from kai.api.grants import bound_at
-from kai.api.meta import ObjectMeta
+from kai.api.conventions.grants import bound_at
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.scheduling import pod_group as api_podgroup
 from kai.intake.accounts import Accounts
 from kai.intake.groups import GroupReader, GroupRecord
 from kai.intake.held import Granted

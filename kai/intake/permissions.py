@@ -1,8 +1,9 @@
 """What namespaces may use: queues that admit them, and the priorities that they are bounded to.
 
-Administrators say it on objects that tenants cannot change: a queue allows namespaces (``kai.api.access``), and a
-namespace lists priority classes and preemptibilities. Admission policies refuse most of what is not allowed; a group
-that came in all the same is held here, and its pods that wait are not tried. What runs keeps its place.
+Administrators say it on objects that tenants cannot change: a queue allows namespaces
+(``kai.api.conventions.queue_access``), and a namespace lists priority classes and preemptibilities. Admission policies
+refuse most of what is not allowed; a group that came in all the same is held here, and its pods that wait are not
+tried. What runs keeps its place.
 
 Queues are bounded only where ``IntakeSettings.queue_access`` is *required*: without it every namespace may use every
 queue, as with KAI-Scheduler.
@@ -16,11 +17,11 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.access import Admits, listed
-from kai.api.core import Namespace
-from kai.api.meta import ObjectMeta
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.conventions.queue_access import Admits, listed
+from kai.api.kubernetes.core import Namespace
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.framework.verdict import Code
 from kai.intake.settings import QueueAccess
 

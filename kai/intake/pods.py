@@ -5,10 +5,10 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api import pod as api
-from kai.api.caps import GATE
-from kai.api.grants import Grant, grant_of, group_under, is_held
-from kai.api.sharing import gpu_groups
+from kai.api.conventions.caps import GATE
+from kai.api.conventions.gpu_sharing import gpu_groups
+from kai.api.conventions.grants import Grant, grant_of, group_under, is_held
+from kai.api.kubernetes import pod as api
 from kai.intake.accounts import Accounts
 from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.packing import Packing

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from kai.api import names
-from kai.api import queue as api
+from kai.api.scheduling import queue as api
 from kai.intake.settings import IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.model.queue import UNLIMITED, Queue, Shares

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import attrs
 
-from kai.api import names, numerals, sharing
-from kai.api.grants import Grant, is_foreign
-from kai.api.pod import Container, Pod, ResourceRequirements
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.conventions.grants import Grant, is_foreign
+from kai.api.kubernetes.pod import Container, Pod, ResourceRequirements
+from kai.api.values import numerals
 from kai.model.amounts import Amounts, QuantityTexts, amounts, packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
@@ -225,8 +227,8 @@ def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
     """
     shares = key.fraction is not None or key.memory is not None
     whole = total.get(_GPU, 0)
-    if key.fraction is not None and not sharing.is_share(key.fraction):
-        return _found(names.GPU_FRACTION, key.fraction, f"a number from {sharing.LEAST_SHARE:g} to 1")
+    if key.fraction is not None and not gpu_sharing.is_share(key.fraction):
+        return _found(names.GPU_FRACTION, key.fraction, f"a number from {gpu_sharing.LEAST_SHARE:g} to 1")
     if key.memory is not None and (numerals.signed(key.memory) or 0) <= 0:
         return _found(names.GPU_MEMORY, key.memory, "a positive number of MiB")
     if shares and key.devices is not None and (numerals.signed(key.devices) or 0) <= 0:

@@ -6,7 +6,7 @@ from enum import StrEnum
 import attrs
 
 from kai.api import names
-from kai.api.meta import ObjectMeta
+from kai.api.kubernetes.meta import ObjectMeta
 
 
 class QueueAccess(StrEnum):

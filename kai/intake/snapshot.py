@@ -14,11 +14,11 @@ from math import inf
 
 import attrs
 
-from kai.api import node as api_node
-from kai.api import pod as api_pod
-from kai.api import podgroup as api_podgroup
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import ApiObject
-from kai.api.objects import ClusterObjects
+from kai.api.kubernetes import node as api_node
+from kai.api.kubernetes import pod as api_pod
+from kai.api.scheduling import pod_group as api_podgroup
 from kai.intake.accounts import Accounts
 from kai.intake.assigned import Assigned, BaseColumns, read_assigned, read_base
 from kai.intake.binding import assumed_claims, live_bind_requests

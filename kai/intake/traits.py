@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from kai.api import names
-from kai.api import pod as api
-from kai.api.codec import unstructure
-from kai.api.selection import Affinity, Toleration, TopologySpreadConstraint
+from kai.api.codec.structuring import unstructure
+from kai.api.kubernetes import pod as api
+from kai.api.kubernetes.selection import Affinity, Toleration, TopologySpreadConstraint
 from kai.intake import selection
 from kai.model.constraints import HostPort
 from kai.model.pod import ClaimReference, Constraints

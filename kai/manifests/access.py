@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from kai.api import names
-from kai.api.access import Admits
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.conventions.queue_access import Admits
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.queues import queues_of

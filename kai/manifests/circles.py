@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 
 Place = tuple[str, str]
 """Kind, and namespace and name."""

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.bad_value import BadValue
-from kai.api.documents import mapping_of
-from kai.api.quantity import amount
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.values.bad_value import BadValue
+from kai.api.values.quantity import amount
 from kai.manifests.faults import Fault, Item, is_label, is_qualified, items, one_of, repeated
 from kai.manifests.positions import Path
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import attrs
 
-from kai.api import codec, names
-from kai.api.documents import mapping_of
-from kai.api.pod import ENDED
-from kai.api.shard import Config, SchedulingShard
+from kai.api import names
+from kai.api.codec import structuring
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.kubernetes.pod import ENDED
+from kai.api.scheduling.shard import Config, SchedulingShard
 from kai.errors import InputError
 from kai.manifests.circles import circles
 from kai.manifests.grouping import Grouping
@@ -173,7 +174,7 @@ class _Expanding:
             self.late.append((at, manifest))
         elif has_model(Kind.of(manifest["apiVersion"], kind)):
             self._take_workload(at, manifest)
-        elif codec.kind_of(manifest) is not None:
+        elif structuring.kind_of(manifest) is not None:
             self.kept[at] = manifest
             self.index.add([self._placed(manifest)])
             self._note(kind, CONFIGURES if _is_configuration(manifest) else "", manifest)
@@ -305,7 +306,7 @@ class _Expanding:
         metadata = manifest.get("metadata")
         if not isinstance(metadata, Mapping):
             return dict(manifest)
-        kind = codec.kind_of(manifest)
+        kind = structuring.kind_of(manifest)
         here = dict(metadata)
         if not here.get("name") and isinstance(here.get("generateName"), str):
             here["name"] = f"{here['generateName']}0"  # the API server draws the rest of it
@@ -329,7 +330,7 @@ class _Expanding:
 
 
 def _is_configuration(manifest: Mapping[str, Any]) -> bool:
-    kind = codec.kind_of(manifest)
+    kind = structuring.kind_of(manifest)
     return kind is not None and kind.cls in {SchedulingShard, Config}
 
 

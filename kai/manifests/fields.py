@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.bad_value import BadValue
-from kai.api.crd import PRESENTATIONS, definition
+from kai.api.crds.definitions import PRESENTATIONS, definition
 from kai.api.kinds import BY_CLASS
+from kai.api.values.bad_value import BadValue
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 from kai.manifests.scalars import SCALARS, scalar_fault

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import attrs
 
-from kai.api.bad_value import BadValue
+from kai.api.values.bad_value import BadValue
 from kai.errors import InputError, on_one_line
 from kai.manifests.codes import CODES, ERROR
 from kai.manifests.positions import Path, Text

@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import Any
 
 from kai.api import names
-from kai.api.bad_value import BadValue
-from kai.api.documents import mapping_of
-from kai.api.numerals import floating, signed
-from kai.api.quantity import amount
-from kai.api.sharing import LEAST_SHARE, is_share
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
+from kai.api.values.bad_value import BadValue
+from kai.api.values.numerals import floating, signed
+from kai.api.values.quantity import amount
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 

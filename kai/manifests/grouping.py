@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.index import Index, Manifest
 from kai.podgrouper import Absent, Get, Groupers, Needs, Settings, Verb, group_pod, load_groupers
 from kai.podgrouper.kinds import POD_GROUP, PRIORITY_CLASS

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.access import check_access
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.grouping import PRIORITY_CLASSES
 from kai.manifests.positions import Path

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import codec
-from kai.api.bad_value import BadValue
-from kai.api.documents import (
+from kai.api.codec import structuring
+from kai.api.codec.manifest_text import (
     WANTED,
     MisplacedError,
     TextError,
@@ -21,7 +20,8 @@ from kai.api.documents import (
     place_documents,
 )
 from kai.api.kinds import ApiObject
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
+from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
 from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
@@ -151,7 +151,7 @@ def _check(document: Document) -> Iterator[Finding]:
         return
     yield from _check_names(document, metadata)
     yield from check_fields(document)
-    known = codec.kind_of(manifest)
+    known = structuring.kind_of(manifest)
     versions = known_versions(manifest["apiVersion"], manifest["kind"]) if known is None else []
     if versions:
         message = f"{manifest['kind']} is not read in version {manifest['apiVersion']}"
@@ -182,7 +182,7 @@ def _check_template(document: Document, path: Path, template: Mapping[str, Any])
         kept = {key: value for key, value in mapping_of(kept).items() if key in {"labels", "annotations"}}
     status = {} if path else {"status": template.get("status")}
     try:
-        codec.structure_as(Pod, {"metadata": kept, "spec": template.get("spec"), **status})
+        structuring.structure_as(Pod, {"metadata": kept, "spec": template.get("spec"), **status})
     except BadValue as bad:
         yield document.bad_value(bad, path)
 
@@ -192,15 +192,15 @@ def _structured(
 ) -> tuple[tuple[ApiObject, ...], list[Finding]]:
     """Return the objects of all manifests; only where one cannot be read they are read one by one."""
     try:
-        return codec.structure_all(expansion.manifests, namespace=namespace).objects, []
+        return structuring.structure_all(expansion.manifests, namespace=namespace).objects, []
     except InputError as error:
         told = [Finding(code="F001", message=message, file=documents[0].text.name) for message in error.messages]
     findings: list[Finding] = []
     for manifest, at in zip(expansion.manifests, expansion.origins, strict=True):
         try:
-            kind = codec.kind_of(manifest)
+            kind = structuring.kind_of(manifest)
             if kind is not None:
-                codec.structure_as(kind.cls, manifest)
+                structuring.structure_as(kind.cls, manifest)
         except BadValue as bad:
             if at >= 0:  # what was made of a template has the mistakes of the template
                 findings.append(documents[at].bad_value(bad))
@@ -215,7 +215,7 @@ def _twice(documents: Iterable[Document]) -> Iterator[Finding]:
         version, kind, metadata = manifest.get("apiVersion"), manifest.get("kind"), mapping_of(manifest.get("metadata"))
         if not isinstance(version, str) or not isinstance(kind, str) or not metadata.get("name"):
             continue
-        known = codec.kind_of(manifest)
+        known = structuring.kind_of(manifest)
         if known is None and not has_model(Kind.of(version, kind)):
             continue
         is_namespaced = known is None or known.namespaced

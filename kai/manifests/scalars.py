@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from kai.api import times
-from kai.api.bad_value import BadValue
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.faults import Fault, Item, at_least, is_number, items, key_fault, one_of, shown, value_fault
 from kai.manifests.positions import Path
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.conventions.bind_preparation import needs_preparation
 from kai.api.kinds import Key, key_of
-from kai.api.pod import Pod
-from kai.api.preparing import needs_preparation
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Clock, Store
 from kai.cluster.work import DONE, Ended
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.documents import mapping_of
-from kai.api.pod import Pod
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.kubernetes.pod import Pod
 
 _FOREIGN: Final = frozenset(
     {

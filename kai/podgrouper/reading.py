@@ -10,12 +10,12 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.codec import unstructure
-from kai.api.core import Namespace, PriorityClass
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import ApiObject
+from kai.api.kubernetes.core import Namespace, PriorityClass
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Api, Clock, Index, Store
 from kai.cluster.requesting.absence import Absence
 from kai.cluster.requesting.foreign import MOST_READ

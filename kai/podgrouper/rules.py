@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from kai.api import names
-from kai.api.caps import APPLIED, few
-from kai.api.podgroup import name_after
-from kai.api.times import duration_text, nanoseconds
+from kai.api.conventions.caps import APPLIED, few
+from kai.api.scheduling.pod_group import name_after
+from kai.api.values.times import duration_text, nanoseconds
 from kai.errors import InputError
 from kai.podgrouper import kinds
 from kai.podgrouper.defaults import DefaultsByKind, read_defaults

@@ -20,13 +20,13 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.codec import structure_as, unstructure
-from kai.api.documents import mapping_of
+from kai.api.codec.json_decoding import decode_as
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.codec.structuring import structure_as, unstructure
 from kai.api.kinds import Key, key_of
-from kai.api.outline import decode_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.api.caps import REFUSED
-from kai.api.documents import mapping_of
-from kai.api.times import nanoseconds
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.conventions.caps import REFUSED
+from kai.api.values.times import nanoseconds
 from kai.errors import InputError
 from kai.podgrouper import kinds
 from kai.podgrouper.resource import Manifest

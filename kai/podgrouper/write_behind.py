@@ -16,12 +16,12 @@ from typing import Final
 
 import attrs
 
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
 from kai.api.kinds import Key
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.times import instant_text
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values.times import instant_text
 from kai.cluster.port import Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved

@@ -8,9 +8,9 @@ from typing import Final
 
 import attrs
 
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup, UnschedulableReason
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason
 from kai.intake.aside import Suspect, suspect_of_pod
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.suspects import Blame, Record

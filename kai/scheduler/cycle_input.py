@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.api.objects import ClusterObjects
-from kai.api.wire import EMPTY
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.fields import EMPTY
 from kai.intake.aside import Aside
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares

@@ -14,10 +14,10 @@ from typing import Final
 import attrs
 from opentelemetry.trace import Tracer
 
-from kai.api.collector import growing, paused, settle
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.fields import EMPTY
 from kai.api.kinds import ApiObject
-from kai.api.objects import ClusterObjects
-from kai.api.wire import EMPTY
+from kai.api.memory.collector import growing, paused, settle
 from kai.engine.cycle import run_cycle
 from kai.engine.observe import Phase
 from kai.engine.profile import Profile

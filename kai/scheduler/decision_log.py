@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.engine.report import CycleReport
 from kai.errors import ConfigError
 from kai.framework.decisions import Bind, Evict, Nominate

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kai.api.codec import unstructure
-from kai.api.objects import ClusterObjects
-from kai.api.wire import EMPTY, camel
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.codec.structuring import unstructure
+from kai.api.fields import EMPTY, camel
 from kai.configuration.reading import PEER_KEYS
 from kai.intake.aside import Aside
 from kai.intake.nodes import is_wanted

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject, Key
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Term
 from kai.cluster.requests import Request
 from kai.framework.decisions import Decision

@@ -16,8 +16,8 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.podgroup import QueueDetails, UnschedulableDetails, UnschedulableReason
-from kai.api.times import instant_text
+from kai.api.scheduling.pod_group import QueueDetails, UnschedulableDetails, UnschedulableReason
+from kai.api.values.times import instant_text
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
 from kai.explain import messages

@@ -8,8 +8,8 @@ import anyio
 import attrs
 
 from kai.api import names
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Change, Store
 from kai.scheduler.rhythm import starts_alone
 

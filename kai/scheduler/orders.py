@@ -11,20 +11,20 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names, plans
-from kai.api.bindrequest import (
+from kai.api.codec.structuring import structure_as, unstructure
+from kai.api.conventions.bind_preparation import needs_preparation
+from kai.api.conventions.grants import Grant
+from kai.api.conventions.lack_of_room import is_lack_of_room
+from kai.api.kubernetes.meta import ObjectMeta, OwnerReference
+from kai.api.kubernetes.pod import Pod
+from kai.api.plans import Emit, Patch, Ref
+from kai.api.scheduling.bind_request import (
     BindRequest,
     BindRequestSpec,
     ReceivedGpu,
 )
-from kai.api.codec import structure_as, unstructure
-from kai.api.grants import Grant
-from kai.api.meta import ObjectMeta, OwnerReference
-from kai.api.plans import Emit, Patch, Ref
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.preparing import needs_preparation
-from kai.api.room import is_lack_of_room
-from kai.api.times import instant_text
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values.times import instant_text
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.requests import Request
 from kai.explain.evictions import eviction_message, pipelined_message

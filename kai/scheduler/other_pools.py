@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Change, Store
 from kai.intake import IntakeSettings
 

@@ -14,8 +14,8 @@ import attrs
 import structlog
 from anyio.lowlevel import checkpoint
 
-from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Api, Cluster, Store, Term
 from kai.cluster.requests import NotLeading, Request
 from kai.scheduler import effects

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api import names
-from kai.api.objects import ClusterObjects
-from kai.api.pod import ENDED, Pod
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.pod import ENDED, Pod
 
 _NOT_OF_SCHEDULERS: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet"})
 """Reasons of the condition DisruptionTarget with which other parts of Kubernetes make pods go."""

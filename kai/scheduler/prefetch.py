@@ -12,8 +12,8 @@ from typing import Final
 import anyio
 
 from kai.api.kinds import ApiObject
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Store
 
 _AT_ONCE: Final = 100

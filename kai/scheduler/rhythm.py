@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import attrs
 
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.scheduler.settings import SchedulerSettings
 
 AT_ONCE: Final = 5

@@ -17,8 +17,8 @@ import anyio
 import attrs
 import structlog
 
-from kai.api.objects import ClusterObjects
-from kai.api.podgroup import PodGroup
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.scheduling.pod_group import PodGroup
 from kai.backoff import doubling_pause
 from kai.cluster.election.takeover import catch_up, take_over
 from kai.cluster.pieces import pieces

@@ -20,9 +20,9 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Pod as ApiPod
-from kai.api.podgroup import PodGroupSpec
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.pod import Pod as ApiPod
+from kai.api.scheduling.pod_group import PodGroupSpec
 from kai.framework.decisions import Bind, Evict
 from kai.model.status import Status
 from kai.scheduler.cycling import Done

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 import structlog
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.cluster.port import Cluster
 from kai.scheduler.cycling import Done
 from kai.scheduler.hourly import HOUR

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from kai.api import names
 from kai.api.kinds import Key
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup, name_after
-from kai.api.times import instant_text
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup, name_after
+from kai.api.values.times import instant_text
 from kai.scheduler.effects import Overlay
 from kai.scheduler.reader import Reader
 

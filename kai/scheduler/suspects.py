@@ -17,8 +17,8 @@ from typing import Final
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.kinds import BY_CLASS, ApiObject
-from kai.api.objects import FIELD_OF, ClusterObjects
 from kai.backoff import doubling_pause
 from kai.intake.aside import FIELD_OF_KIND, Suspect, suspect_of_pod
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from kai import durations
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.configuration.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.errors import KaiError
 from kai.model.queue import Shares

@@ -17,8 +17,8 @@ import attrs
 import structlog
 from anyio import from_thread, to_thread
 
-from kai.api.mapped import COMPILER, give_back
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.memory.mapped_pages import COMPILER, give_back
 from kai.engine.profile import Profile
 from kai.kernels import is_plain, run_compiled, run_plainly
 from kai.kernels.pace import WORTH_LOADING, work_of

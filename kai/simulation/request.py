@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.api import times
-from kai.api.bad_value import BadValue
-from kai.api.wire import EMPTY
+from kai.api.fields import EMPTY
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.configuration.reading import Configuration
 from kai.configuration.registry import Registry
 from kai.engine.observe import Observer

@@ -5,8 +5,8 @@ from typing import Any
 
 import attrs
 
-from kai.api.foreign import Foreign
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.foreign import Foreign
 from kai.configuration.profiles import default_profile
 from kai.configuration.registry import Registry
 from kai.engine.profile import Profile

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import quantity, times
-from kai.api.bad_value import BadValue
+from kai.api.values import quantity, times
+from kai.api.values.bad_value import BadValue
 from kai.errors import on_one_line
 
 FOLDER: Final = "formats"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 from kai.errors import KaiError
 
 Case: TypeAlias = dict[str, Any]

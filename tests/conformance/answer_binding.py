@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.node import Node
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.gpu_sharing import gpu_groups
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Await, Plan, Ref, carry_out, create, get
-from kai.api.pod import Pod
-from kai.api.sharing import gpu_groups
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.bind import Binder, Reserve, bind, reserve_group, undo
 from kai.binder.configmaps import upsert_config_map
 from kai.binder.context import BindContext

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from kai.api.codec import kind_of, structure
-from kai.api.core import PriorityClass
-from kai.api.dra import ResourceClaim
-from kai.api.node import Node
-from kai.api.patches import merged
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.codec.structuring import kind_of, structure
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.merge_patch import merged
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.controllers import podgroup, queue
 from kai.controllers.sums import Sum
 from kai.errors import InputError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 from tests.conformance.answer import answer, answerer
 from tests.conformance.judge import differences
 

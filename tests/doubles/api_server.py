@@ -9,10 +9,10 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS
-from kai.api.node import Node
-from kai.api.patches import merged
+from kai.api.kubernetes.node import Node
+from kai.api.merge_patch import merged
 from kai.api.plans import (
     Await,
     Bind,

@@ -17,7 +17,7 @@ import anyio.lowlevel
 import attrs
 
 from kai.api.kinds import BY_CLASS, BY_NAME, KINDS
-from kai.api.patches import merged
+from kai.api.merge_patch import merged
 from kai.api.plans import Await, Bind, Create, Delete, Get, Now, Patch, Reason, Refusal
 from kai.api.plans import List as ListRequest
 from kai.cluster.caching.store import Watched, WatchedStore

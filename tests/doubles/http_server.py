@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import attrs
 
-from kai.api.patches import merged
+from kai.api.merge_patch import merged
 from kai.cluster.transport.calls import METADATA_LIST, Answer, Call, NoAnswer, Stream
 
 Manifest = dict[str, Any]

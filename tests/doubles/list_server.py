@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kai.api.documents import load_documents
+from kai.api.codec.manifest_text import load_documents
 from kai.api.kinds import BY_NAME
 
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from kai.api.codec import kind_of, unstructure
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
+from kai.api.codec.structuring import kind_of, unstructure
 from kai.simulation.scenarios.scenario import read_scenario
 
 ROOT: Final = Path(__file__).parents[1]

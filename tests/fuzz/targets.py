@@ -23,11 +23,11 @@ from kai.admission.reviewing import answered
 from kai.admission.rotation import read_held
 from kai.admission.serving import MUTATING, PATHS
 from kai.admission.webhooks import validate
-from kai.api import numerals, times
-from kai.api.codec import structure_all
-from kai.api.documents import load_values
-from kai.api.grants import read_grant
-from kai.api.pod import Pod
+from kai.api.codec.manifest_text import load_values
+from kai.api.codec.structuring import structure_all
+from kai.api.conventions.grants import read_grant
+from kai.api.kubernetes.pod import Pod
+from kai.api.values import numerals, times
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.shards import render

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 from tests.fuzz import cluster
 from tests.fuzz.running import batches_of, numbers_of, of_clusters, of_target
 from tests.fuzz.target import try_out

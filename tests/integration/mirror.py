@@ -10,12 +10,12 @@ from typing import Any
 import attrs
 
 from kai.api import names
-from kai.api.codec import unstructure
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import key_of
-from kai.api.node import Node
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.virtual.running.live_jobs import State
 from kai.virtual.running.workloads import Workloads

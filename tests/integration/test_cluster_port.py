@@ -11,12 +11,12 @@ import anyio
 import attrs
 import pytest
 
-from kai.api.core import ConfigMap
-from kai.api.node import Node
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch, Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched
 from kai.cluster.caching.watch import WatchSettings
 from kai.cluster.clock import SystemClock

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from kai.api.crd import PRESENTATIONS
+from kai.api.crds.definitions import PRESENTATIONS
 from kai.api.kinds import BY_CLASS, KINDS
-from kai.api.numa import NodeResourceTopology
+from kai.api.kubernetes.numa import NodeResourceTopology
 from kai.binder.reservation import reservation_pod
 from kai.binder.settings import ReservationSettings
 from kai.cluster.transport.paths import collection

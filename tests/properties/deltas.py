@@ -4,7 +4,7 @@ from random import Random
 
 import attrs
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 
 KINDS = ("pods", "pods", "pods", "pod_groups", "pod_groups", "nodes", "queues", "bind_requests")
 HELD = "kai.scheduler/stale-timestamp"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Delete, Reason, Refusal
-from kai.api.pod import Pod
 from kai.binder import bind as binding
 from kai.binder import checks as binder_checks
 from kai.binder import service as binder_service

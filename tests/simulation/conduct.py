@@ -13,9 +13,9 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
-from kai.api.pod import Pod
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.connect import Connection
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Change, Manifest

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from tests.simulation.replica import Replica
 from tests.simulation.world import GROUP, NODE, ORDER, POD, QUEUE, World
 

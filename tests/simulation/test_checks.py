@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.disorder import POOL

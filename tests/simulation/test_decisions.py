@@ -9,9 +9,9 @@ import attrs
 import msgspec
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.pod import Pod
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.trial import Trial, trial

@@ -11,11 +11,11 @@ import attrs
 import msgspec
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.port import Term
 from kai.cluster.transport.calls import Answer, Call, NoAnswer

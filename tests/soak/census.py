@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from kai.api.known import Recent
+from kai.api.codec.deduplication import Recent
 
 _HOLDERS: Final = (dict, list, set, frozenset, tuple, deque)
 _DEEPEST: Final = 6

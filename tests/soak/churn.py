@@ -55,7 +55,7 @@ _GPUS: Final = 4
 
 
 _BOUNDS: Final = {
-    "kai.api.words._MOST": 1,
+    "kai.api.codec.interning._MOST": 1,
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai import durations
-from kai.api import times
-from kai.api.bad_value import BadValue
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.wire import INT64_MAX
+from kai.api.fields import INT64_MAX
 from kai.quantity import QuantityError, Style, amount, canonical
 
 POWERS = {

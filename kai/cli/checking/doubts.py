@@ -11,8 +11,8 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.documents import mapping_of
-from kai.api.podgroup import PodGroup, SubGroup
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.scheduling.pod_group import PodGroup, SubGroup
 from kai.intake.groups import fault_of_tree
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.doubts import low_limits

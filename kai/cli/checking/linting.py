@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.documents import mapping_of
-from kai.api.numerals import signed
-from kai.api.podgroup import PodGroup
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values.numerals import signed
 from kai.cli.checking.doubts import doubts
 from kai.cli.checking.refusals import with_refusals
 from kai.cli.running.configuring import load_setup

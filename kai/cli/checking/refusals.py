@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kai.admission import AdmissionRequest, AdmissionSettings, mutate, validate
-from kai.api import codec, names
-from kai.api.documents import mapping_of
+from kai.api import names
+from kai.api.codec import structuring
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests import Document, Finding
 from kai.manifests.expansion import Job
 from kai.manifests.positions import Path
@@ -91,7 +92,7 @@ def _is_kept(document: Document) -> bool:
 def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield what of a document webhooks look at: the object itself, or pods as its templates have them."""
     manifest = document.manifest
-    known = codec.kind_of(manifest)
+    known = structuring.kind_of(manifest)
     if known is not None and known.kind in _KINDS:
         yield (), manifest
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kai.api.pod import GRACE_SECONDS
+from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.cli.tables import cut_text, shown_width, wrapped
 from kai.model.axis import GPU_UNIT
 from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, STARTS, Arrival, answer_of

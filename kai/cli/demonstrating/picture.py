@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kai.api import names
-from kai.api.queue import Queue
-from kai.api.sharing import gpu_groups
+from kai.api.conventions.gpu_sharing import gpu_groups
+from kai.api.scheduling.queue import Queue
 from kai.framework.decisions import Nominate
 from kai.model.axis import GPU, GPU_UNIT
 from kai.virtual.running.live_jobs import Job, Life, State

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from kai.api.pod import GRACE_SECONDS
+from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.cli.demonstrating.drawing import Frame, clock_text
 from kai.cli.demonstrating.happenings import EVICTED, Happenings, Line
 from kai.cli.demonstrating.pacing import Pacing

@@ -7,7 +7,7 @@ from kai.api import names
 from kai.manifests.unused import NO_GROUP, for_scheduler
 
 if TYPE_CHECKING:
-    from kai.api.pod import Pod
+    from kai.api.kubernetes.pod import Pod
     from kai.simulation.cases.case import Case
 
 

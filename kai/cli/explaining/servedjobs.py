@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kai.api.times import instant
+from kai.api.values.times import instant
 from kai.cli.console import Console
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.api.times import instant
+from kai.api.values.times import instant
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
 from kai.cli.tables import columns, wrapped

@@ -198,7 +198,7 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
 
     Raises: UnreachableError where it does not answer.
     """
-    from kai.api import times
+    from kai.api.values import times
     from kai.documents.asking import read
     from kai.documents.reading import job_lines
 

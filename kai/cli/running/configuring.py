@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.documents import load_documents, load_values
+from kai.api.codec.manifest_text import load_documents, load_values
 from kai.cli.running.flags import Given, with_texts
 from kai.cli.running.roleflags import FLAGS, SCHEDULER
 from kai.cli.running.shards import Rendered, is_shard, render

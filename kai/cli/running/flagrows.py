@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kai.api import names
-from kai.api.caps import NAMESPACE_PODS, NAMESPACE_SHAPES
+from kai.api.conventions.caps import NAMESPACE_PODS, NAMESPACE_SHAPES
 
 SCHEDULER: Final = "scheduler"
 BINDER: Final = "binder"

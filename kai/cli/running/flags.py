@@ -166,8 +166,8 @@ def _number(text: str, place: str) -> object:
 
 
 def _duration(text: str, place: str) -> object:
-    from kai.api import times
-    from kai.api.bad_value import BadValue
+    from kai.api.values import times
+    from kai.api.values.bad_value import BadValue
 
     try:
         return times.seconds(text)

@@ -19,10 +19,10 @@ import attrs
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from kai.api.core import ConfigMap
 from kai.api.kinds import ApiObject
-from kai.api.pod import Pod
-from kai.api.queue import Queue
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.queue import Queue
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity

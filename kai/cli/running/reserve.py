@@ -81,8 +81,8 @@ async def _announce(device: str, name: str, namespace: str, environment: Mapping
     import structlog
 
     from kai.api import names
+    from kai.api.kubernetes.pod import Pod
     from kai.api.plans import Patch, Ref, Refusal
-    from kai.api.pod import Pod
     from kai.cluster.connect import Options, connect
     from kai.cluster.requests import Fetch
     from kai.cluster.transport.credentials import Source

@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from kai.api import names
-from kai.api.bad_value import BadValue
-from kai.api.quantity import amount
-from kai.api.queue import Queue
+from kai.api.scheduling.queue import Queue
+from kai.api.values.bad_value import BadValue
+from kai.api.values.quantity import amount
 from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, Signal, WorkEnded
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import Namespace
+from kai.api.cluster_objects import FIELD_OF
 from kai.api.kinds import ApiObject
-from kai.api.objects import FIELD_OF
+from kai.api.kubernetes.core import Namespace
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cli.running.flags import Given
 from kai.cli.running.ownpod import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cli.running.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
@@ -192,7 +192,7 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
 
     Raises: ConfigError for a kind that kai reads itself.
     """
-    from kai.api.declaring import declare
+    from kai.api.plugin_kinds import declare
     from kai.configuration.registry import Registry
 
     found = Registry.installed().objects(entry.name for entry in configuration.plugins)
@@ -212,7 +212,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
 
     Raises: ConfigError.
     """
-    from kai.api.codec import structure_as
+    from kai.api.codec.structuring import structure_as
     from kai.binder.service import WATCHED, BinderService, make_binder, untraced
     from kai.binder.steps import StepOptions
 
@@ -244,7 +244,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
 
 
 def _binder_settings(given: Given) -> BinderSettings:
-    from kai.api.codec import structure_as
+    from kai.api.codec.structuring import structure_as
     from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
 
     reservation = ReservationSettings(

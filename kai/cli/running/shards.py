@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec import structure_as
-from kai.api.documents import mapping_of
-from kai.api.shard import (
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.codec.structuring import structure_as
+from kai.api.fields import EMPTY, camel
+from kai.api.scheduling.shard import (
     ActionConfig,
     Config,
     PluginConfig,
@@ -25,8 +26,7 @@ from kai.api.shard import (
     SchedulingShard,
     SchedulingShardSpec,
 )
-from kai.api.times import duration_text
-from kai.api.wire import EMPTY, camel
+from kai.api.values.times import duration_text
 from kai.configuration.peer_settings import BUDGETED
 from kai.errors import ConfigError, InputError, shown
 

@@ -1,8 +1,8 @@
 """Tidying, between two cycles: Python's collector looks at what is new, and memory that lies idle is given back.
 
 A process that works for weeks must not hold more than in its first hours. Cycles keep the collector away
-(`kai.api.collector`), and it counts by how much objects became more: where about as many go as come, it does not come
-by for an hour. All threads wait while it looks through what came since its last look; so it looks often, twice a
+(`kai.api.memory.collector`), and it counts by how much objects became more: where about as many go as come, it does not
+come by for an hour. All threads wait while it looks through what came since its last look; so it looks often, twice a
 minute. Memory is given back seldom, every five minutes, for the next cycles have to ask for what they need of it again.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 
 import anyio
 
-from kai.api.allocator import trim
-from kai.api.collector import collect_young
+from kai.api.memory.allocator import trim
+from kai.api.memory.collector import collect_young
 from kai.cluster.port import Cluster
 
 _APART: Final = 30.0

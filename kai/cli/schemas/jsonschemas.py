@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.wire import document_name
+from kai.api.fields import document_name
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}

@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
 
-from kai.api.codec import structure_as
-from kai.api.keeping import keep
+from kai.api.codec.pruning import keep
+from kai.api.codec.structuring import structure_as
 from kai.api.kinds import ApiObject, Key
 from kai.api.listing import Listing
 from kai.cluster.caching.overlays import Overlays, annotated

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kai.api.outline import decode_as
+from kai.api.codec.json_decoding import decode_as
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.peek import Peek, version_of
 

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 import anyio
 import attrs
 
-from kai.api.foreign import Foreign
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.kinds import BY_CLASS, ApiObject, Key
-from kai.api.objects import FIELD_OF, ClusterObjects
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.kubernetes.foreign import Foreign
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.arrivals import Arrivals
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.subscription import Present, Subscription

@@ -9,8 +9,8 @@ import anyio
 import attrs
 import structlog
 
-from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
+from kai.api.memory.collector import growing, paused
 from kai.cluster.caching.assume_cache import Asked
 from kai.cluster.caching.peek import Peek, peek, version_of
 from kai.cluster.caching.raw import (

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import anyio
 import attrs
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.api.plans import Reason
 from kai.cluster.election.lease import (
     Effect,

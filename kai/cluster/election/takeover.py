@@ -7,11 +7,11 @@ from typing import Final
 import anyio
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
-from kai.api.node import Node
-from kai.api.numerals import signed
-from kai.api.pod import Pod
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.values.numerals import signed
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Clock, Leadership, Store, Term
 

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import anyio
 import attrs
 
-from kai.api.codec import structure_as
-from kai.api.core import ConfigMap
-from kai.api.keeping import keep
+from kai.api.codec.pruning import keep
+from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS, ApiObject
-from kai.api.pod import Pod
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.pod import Pod
 from kai.cluster.caching.raw import Page, manifest_of, page_of
 from kai.cluster.port import Clock
 from kai.cluster.transport.answers import decoded, refusal_of

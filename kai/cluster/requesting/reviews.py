@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from kai.api.wire import EMPTY
+from kai.api.fields import EMPTY
 from kai.cluster.port import Clock
 from kai.cluster.requesting.sending import Label, Withheld
 from kai.cluster.transport.answers import decoded

@@ -16,10 +16,11 @@ import anyio
 import attrs
 
 from kai.api import names
-from kai.api.codec import structure_as
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import (
     Await,
     Bind,
@@ -37,9 +38,8 @@ from kai.api.plans import (
     Unlock,
     describe,
 )
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import WatchedStore
 from kai.cluster.port import Clock, Leadership, Term
 from kai.cluster.requesting.foreign import ForeignReader

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 from kai.errors import InputError
 
 

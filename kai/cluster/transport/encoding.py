@@ -9,9 +9,9 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from kai.api.codec.encoded import Printed
 from kai.api.kinds import BY_CLASS
 from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch
-from kai.api.printed import Printed
 from kai.cluster.requests import Apply, Evict, JsonPatch
 from kai.cluster.transport.calls import APPLY_PATCH, JSON_PATCH, LARGEST_PAGE, MERGE_PATCH, STRATEGIC_PATCH, Call, Query
 from kai.cluster.transport.paths import Served

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 from kai.errors import InputError
 
 _OF_CLUSTER: Final = frozenset(

@@ -7,7 +7,7 @@ follow depends on how the first ones end, so they are not there yet.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.workloads.making import Identity, Made, is_set, pods
 from kai.podgrouper.resource import Fields, Resource
 

@@ -7,7 +7,7 @@ what comes and goes with the state of a node.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.index import Index, Manifest
 from kai.manifests.workloads.making import Identity, Made, pods
 from kai.podgrouper.lookup import Absent, Many

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.workloads.making import Identity, Made, child, count, pods
 from kai.podgrouper.groupers.grove import POD_GANG, POD_GANG_LABEL
 from kai.podgrouper.resource import Fields, Resource

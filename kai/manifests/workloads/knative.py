@@ -7,7 +7,7 @@ or the least one, whichever is more.
 from collections.abc import Iterator
 from typing import Any
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.workloads.making import Made, child
 from kai.podgrouper.groupers.knative import MIN_SCALE, REVISION, REVISION_LABEL
 from kai.podgrouper.resource import Fields, Resource, parse_integer

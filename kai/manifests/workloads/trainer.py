@@ -7,7 +7,7 @@ resources of the TrainJob replace those of the job that is marked as the trainer
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.index import Index
 from kai.manifests.workloads.making import Made, child, count, is_set
 from kai.podgrouper.lookup import Absent, Get

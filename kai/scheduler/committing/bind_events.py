@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import attrs
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit
-from kai.api.pod import Pod
 from kai.scheduler.reader import Reader
 
 

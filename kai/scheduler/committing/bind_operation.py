@@ -7,10 +7,10 @@ from typing import ClassVar, Final, Literal
 import attrs
 
 from kai.api import plans
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject, Key, key_of, title
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.requests import Request
 from kai.intake.binding import has_failed
 from kai.scheduler import orders

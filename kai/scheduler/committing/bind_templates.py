@@ -12,12 +12,12 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import unstructure
+from kai.api.codec.encoded import Printed
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import BY_CLASS
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Ref
-from kai.api.pod import Pod
-from kai.api.printed import Printed
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.transport.encoding import to_json
 from kai.framework.decisions import Bind
 from kai.scheduler import orders

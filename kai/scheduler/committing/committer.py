@@ -18,11 +18,11 @@ from typing import Final
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject, Key, key_of
+from kai.api.kubernetes.core import PodDisruptionBudget
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.backoff import doubling_pause
 from kai.cluster.port import Term
 from kai.cluster.requests import NotLeading, Request

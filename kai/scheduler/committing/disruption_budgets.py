@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import title
-from kai.api.meta import LabelSelector
-from kai.api.pod import Pod
+from kai.api.kubernetes.core import PodDisruptionBudget
+from kai.api.kubernetes.meta import LabelSelector
+from kai.api.kubernetes.pod import Pod
 from kai.model.matching import holds
 
 

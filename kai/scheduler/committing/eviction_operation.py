@@ -8,8 +8,8 @@ import attrs
 
 from kai.api import plans
 from kai.api.kinds import ApiObject, Key, key_of
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
-from kai.api.pod import Pod
 from kai.cluster.requests import BudgetExhausted, Request
 from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, title_of
 from kai.scheduler.reader import Reader

@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
-from kai.api.pod import Pod
 from kai.backoff import doubling_pause
 from kai.cluster.requests import Forbidden
 from kai.scheduler.effects import Send

@@ -16,9 +16,9 @@ from typing import ClassVar, Protocol, TypeAlias
 import attrs
 
 from kai.api import plans
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject, Key
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.requests import Request
 from kai.model.noroom import NoRoom
 from kai.scheduler.reader import Reader

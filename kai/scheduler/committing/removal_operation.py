@@ -7,10 +7,10 @@ from typing import ClassVar, Final, Literal
 import attrs
 
 from kai.api import plans
-from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject, Key, key_of
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
 from kai.api.plans import Reason, Ref, Refusal
+from kai.api.scheduling.bind_request import BindRequest
 from kai.intake.binding import ExpiredRequest
 from kai.intake.nodes import is_wanted
 from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step

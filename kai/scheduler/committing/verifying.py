@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kai.api.bindrequest import BindRequest, is_for
-from kai.api.core import PodDisruptionBudget
-from kai.api.node import Node
-from kai.api.pod import ENDED, Pod
+from kai.api.kubernetes.core import PodDisruptionBudget
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted

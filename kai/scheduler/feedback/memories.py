@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import attrs
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.feedback.bind_backoff import BindBackoff
 from kai.scheduler.feedback.moved_pods import MovedPods

@@ -35,12 +35,12 @@ import attrs
 import msgspec
 
 from kai.api import names
-from kai.api.grants import grant_of
-from kai.api.meta import ObjectMeta
-from kai.api.objects import ClusterObjects
-from kai.api.pod import ENDED, Pod
-from kai.api.podgroup import least_members
-from kai.api.sharing import group_labels
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.gpu_sharing import group_labels
+from kai.api.conventions.grants import grant_of
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.scheduling.pod_group import least_members
 from kai.framework.decisions import Decision, Evict, Nominate
 from kai.intake.binding import has_failed
 from kai.state.snapshot import Snapshot

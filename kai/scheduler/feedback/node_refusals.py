@@ -15,9 +15,9 @@ from typing import Final
 
 import attrs
 
-from kai.api.grants import shared_gpus
-from kai.api.node import Node
-from kai.api.pod import ENDED, Pod
+from kai.api.conventions.grants import shared_gpus
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ENDED, Pod
 from kai.backoff import doubling_pause
 from kai.intake import IntakeSettings
 from kai.model.noroom import NoRoom

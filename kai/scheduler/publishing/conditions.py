@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kai.api import names
-from kai.api.codec import unstructure
+from kai.api.codec.structuring import unstructure
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Patch, Ref
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup, SchedulingCondition
+from kai.api.scheduling.pod_group import PodGroup, SchedulingCondition
 
 
 def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patch:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from kai.api.amounts import same
+from kai.api.conventions.amounts import same
 from kai.api.plans import Patch, Ref
-from kai.api.queue import Queue
+from kai.api.scheduling.queue import Queue
 from kai.scheduler.effects import Send
 from kai.scheduler.publishing.outgoing import Outgoing
 from kai.scheduler.reader import Reader

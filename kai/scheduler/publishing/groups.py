@@ -9,7 +9,7 @@ import attrs
 
 from kai.api import names
 from kai.api.plans import Patch, Ref
-from kai.api.podgroup import PodGroup, SchedulingCondition
+from kai.api.scheduling.pod_group import PodGroup, SchedulingCondition
 from kai.scheduler import orders
 from kai.scheduler.effects import Overlay, Send
 from kai.scheduler.explanations import NOT_READY, STALE, UNSCHEDULABLE, GroupAccount, Waiting

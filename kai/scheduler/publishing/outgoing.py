@@ -20,10 +20,10 @@ from typing import Any
 
 import attrs
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.scheduler import orders
 from kai.scheduler.effects import Send
 from kai.scheduler.explanations import GroupAccount

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Ref
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.scheduler import orders
 from kai.scheduler.effects import Send
 from kai.scheduler.explanations import UNSCHEDULABLE, GroupAccount, PodAccount

@@ -20,7 +20,7 @@ import attrs
 from kai.api import names
 from kai.api.kinds import Key
 from kai.api.plans import Patch, Refusal
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Index
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import UNSCHEDULABLE, GroupAccount, Overall

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.api.objects import ClusterObjects
-from kai.api.wire import EMPTY
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.fields import EMPTY
 from kai.configuration.reading import Configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kai.api.objects import ClusterObjects
-from kai.api.pod import ENDED
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.pod import ENDED
 from kai.simulation.cases.case import Case
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")

@@ -5,10 +5,11 @@ It is not the time of the clock, because the same files must always give the sam
 
 from collections.abc import Iterable, Iterator
 
-from kai.api import names, times
-from kai.api.bad_value import BadValue
-from kai.api.meta import ObjectMeta
-from kai.api.objects import ClusterObjects
+from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 
 _STAMPS = (names.STALE_SINCE, names.LAST_START, names.LAST_EVICTION)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.pod import GRACE_SECONDS
+from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from kai.api import quantity
-from kai.api.bad_value import BadValue
+from kai.api.values import quantity
+from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
 
 Values = Mapping[str, Any]

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from kai.api import names, times
-from kai.api.dra import ResourceClaim
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values import times
 from kai.engine.report import CycleReport
 from kai.framework.decisions import Bind, Decision
 from kai.intake.details import annotations as written_annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kai.api import times
+from kai.api.values import times
 from kai.errors import InputError
 from kai.framework.division import divide, give_surplus
 from kai.model.rows import Float64s

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.engine.profile import Profile
 from kai.kernels.pace import Pace, work_of
 from kai.progress import report

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.api.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
+from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
 from kai.engine.report import CycleReport
 from kai.intake.details import allocation_result
 from kai.model.placement import ClaimPlacement

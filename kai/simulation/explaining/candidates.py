@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.node import Taint
+from kai.api.kubernetes.node import Taint
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import number
 from kai.explain.recorded import least_pods

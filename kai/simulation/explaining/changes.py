@@ -9,12 +9,12 @@ from collections.abc import Callable
 import attrs
 
 from kai.api import names
-from kai.api.node import Taint
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Container, Pod, PodSpec
-from kai.api.podgroup import PodGroup, TopologyConstraint
-from kai.api.queue import Queue, QueueResource, QueueResources
-from kai.api.selection import Affinity, Toleration
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.node import Taint
+from kai.api.kubernetes.pod import Container, Pod, PodSpec
+from kai.api.kubernetes.selection import Affinity, Toleration
+from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
+from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
 from kai.explain.phrases import Words, plain, quantity
 from kai.model.axis import GPU_UNIT
 from kai.simulation.deciding.run import Cycle

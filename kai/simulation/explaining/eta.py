@@ -5,7 +5,7 @@ from functools import cached_property
 
 import attrs
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Code
 from kai.model.status import Status

@@ -9,7 +9,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.explain.phrases import Words
 from kai.explain.words import Teller
 from kai.model.status import Status

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from kai.api import times
-from kai.api.core import PriorityClass
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.kinds import ApiObject
-from kai.api.objects import ClusterObjects, collect
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup as Manifest
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup as Manifest
+from kai.api.values import times
 from kai.cluster.clock import SystemClock
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import Listing

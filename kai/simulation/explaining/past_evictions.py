@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import names, times
-from kai.api.bad_value import BadValue
-from kai.api.documents import mapping_of
+from kai.api import names
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.cluster.transport.access import Access
 from kai.errors import InputError
 from kai.simulation.sources.live_cluster import list_events

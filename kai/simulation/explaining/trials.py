@@ -10,7 +10,7 @@ from operator import attrgetter
 import attrs
 import numpy as np
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.engine.profile import Profile
 from kai.errors import InputError
 from kai.explain.codes import Stage, stage_of

@@ -1,6 +1,6 @@
 """What the objects of a case say that its snapshot leaves out."""
 
-from kai.api.objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.explain.declared import Declared, missing_queue
 from kai.explain.phrases import Words
 from kai.intake import IntakeSettings

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.api.podgroup import PodGroup as Manifest
+from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.engine.waiting_order import WaitingOrder, explained_order
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status

@@ -12,9 +12,9 @@ import attrs
 import yaml
 
 from kai.api import names
-from kai.api.meta import OwnerReference
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.meta import OwnerReference
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 
 _HASH: Final = "pod-template-hash"
 _OWN: Final = frozenset({"Pod", "PodGroup"})

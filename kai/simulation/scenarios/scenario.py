@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 
-from kai.api import codec, times
-from kai.api.bad_value import BadValue
-from kai.api.objects import ClusterObjects, collect
+from kai.api.cluster_objects import ClusterObjects, collect
+from kai.api.codec import structuring
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.configuration.peer_settings import Settings
 from kai.configuration.reading import (
     Configuration,
@@ -191,7 +192,7 @@ def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, 
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
         raise InputError(f"{place}: found {_kind_of(value)}, expected a list of Kubernetes objects")
     try:
-        found = codec.structure_all(value)
+        found = structuring.structure_all(value)
     except InputError as error:
         named = [InputError(f"{place.partition(': ')[0]}: {message}") for message in error.messages]
         raise InputError.joined(named) from None
@@ -199,7 +200,7 @@ def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, 
     return collect(found.objects), notes
 
 
-def skipped_notes(found: codec.Structured) -> tuple[str, ...]:
+def skipped_notes(found: structuring.Structured) -> tuple[str, ...]:
     """Return one note for each kind of object that kai does not know."""
     kinds: dict[str, int] = {}
     for skipped in found.skipped:

@@ -20,7 +20,9 @@ queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of th
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kai.api import names, sharing, times
+from kai.api import names
+from kai.api.conventions import gpu_sharing
+from kai.api.values import times
 from kai.configuration.registry import suggestion
 from kai.errors import InputError, shown
 from kai.manifests.fields import unknown_of_pod_spec
@@ -347,8 +349,8 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
     for key, value in each.items():
         if key in marks:
             name, text = marks[key](value)
-            if key == "fraction" and not sharing.is_share(text):
-                wanted = f"a number from {sharing.LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
+            if key == "fraction" and not gpu_sharing.is_share(text):
+                wanted = f"a number from {gpu_sharing.LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
                 raise InputError(f"{place}.fraction: found {value}, expected {wanted}")
             annotations[name] = text
         elif key == "gpu":

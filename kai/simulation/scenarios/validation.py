@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kai.api import times
-from kai.api.bad_value import BadValue
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.configuration.registry import suggestion
 from kai.errors import InputError, shown
 

@@ -10,13 +10,13 @@ from typing import Any
 import attrs
 
 from kai.api import names
-from kai.api.codec import unstructure
-from kai.api.documents import mapping_of
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.codec.structuring import unstructure
 from kai.api.kinds import ApiObject, Key
-from kai.api.meta import ObjectMeta
-from kai.api.objects import FIELD_OF, ClusterObjects
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
 from kai.manifests.expansion import is_workload

@@ -15,10 +15,10 @@ from typing import Any
 import attrs
 import msgspec
 
-from kai.api import codec
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
+from kai.api.codec import structuring
+from kai.api.fields import camel
 from kai.api.kinds import BY_CLASS, ApiObject
-from kai.api.objects import FIELD_OF, ClusterObjects, collect
-from kai.api.wire import camel
 from kai.configuration.peer_settings import Settings
 from kai.configuration.reading import Configuration, read_configuration, read_peer
 from kai.errors import InputError
@@ -183,7 +183,7 @@ def _objects(raw: Mapping[str, Any], name: str) -> tuple[ClusterObjects, tuple[s
             raise InputError.about(f"{name}: {MEMBER}", f"rawObjects.{key}", found=items, wanted="a list")
         for item in items or ():
             try:
-                found.append(codec.structure_as(cls, item))
+                found.append(structuring.structure_as(cls, item))
             except InputError as error:
                 errors.append(error)
     if errors:

@@ -13,8 +13,8 @@ import anyio
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import FIELD_OF, collect
 from kai.api.kinds import ApiObject
-from kai.api.objects import FIELD_OF, collect
 from kai.cluster.clock import SystemClock
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import Lister, Listing

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from kai.api.declaring import declare
 from kai.api.kinds import ApiObject
+from kai.api.plugin_kinds import declare
 from kai.configuration.registry import Registry
 from kai.framework.objects import Objects
 

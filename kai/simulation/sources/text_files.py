@@ -5,8 +5,8 @@ from pathlib import Path
 
 import attrs
 
-from kai.api.documents import load_values
-from kai.api.objects import collect
+from kai.api.cluster_objects import collect
+from kai.api.codec.manifest_text import load_values
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings

@@ -9,7 +9,7 @@ import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from kai.api.wire import document_name
+from kai.api.fields import document_name
 from kai.errors import InputError
 from kai.virtual.results import result
 from kai.virtual.results.result import SimulationResult

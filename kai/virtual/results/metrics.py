@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.queue import Queue
+from kai.api.scheduling.queue import Queue
 from kai.virtual.results.result import (
     DecisionLine,
     EvictionResult,

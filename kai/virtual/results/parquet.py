@@ -12,7 +12,7 @@ from typing import Any, Final, get_type_hints
 
 import attrs
 
-from kai.api.wire import document_name
+from kai.api.fields import document_name
 from kai.extras import load_extra
 from kai.virtual.results.result import EvictionResult, JobResult, SimulationResult, StayResult
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from kai.api.pod import GRACE_SECONDS
+from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import JobResult, SimulationResult
 from kai.wording import counted, first_of, span_text

@@ -12,12 +12,13 @@ from typing import Final
 
 import attrs
 
-from kai.api import names, times
-from kai.api.grants import Grant
-from kai.api.node import Node
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.grants import Grant
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values import times
 from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
 from kai.model.axis import GPU_UNIT

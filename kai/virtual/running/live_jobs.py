@@ -14,8 +14,8 @@ from math import isnan, nan
 import attrs
 
 from kai.api.kinds import Key, key_of
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.virtual.scenes.job_plans import JobPlan, PodPlan, TaskPlan
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.node import Node, Taint
+from kai.api.kubernetes.node import Node, Taint
 from kai.virtual.running.calendar import Calendar
 from kai.virtual.running.embedded_cluster import EmbeddedCluster, gpus_of_node
 from kai.virtual.running.live_jobs import State

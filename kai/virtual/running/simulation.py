@@ -19,8 +19,8 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
-from kai.api.objects import ClusterObjects
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry

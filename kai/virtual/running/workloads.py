@@ -18,9 +18,9 @@ import attrs
 
 from kai.api import names
 from kai.api.kinds import Key, key_of
-from kai.api.meta import ObjectMeta
-from kai.api.pod import GRACE_SECONDS, Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import GRACE_SECONDS, Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.framework.decisions import Bind
 from kai.scheduler.rhythm import starts_alone
 from kai.simulation.deciding.cluster_reaction import recreated

@@ -18,9 +18,9 @@ from typing import Any, Final
 import attrs
 
 from kai import durations
-from kai.api import times
-from kai.api.bad_value import BadValue
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.manifests.findings import Document, Finding
 from kai.virtual.scenes.random_numbers import exponential, lognormal
 

@@ -28,12 +28,13 @@ from typing import Any, Final
 import attrs
 
 from kai import durations
-from kai.api import names, quantity
-from kai.api.bad_value import BadValue
-from kai.api.codec import structure_as
-from kai.api.documents import mapping_of
-from kai.api.node import Node, Taint
-from kai.api.queue import Queue
+from kai.api import names
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.node import Node, Taint
+from kai.api.scheduling.queue import Queue
+from kai.api.values import quantity
+from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path

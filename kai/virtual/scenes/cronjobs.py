@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.documents import mapping_of
+from kai.api.codec.manifest_text import mapping_of
 from kai.configuration.cron import WANTED, Cron
 from kai.errors import InputError
 from kai.manifests.workloads.making import uid_of

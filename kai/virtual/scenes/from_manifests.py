@@ -13,11 +13,11 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.documents import mapping_of
-from kai.api.meta import ObjectMeta
-from kai.api.objects import ClusterObjects, collect
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.cluster_objects import ClusterObjects, collect
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, read
 from kai.manifests.expansion import Job, is_workload

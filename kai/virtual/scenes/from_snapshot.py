@@ -16,10 +16,10 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import Key, key_of
-from kai.api.objects import ClusterObjects
-from kai.api.pod import ENDED, Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.intake import take_snapshot
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind

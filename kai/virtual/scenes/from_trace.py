@@ -7,21 +7,21 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.codec import structure_all
-from kai.api.core import PriorityClass
-from kai.api.meta import ObjectMeta
-from kai.api.node import Node
-from kai.api.objects import ClusterObjects, collect
-from kai.api.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from kai.api.podgroup import PodGroup, PodGroupSpec, Preemptibility
-from kai.api.queue import Queue
-from kai.api.selection import (
+from kai.api.cluster_objects import ClusterObjects, collect
+from kai.api.codec.structuring import structure_all
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from kai.api.kubernetes.selection import (
     Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec, Preemptibility
+from kai.api.scheduling.queue import Queue
 from kai.manifests import Document, RefusedError, read
 from kai.simulation.scenarios.shorthand import expand
 from kai.traces.jobs import TraceJob, TraceNode

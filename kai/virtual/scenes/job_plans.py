@@ -8,8 +8,8 @@ from math import inf
 import attrs
 
 from kai.api.kinds import ApiObject
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 
 
 class Replacement(Enum):

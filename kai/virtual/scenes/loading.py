@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.documents import mapping_of
-from kai.api.objects import ClusterObjects
-from kai.api.queue import Queue
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
 from kai.manifests import Document, Finding
 from kai.simulation.scenarios.shorthand import is_short

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kai.api.core import PriorityClass
-from kai.api.meta import ObjectMeta
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.meta import ObjectMeta
 from kai.manifests.grouping import PRIORITY_CLASSES
 
 

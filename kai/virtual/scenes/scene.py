@@ -7,9 +7,9 @@ from enum import Enum
 
 import attrs
 
-from kai.api.node import Node, Taint
-from kai.api.objects import ClusterObjects
-from kai.api.wire import EMPTY
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.fields import EMPTY
+from kai.api.kubernetes.node import Node, Taint
 from kai.configuration.reading import Configuration
 from kai.intake import IntakeSettings
 from kai.virtual.scenes.job_plans import JobPlan

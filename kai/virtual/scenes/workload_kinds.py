@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.documents import mapping_of
-from kai.api.podgroup import PodGroupSpec, least_members
+from kai.api.codec.manifest_text import mapping_of
+from kai.api.scheduling.pod_group import PodGroupSpec, least_members
 from kai.virtual.scenes.job_plans import Replacement
 
 ALWAYS: Final = 1 << 30

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from kai.admission.certificates import end_of, split
 from kai.admission.rotating import CONFIGURATIONS, RotatedCertificate
 from kai.admission.rotation import Rotation, Timing
-from kai.api.patches import merged
+from kai.api.merge_patch import merged
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import Fetch, Forbidden
 from kai.cluster.signals import CertificateUsed

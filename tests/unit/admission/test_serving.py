@@ -27,8 +27,8 @@ from kai.admission.serving import (
     serve_webhooks,
     shape_of,
 )
-from kai.api.codec import structure_as
-from kai.api.queue import Queue
+from kai.api.codec.structuring import structure_as
+from kai.api.scheduling.queue import Queue
 from kai.cluster.signals import CertificateUsed
 from kai.errors import ConfigError
 from tests.doubles.packets import BODIES, LENGTHS, packets

@@ -1,7 +1,7 @@
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import ConfigMap
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import (
     Await,
     Delete,
@@ -27,7 +27,7 @@ from kai.api.plans import (
     patch,
     wait_until,
 )
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.errors import ApiError, InputError
 
 MAP = Ref(ConfigMap, "m", "ns")

@@ -1,8 +1,8 @@
 from benchmarks.live.start import objects_that_run
-from kai.api.codec import structure_as
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 
 KINDS = {"minions": Node, "pods": Pod, "scheduling.run.ai": PodGroup}
 

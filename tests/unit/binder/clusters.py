@@ -1,7 +1,7 @@
 """Small clusters for the tests of the binder, as manifests."""
 
-from kai.api.bindrequest import BindRequest
 from kai.api.plans import Await, Ref, carry_out
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Binder, BinderSettings, ReservationSettings, resolve_steps
 from kai.binder.attempt import attempt
 from tests.doubles.api_server import ApiServer

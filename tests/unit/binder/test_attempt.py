@@ -1,11 +1,11 @@
 import attrs
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.node import Node
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt
 from kai.binder.bind import bind

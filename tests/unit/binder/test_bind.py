@@ -3,10 +3,10 @@ import json
 import attrs
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import ConfigMap
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, List, Ref, carry_out
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt
 from tests.unit.binder.clusters import (

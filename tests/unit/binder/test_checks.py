@@ -1,10 +1,10 @@
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.room import is_lack_of_room
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.lack_of_room import is_lack_of_room
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import BinderSettings
 from kai.binder.checks import Sight, is_meant, refuse_node, refuse_overfull, refuse_reservation, refuse_share
 from kai.binder.sharers import portion_used

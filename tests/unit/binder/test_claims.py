@@ -1,10 +1,10 @@
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.node import Node
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Patch, Reason, Refusal, RefusedError, carry_out
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.claims import DynamicResources, extended_claim_name, requested_by_claim
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError

@@ -1,9 +1,9 @@
 import pytest
 
-from kai.api.codec import structure_as
-from kai.api.core import ConfigMap
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Get, Reason, Refusal, carry_out
-from kai.api.pod import Pod
 from kai.binder.configmaps import delete_config_map, upsert_config_map
 from kai.binder.outcome import BindFailureError
 from tests.unit.binder.clusters import cluster, pod

@@ -1,11 +1,11 @@
 import pytest
 
-from kai.api.bad_value import BadValue
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.node import Node
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import carry_out
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.values.bad_value import BadValue
 from kai.binder.context import BindContext
 from kai.binder.gpusharing import GpuSharing, HamiCore
 from kai.binder.outcome import BindFailureError

@@ -2,10 +2,10 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Ref
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.queue import (
     AttemptEnded,

@@ -1,9 +1,9 @@
 import pytest
 
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.names import GRANTED
-from kai.api.node import Node
 from kai.api.plans import Bind, Get, List, Reason, Ref
-from kai.api.pod import Pod
 from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, swept_pods
 from kai.binder.settings import BinderSettings
 from tests.doubles.cluster import MemoryCluster

@@ -1,9 +1,9 @@
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal, RefusedError, carry_out
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.reporting import failed, report_bound, report_failure, succeeded, write_status
 from tests.unit.binder.clusters import bind_request, cluster, pod
 

@@ -1,8 +1,8 @@
 import pytest
 
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Await, Create, Get, List, Lock, Reason, Refusal, RefusedError, Unlock, carry_out
-from kai.api.pod import Pod
 from kai.binder.outcome import BindFailureError, Verdict
 from kai.binder.reservation import leave_groups, node_key, reservation_name, reservation_pod, reserve_device
 from kai.binder.settings import PodResources, ReservationSettings

@@ -6,10 +6,10 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import capture_logs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Emit, List, Reason, Ref, Refusal
-from kai.api.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.outcome import Verdict
 from kai.binder.service import WATCHED, BinderService
 from kai.cluster.signals import BindEnded

@@ -1,5 +1,5 @@
-from kai.api.bindrequest import BindRequest
-from kai.api.meta import ObjectMeta
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.terms import Terms
 
 

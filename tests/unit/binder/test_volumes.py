@@ -3,12 +3,12 @@ import copy
 import pytest
 
 from kai.api import names
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.node import Node
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim
 from kai.api.plans import Await, carry_out
-from kai.api.pod import Pod
-from kai.api.storage import PersistentVolume, PersistentVolumeClaim
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
 from kai.binder.volumes import VolumeBinding, claim_names, find_volume

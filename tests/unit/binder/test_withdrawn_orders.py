@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
+from kai.api.codec.structuring import structure_as
 from kai.api.plans import Create, Get, Patch, Ref, carry_out
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt, attempt_unwritten
 from kai.cluster.requests import NoSuchKind

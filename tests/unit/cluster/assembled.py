@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import ConfigMap
-from kai.api.node import Node
-from kai.api.pod import Pod
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.caching.store import Watched
 from kai.cluster.caching.watch import WatchSettings
 from kai.cluster.connect import Options, assemble

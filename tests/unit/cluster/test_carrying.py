@@ -1,8 +1,8 @@
 import anyio
 import pytest
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Lock, Now, Ref, Unlock, find, locked
-from kai.api.pod import Pod
 from kai.cluster.carrying import KeyRing, carry_out
 from tests.doubles.api_server import ApiServer
 from tests.unit.cluster.assembled import in_virtual_time

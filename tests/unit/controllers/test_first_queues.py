@@ -2,9 +2,9 @@ from pathlib import Path
 
 import yaml
 
-from kai.api.codec import structure
-from kai.api.meta import ObjectMeta
-from kai.api.queue import Queue
+from kai.api.codec.structuring import structure
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.scheduling.queue import Queue
 from kai.controllers.first_queues import first_queues
 
 SHIPPED = Path(__file__).parents[3] / "deploy" / "queues" / "queues.yaml"

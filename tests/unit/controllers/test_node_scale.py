@@ -1,9 +1,9 @@
 import pytest
 
-from kai.api.bindrequest import BindRequest, BindRequestSpec, BindRequestStatus
-from kai.api.codec import structure_as
-from kai.api.meta import ObjectMeta, OwnerReference
-from kai.api.pod import Pod
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.meta import ObjectMeta, OwnerReference
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest, BindRequestSpec, BindRequestStatus
 from kai.controllers.node_scale import ScaleSettings, ScaleState, adjust, is_relevant, scaling_pod
 
 SETTINGS = ScaleSettings(image="registry/scaling:1")

@@ -1,6 +1,6 @@
-from kai.api.codec import structure_as
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.codec.structuring import structure_as
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.controllers.queue import QueueTotals, queue_totals, status_patch
 from kai.controllers.sums import Sum
 

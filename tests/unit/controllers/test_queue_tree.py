@@ -1,7 +1,7 @@
-from kai.api.codec import structure_as
-from kai.api.meta import Condition
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.meta import Condition
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.controllers.queue_tree import Finding, conditions_after, tree_findings
 
 

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.api.plans import Create, Delete, Patch, Reason, Refusal
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.signals import QueueCounted, QueueGone
 from kai.controllers.node_scale import ScaleSettings
 from kai.controllers.service import adjust_nodes, keep_pod_groups, keep_queues

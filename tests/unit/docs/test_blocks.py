@@ -8,7 +8,7 @@ import click
 import pytest
 import yaml
 
-from kai.api import codec
+from kai.api.codec import structuring
 from kai.cli.command import COMMANDS, CONTEXT, kai
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
@@ -79,8 +79,8 @@ def test_yaml_is_read_strictly_and_by_kai_without_notes(text):
         definition = definitions().get(each["kind"])
         if definition is not None:
             assert not list(unknown(each, schema_of(definition), each["kind"]))
-        elif codec.kind_of(each) is not None:
-            codec.structure(each)
+        elif structuring.kind_of(each) is not None:
+            structuring.structure(each)
 
 
 def schema_of(definition):

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.doctor.seen import Right, Seen
 
 NOW = 1_800_000_000.0

@@ -1,10 +1,10 @@
 import attrs
 
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import Container, Pod, PodSpec, ResourceRequirements
 from kai.api.listing import Listing
-from kai.api.meta import ObjectMeta
-from kai.api.objects import ClusterObjects
-from kai.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from kai.api.podgroup import PodGroup, PodGroupSpec
+from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
 from kai.documents.patches import patches_of
 
 GROUP = PodGroup(

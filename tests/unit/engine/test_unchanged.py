@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from kai.api import names
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.configuration.profiles import default_profile
 from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle

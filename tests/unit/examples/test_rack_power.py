@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.api.documents import load_values
+from kai.api.codec.manifest_text import load_values
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "examples" / "kai-rack-power"

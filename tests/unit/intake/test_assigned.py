@@ -1,6 +1,6 @@
 import pytest
 
-from kai.api.times import instant_text
+from kai.api.values.times import instant_text
 from kai.model.status import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, pod, taken
 

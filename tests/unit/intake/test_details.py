@@ -1,8 +1,8 @@
 import pytest
 
-from kai.api.codec import structure_all, structure_as
-from kai.api.dra import AllocationResult
-from kai.api.pod import Pod
+from kai.api.codec.structuring import structure_all, structure_as
+from kai.api.kubernetes.dra import AllocationResult
+from kai.api.kubernetes.pod import Pod
 from kai.intake import details
 from kai.intake.claims import allocated
 from kai.intake.selection import node_terms

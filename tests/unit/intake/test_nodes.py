@@ -1,7 +1,7 @@
 import pytest
 
-from kai.api.codec import structure_all
-from kai.api.objects import collect
+from kai.api.cluster_objects import collect
+from kai.api.codec.structuring import structure_all
 from kai.intake import Intake
 from kai.model.node import MigStrategy
 from tests.unit.intake.making import NOW, node, other, taken

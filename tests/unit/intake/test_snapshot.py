@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai.api.grants import Grant
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.grants import Grant
 from kai.api.names import GRANTED
-from kai.api.objects import ClusterObjects
-from kai.api.times import instant
+from kai.api.values.times import instant
 from kai.errors import InputError
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.intake import snapshot as snapshot_module

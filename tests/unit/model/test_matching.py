@@ -2,11 +2,11 @@
 
 import pytest
 
-from kai.api.meta import ObjectMeta
-from kai.api.node import Node, NodeSpec
-from kai.api.node import Taint as WireTaint
-from kai.api.pod import Pod, PodSpec
-from kai.api.selection import Toleration as WireToleration
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.node import Node, NodeSpec
+from kai.api.kubernetes.node import Taint as WireTaint
+from kai.api.kubernetes.pod import Pod, PodSpec
+from kai.api.kubernetes.selection import Toleration as WireToleration
 from kai.binder.matching import untolerated
 from kai.model.constraints import Requirement, Selector, Taint, Toleration
 from kai.model.matching import compares, holds, tolerates

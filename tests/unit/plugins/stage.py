@@ -7,8 +7,8 @@ import attrs
 import numpy as np
 
 from kai.actions.allocate import Allocate
-from kai.api.codec import structure_all
-from kai.api.objects import collect
+from kai.api.cluster_objects import collect
+from kai.api.codec.structuring import structure_all
 from kai.engine.observe import Silent
 from kai.engine.opened import OpenedPlugin
 from kai.engine.profile import Action, Profile

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
 from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
 

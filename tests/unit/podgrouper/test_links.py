@@ -4,9 +4,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.pod import Pod
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.work import DONE
 from kai.podgrouper.links import ShownLinks
 

@@ -3,13 +3,13 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kai.api import codec, outline
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
+from kai.api.codec import json_decoding, structuring
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.times import instant_text
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values.times import instant_text
 from kai.binder.bind import bind_annotations
 from kai.cluster.requests import Apply, Fetch, FetchAll, Forbidden
 from kai.podgrouper import Settings
@@ -132,8 +132,8 @@ async def test_a_link_that_was_only_shown_is_found_again_by_the_next_life():
 
 async def test_the_first_pod_does_not_wait_for_what_reads_and_writes_pods_and_groups_to_be_made(monkeypatch):
     decoders, readers = {}, {}
-    monkeypatch.setattr(outline, "_DECODERS", decoders)
-    monkeypatch.setattr(codec, "_READERS", readers)
+    monkeypatch.setattr(json_decoding, "_DECODERS", decoders)
+    monkeypatch.setattr(structuring, "_READERS", readers)
     cluster = MemoryCluster()
     async with grouping(cluster, LATE):
         assert {Pod, PodGroup} <= decoders.keys() & readers.keys()

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.api.caps import REFUSED
+from kai.api.conventions.caps import REFUSED
 from kai.podgrouper import Settings, Verb
 from kai.podgrouper.update import reconcile
 from tests.unit.podgrouper.workloads import pod_group, thing

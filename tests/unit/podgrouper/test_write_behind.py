@@ -3,7 +3,7 @@
 import pytest
 
 from kai.api.plans import Emit, Reason, Refusal
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.requests import Apply
 from kai.podgrouper import write_behind
 from tests.doubles.cluster import MemoryCluster

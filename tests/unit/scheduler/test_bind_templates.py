@@ -5,10 +5,10 @@ import json
 import hypothesis.strategies as st
 from hypothesis import given
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.meta import ObjectMeta
-from kai.api.pod import Pod
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.transport.encoding import encode_write
 from kai.cluster.transport.paths import Served
 from kai.framework.decisions import Bind

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Ref
-from kai.api.pod import Pod
-from kai.api.queue import Queue
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.queue import Queue
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import RequestKept

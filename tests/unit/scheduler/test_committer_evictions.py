@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Cause
 from kai.scheduler.effects import Send

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import attrs
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kai.api.pod import Container, ResourceRequirements
+from kai.api.kubernetes.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
 from kai.configuration.profiles import default_profile
 from kai.framework.decisions import Bind

@@ -8,7 +8,7 @@ import zipfile
 import attrs
 import pytest
 
-from kai.api.codec import unstructure
+from kai.api.codec.structuring import unstructure
 from kai.configuration.reading import read_configuration
 from kai.errors import InputError
 from kai.model.noroom import NoRoom

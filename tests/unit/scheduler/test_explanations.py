@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 
-from kai.api.caps import GATE
+from kai.api.conventions.caps import GATE
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder

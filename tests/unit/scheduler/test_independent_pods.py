@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kai.api.codec import structure_as
-from kai.api.podgroup import PodGroup
+from kai.api.codec.structuring import structure_as
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Store
 from kai.scheduler.independent_pods import IndependentPods
 from kai.scheduler.rhythm import AT_ONCE, Haste, starts_alone

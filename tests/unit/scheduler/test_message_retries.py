@@ -2,9 +2,9 @@
 
 import pytest
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.requests import Forbidden, NotLeading
 from kai.scheduler.committing import message_retries as module
 from kai.scheduler.committing.message_retries import MessageRetries

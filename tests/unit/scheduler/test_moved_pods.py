@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.api.grants import grant_of
+from kai.api.conventions.grants import grant_of
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.engine.cycle import run_cycle

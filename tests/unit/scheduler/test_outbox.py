@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai.api.plans import Emit, Patch, Ref
-from kai.api.podgroup import PodGroup
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Cluster, Term
 from kai.scheduler import effects
 from kai.scheduler import outbox as outboxes

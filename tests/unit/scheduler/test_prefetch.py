@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import anyio
 
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.scheduler.prefetch import prefetch
 from tests.doubles.virtual_time import VirtualClock

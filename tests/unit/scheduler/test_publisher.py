@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from kai.api.plans import Emit, Patch, Reason, Refusal
-from kai.api.podgroup import PodGroup, UnschedulableReason
+from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.publishing.groups import GroupWrites

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.actions import allocate
-from kai.api.bindrequest import BindRequest
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Term
 from kai.engine import fast_path
 from kai.framework.decisions import Bind

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from kai.api.codec import structure_as
-from kai.api.podgroup import PodGroup
+from kai.api.codec.structuring import structure_as
+from kai.api.scheduling.pod_group import PodGroup
 from kai.scheduler.effects import Overlay
 from kai.scheduler.explanations import GroupAccount, Overall
 from kai.scheduler.publishing.publisher import CycleOver, Publisher

@@ -8,15 +8,15 @@ from typing import Any
 import attrs
 
 from kai.api import plans
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.core import PodDisruptionBudget
+from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS
-from kai.api.node import Node
+from kai.api.kubernetes.core import PodDisruptionBudget
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.port import Index, Term
 from kai.cluster.requests import BudgetExhausted, NotLeading
 from kai.cluster.requests import Evict as EvictRequest

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry
 
-from kai.api.meta import ObjectMeta
-from kai.api.queue import Queue
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.scheduling.queue import Queue
 from kai.cli.running.rolemetrics import RoleMetrics
 from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, WorkEnded
 from kai.telemetry.exposition import exposition

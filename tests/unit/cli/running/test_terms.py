@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.node import Node
-from kai.api.pod import Pod
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
 from kai.cli.running.roles import Role
 from kai.cli.running.terms import work_in_terms
 from kai.cluster.election.leading import SoleLeadership

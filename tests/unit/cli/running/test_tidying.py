@@ -6,8 +6,8 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
-from kai.api.allocator import trim
-from kai.api.collector import collect_young
+from kai.api.memory.allocator import trim
+from kai.api.memory.collector import collect_young
 from kai.cli.running import process
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process

@@ -2,8 +2,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.codec import structure_as
-from kai.api.core import ConfigMap
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.core import ConfigMap
 from kai.cluster.caching.assume_cache import AssumeCache, version_of
 from kai.cluster.port import Change, Index
 

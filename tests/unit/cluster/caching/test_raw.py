@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
 from kai.cluster.caching.assume_cache import AssumeCache, Peek
 from kai.cluster.caching.raw import line_of, manifest_of, page_of, take
 

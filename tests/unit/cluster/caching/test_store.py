@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.codec import structure_as
-from kai.api.core import ConfigMap
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched, WatchedStore
 
 

@@ -5,8 +5,8 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from kai.api.codec import structure_as
-from kai.api.pod import Pod
+from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.cluster.caching.subscription import Present, Subscription
 from kai.cluster.pieces import AT_ONCE
 from kai.cluster.port import Change

@@ -5,12 +5,12 @@ import anyio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai.api.core import ConfigMap
-from kai.api.declaring import declare
-from kai.api.node import Node
-from kai.api.numa import NodeResourceTopology
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.numa import NodeResourceTopology
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Get, Patch, Ref
-from kai.api.pod import Pod
+from kai.api.plugin_kinds import declare
 from kai.cluster.caching.store import Watched
 from kai.cluster.requests import Evict
 from kai.cluster.transport.calls import JSON, METADATA, METADATA_LIST, Answer, NoAnswer

@@ -2,7 +2,7 @@ import itertools
 
 import anyio
 
-from kai.api.pod import Pod
+from kai.api.kubernetes.pod import Pod
 from kai.cluster.election.leading import SoleLeadership, fresh_identity
 from kai.cluster.election.takeover import FENCE_DELAY, take_over
 from kai.cluster.port import Term

@@ -3,12 +3,12 @@ import json
 import attrs
 import pytest
 
-from kai.api.core import ConfigMap
-from kai.api.dra import ResourceClaim
 from kai.api.kinds import BY_CLASS
-from kai.api.node import Node
-from kai.api.pod import Pod
-from kai.api.queue import Queue
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.queue import Queue
 from kai.cluster.requesting import listing
 from kai.cluster.requesting.listing import Lister
 from kai.cluster.transport.calls import Answer, NoAnswer

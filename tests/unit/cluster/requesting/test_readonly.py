@@ -5,8 +5,8 @@ from functools import partial
 import anyio
 import pytest
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Emit, Get, Patch, Ref
-from kai.api.pod import Pod
 from kai.cluster.port import Term
 from kai.cluster.requesting.readonly import ReadOnlyApi
 from kai.cluster.requests import WRITES, Apply, Evict, Forbidden, JsonPatch

@@ -5,8 +5,8 @@ import itertools
 import anyio
 import attrs
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Reason, Ref
-from kai.api.pod import Pod
 from kai.cluster.caching.store import Watched
 from kai.cluster.transport.calls import Answer
 from tests.doubles.http_server import HttpServer

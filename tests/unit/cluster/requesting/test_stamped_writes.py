@@ -2,8 +2,8 @@
 
 import json
 
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Ref
-from kai.api.pod import Pod
 from tests.unit.cluster.assembled import in_virtual_time, running
 from tests.unit.cluster.requesting.test_write import POD, server_with_pod
 

@@ -6,9 +6,9 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.core import ConfigMap
-from kai.api.node import Node
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import (
     Await,
     Bind,
@@ -24,9 +24,9 @@ from kai.api.plans import (
     Ref,
     Refusal,
 )
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched
 from kai.cluster.election.leading import SoleLeadership
 from kai.cluster.port import Term

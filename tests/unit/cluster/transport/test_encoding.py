@@ -3,12 +3,12 @@ import types
 
 import pytest
 
-from kai.api.bindrequest import BindRequest
-from kai.api.dra import ResourceClaim
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Ref
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.cluster.requests import Apply, Evict, JsonPatch
 from kai.cluster.transport.encoding import encode_read, encode_write, to_json
 from kai.cluster.transport.paths import Served

@@ -4,8 +4,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from kai.api.core import ConfigMap
-from kai.api.node import Node
+from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.node import Node
 from kai.api.plans import Get, Patch, Reason, Ref
 from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.cluster.transport.reachability import in_words

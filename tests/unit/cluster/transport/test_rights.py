@@ -6,7 +6,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from kai.api.core import ConfigMap
+from kai.api.kubernetes.core import ConfigMap
 from kai.api.plans import Patch, Ref, Refusal
 from kai.cluster.requests import Fetch, Forbidden
 from kai.cluster.transport.calls import Answer

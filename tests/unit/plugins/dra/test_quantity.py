@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.quantity import amount
+from kai.api.values.quantity import amount
 from kai.plugins.dra.quantity import base_units, is_quantity, is_version, version
 
 

@@ -1,8 +1,8 @@
 import attrs
 
 from kai.actions.allocate import Allocate
-from kai.api.codec import structure_all
-from kai.api.objects import collect
+from kai.api.cluster_objects import collect
+from kai.api.codec.structuring import structure_all
 from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile
 from kai.framework.decisions import Recorder

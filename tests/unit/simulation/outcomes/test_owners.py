@@ -2,9 +2,9 @@
 
 import pytest
 
-from kai.api.meta import ObjectMeta, OwnerReference
-from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.kubernetes.meta import ObjectMeta, OwnerReference
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.simulation.outcomes.owners import Above, owners_in, topmost
 
 

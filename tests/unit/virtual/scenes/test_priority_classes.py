@@ -1,5 +1,5 @@
-from kai.api.core import PriorityClass
-from kai.api.meta import ObjectMeta
+from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.meta import ObjectMeta
 from kai.virtual.scenes.priority_classes import installed_classes
 
 

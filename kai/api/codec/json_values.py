@@ -1,0 +1,239 @@
+"""Readers of single JSON values: each returns the Python value or raises BadValue with what would be right.
+
+They are strict where Kubernetes is (a string is no number), and forgiving where YAML is (a bare number as a quantity,
+a recognised date as a time). `kai.api.codec.converter` puts them together for classes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from kai.api.codec.interning import recent, same
+from kai.api.fields import Bounds, Json, Pattern
+from kai.api.values import quantity, times
+from kai.api.values.bad_value import BadValue
+
+Reader: TypeAlias = Callable[[Any, Any], Any]
+"""What the converter calls: the value found, and the type wanted, which most readers know already."""
+
+_DEEPEST: Final = 64
+_LARGEST: Final = 1e300
+_GPU_PARTS: Final = 10**6
+_WHOLE: Final = frozenset({"memory", "ephemeral-storage", "storage"})
+
+
+def text(value: object, _: object = None) -> str:
+    """Return a string."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dt.date):
+        return times.instant_text(times.instant_of_date(value))
+    raise BadValue(value, "a string")
+
+
+def word(value: object, _: object = None) -> str:
+    """Return a string of which there is one for many objects."""
+    return same(text(value))
+
+
+def flag(value: object, _: object = None) -> bool:
+    """Return a boolean."""
+    if isinstance(value, bool):
+        return value
+    raise BadValue(value, "true or false")
+
+
+def number(value: object, _: object = None) -> float:
+    """Return a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadValue(value, "a number")
+    if -_LARGEST < value < _LARGEST:
+        return float(value)
+    raise BadValue(value, "a finite number")
+
+
+def share(value: object, _: object = None) -> float:
+    """Return -1, or a finite number that is not negative."""
+    read = number(value)
+    if read < 0 and read != -1:
+        raise BadValue(value, "-1 (unlimited), 0 or a positive number")
+    return read
+
+
+def time(value: object, _: object = None) -> float:
+    """Return an instant in seconds since the epoch."""
+    if isinstance(value, str):
+        return times.instant(value)
+    if isinstance(value, dt.date):
+        return times.instant_of_date(value)
+    raise BadValue(value, times.WANTED_TIME)
+
+
+def duration(value: object, _: object = None) -> float:
+    """Return a duration in seconds; a bare whole number counts nanoseconds, as Go writes them."""
+    if isinstance(value, str):
+        return times.seconds(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return times.seconds_of_nanoseconds(value)
+    raise BadValue(value, times.WANTED_DURATION)
+
+
+def number_or_text(value: object, _: object = None) -> int | str:
+    """Return an amount or a percentage."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise BadValue(value, 'a whole number or a percentage such as "50%"')
+
+
+def quantity_text(value: object, _: object = None) -> str:
+    """Return the text of a quantity that fits into 64 bits."""
+    read = _as_quantity(value)
+    quantity.amount(read)
+    return read
+
+
+def _as_quantity(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST:
+        return repr(value)
+    raise BadValue(value, quantity.WANTED)
+
+
+def parts_of(resource: str) -> int:
+    """Return in how many parts of a unit an amount of a resource must fit into 64 bits."""
+    if resource.endswith("gpu"):
+        return _GPU_PARTS
+    if resource in _WHOLE or resource.startswith("hugepages-"):
+        return 1
+    return 1000
+
+
+def amounts(value: object, _: object = None) -> Mapping[str, str]:
+    """Return quantity texts by resource name."""
+    if not isinstance(value, Mapping):
+        raise BadValue(value, "an object of quantities by resource name")
+    result: dict[str, str] = {}
+    for name, found in value.items():
+        if not isinstance(name, str):
+            raise BadValue(name, "a resource name")
+        try:
+            read = _as_quantity(found)
+            quantity.amount(read, parts_of(name))
+        except BadValue as bad:
+            bad.under(name)
+            raise
+        result[name] = read
+    return result
+
+
+def requests(value: object, _: object = None) -> Mapping[str, str]:
+    """Return quantity texts by resource name, none of them negative."""
+    result = amounts(value)
+    for name, read in result.items():
+        if read[0] == "-" and quantity.amount(read, parts_of(name)) < 0:
+            raise BadValue(read, "a quantity that is not negative", path=(name,))
+    return result
+
+
+def labels(value: object, _: object = None) -> Mapping[str, str]:
+    """Return strings by key."""
+    if type(value) is not dict and not isinstance(value, Mapping):
+        raise BadValue(value, "an object of strings")
+    result: dict[str, str] = {}
+    for key, item in value.items():
+        if type(item) is not str or type(key) is not str:
+            return _mended_labels(value)
+        result[key] = recent(item) or same(item)
+    return result
+
+
+def _mended_labels(value: Mapping[object, object]) -> Mapping[str, str]:
+    result: dict[str, str] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise BadValue(key, "a string as key (in YAML, put it in quotes)")
+        if isinstance(item, bool | int | float | list | dict):
+            raise BadValue(item, "a string (in YAML, put it in quotes)", path=(key,))
+        result[key] = "" if item is None else text(item)
+    return result
+
+
+def json_value(value: object, _: object = None) -> Json:
+    """Return a copy of a piece of JSON."""
+    return _json(value, 0)
+
+
+def json_object(value: object, _: object = None) -> Mapping[str, Json]:
+    """Return a copy of a JSON object."""
+    if not isinstance(value, Mapping):
+        raise BadValue(value, "an object")
+    return cast("dict[str, Json]", _json(value, 0))
+
+
+def _json(value: object, depth: int) -> Json:
+    if depth > _DEEPEST:
+        raise BadValue(None, f"nesting of at most {_DEEPEST} levels")
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {text(key): _json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item, depth + 1) for item in value]
+    if isinstance(value, dt.date):
+        return text(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise BadValue(value, "JSON")
+
+
+def integers(bounds: Bounds) -> Reader:
+    """Return a reader of whole numbers within bounds."""
+    lowest, highest = bounds.lowest, bounds.highest
+
+    def read(value: object, _: object = None) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise BadValue(value, "a whole number")
+        if value < lowest:
+            raise BadValue(value, "a whole number that is not negative" if lowest == 0 else f"at least {lowest}")
+        if value > highest:
+            raise BadValue(value, f"at most {highest}")
+        return value
+
+    return read
+
+
+def patterned(pattern: Pattern) -> Reader:
+    """Return a reader of strings of a certain form."""
+    expression = re.compile(pattern.expression)
+
+    def read(value: object, _: object = None) -> str:
+        found = text(value)
+        if len(found) < pattern.shortest or (pattern.expression and not expression.fullmatch(found)):
+            raise BadValue(found, f"a name that matches {pattern.expression}")
+        if pattern.longest is not None and len(found) > pattern.longest:
+            raise BadValue(found, f"at most {pattern.longest} characters")
+        return found
+
+    return read
+
+
+def one_of(choices: tuple[str, ...]) -> Reader:
+    """Return a reader of strings out of a few."""
+    # The reader hands out the choice, not what it was given: a million objects then share one string.
+    allowed = {choice: choice for choice in choices}
+    wanted = "one of " + ", ".join(f'"{choice}"' for choice in choices if choice)
+
+    def read(value: object, _: object = None) -> str:
+        chosen = allowed.get(value) if isinstance(value, str) else None
+        if chosen is None:
+            raise BadValue(value, wanted)
+        return chosen
+
+    return read

@@ -1,0 +1,127 @@
+"""Specs of pods: what comes from one template is read once.
+
+Pods of a template differ in nothing but the node that they stand on and the name of a volume: the API server puts one
+into each pod, called ``kube-api-access-`` and five random characters, from which containers take the token of their
+account. These characters do not matter, only which containers mount the volume; so all such volumes have one
+name here, and specs that differ in them alone are equal.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from kai.api.codec.deduplication import shared
+from kai.api.codec.fast_frozen import draft_of
+from kai.api.codec.json_values import Reader
+
+_NODE: Final = "nodeName"
+_TOKEN: Final = "kube-api-access-"  # noqa: S105 - a volume's name, no secret
+# The characters that Kubernetes makes random names of, which has no vowels and nothing that looks like one.
+_GENERATED: Final = re.compile(_TOKEN + "[bcdfghjklmnpqrstvwxz2456789]{5}")
+_ANY: Final = _TOKEN + "00000"
+_MOST_PLACED: Final = 1 << 12
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def templated(cls: type[Any], read: Reader) -> Reader:
+    """Make the reader of `cls`, the spec of a pod, return specs that share all but the name of their node."""
+    read_template = shared(read)
+    at_node = _at_node(cls)
+    placed = _Placed()
+
+    def read_spec(value: Any, hint: object = None) -> object:  # noqa: ANN401 - JSON from outside
+        if type(value) is not dict:
+            return read(value, hint)
+        spec = dict(value)
+        node = spec.pop(_NODE, None)
+        if type(node) is not str and node is not None:
+            return read(value, hint)
+        name = _token_volume(spec.get("volumes"))
+        if name is not None:
+            spec = _renamed(spec, name)
+        template = read_template(spec, hint)
+        if not node:
+            return template
+        found = placed.get(template, node)
+        return found or placed.put(at_node(template, sys.intern(node)))
+
+    return read_spec
+
+
+class _Placed:
+    """Specs of the template that came last, by their nodes: pods that one node has of it are listed close together.
+
+    Holds: there are as many as `_MOST_PLACED`, and of one template, whatever comes.
+    """
+
+    __slots__ = ("_specs", "_template")
+
+    def __init__(self) -> None:
+        self._template: object = None
+        self._specs: dict[str, object] = {}
+
+    def get(self, template: object, node: str) -> object | None:
+        """Return the spec of a template for a node, if it is known."""
+        if template is not self._template:
+            self._template, self._specs = template, {}
+        return self._specs.get(node)
+
+    def put(self, spec: Any) -> object:  # noqa: ANN401 - a class that only the caller knows
+        """Keep the spec of the template that was asked for last, and return it."""
+        if len(self._specs) >= _MOST_PLACED:
+            self._specs = {}
+        self._specs[spec.node_name] = spec
+        return spec
+
+
+def _at_node(cls: type[Any]) -> Callable[[Any, str], Any]:
+    """Return a function that copies a spec for a node."""
+    draft: Any = draft_of(cls, complete=True)
+    parts = operator.attrgetter(*(field.name for field in attrs.fields(cls)))
+
+    def copy(spec: Any, node: str) -> Any:  # noqa: ANN401 - a class that only the caller knows
+        made = draft(*parts(spec))
+        made.node_name = node
+        made.__class__ = cls
+        return made
+
+    return copy
+
+
+def _token_volume(volumes: object) -> str | None:
+    """Return the name of the one volume that the API server named; None if there is none, or anything unusual."""
+    if type(volumes) is not list:
+        return None
+    found: str | None = None
+    for volume in volumes:
+        name = volume.get("name") if type(volume) is dict else None
+        if type(name) is str and name.startswith(_TOKEN):
+            if found is not None or not _GENERATED.fullmatch(name):
+                return None
+            found = name
+    return found
+
+
+def _renamed(spec: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a spec in which a volume, and its mounts, have the name that they have in all pods."""
+    changed = {**spec, "volumes": _items_renamed(spec["volumes"], name)}
+    for key in _CONTAINERS:
+        containers = spec.get(key)
+        if type(containers) is list:
+            changed[key] = [_container_renamed(container, name) for container in containers]
+    return changed
+
+
+def _container_renamed(container: Any, name: str) -> Any:  # noqa: ANN401 - JSON from outside
+    mounts = container.get("volumeMounts") if type(container) is dict else None
+    return {**container, "volumeMounts": _items_renamed(mounts, name)} if type(mounts) is list else container
+
+
+def _items_renamed(items: list[Any], name: str) -> list[Any]:
+    return [{**item, "name": _ANY} if type(item) is dict and item.get("name") == name else item for item in items]

@@ -1,0 +1,156 @@
+"""Manifests to api objects and back.
+
+`structure` reads a manifest into the class of its kind; unknown fields are passed over, null counts as absent, and
+every bad value ends in an InputError that names the object, the path, what was found and what would be right.
+`unstructure` writes an object back, without what has its default value. The rules per type are in
+`kai.api.codec.converter`, the table of kinds in `kai.api.kinds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import attrs
+
+from kai.api.codec.converter import make_converter
+from kai.api.codec.dra_versions import UPGRADES
+from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind, title_of
+from kai.api.memory.collector import paused
+from kai.api.values.bad_value import BadValue
+from kai.errors import InputError
+
+T = TypeVar("T")
+
+_CONVERTER: Final = make_converter()
+_READERS: Final[dict[type[Any], Callable[[object], Any]]] = {}
+
+
+@attrs.frozen(kw_only=True)
+class Skipped:
+    """An object of a kind that kai does not know."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+@attrs.frozen(kw_only=True)
+class Structured:
+    """The objects that were read, in their order, and those that were passed over."""
+
+    objects: tuple[ApiObject, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def structure(manifest: Mapping[str, Any]) -> ApiObject:
+    """Return the api object of a manifest, by its apiVersion and kind.
+
+    Raises: InputError for an unknown kind or a bad value.
+    """
+    kind = kind_of(manifest)
+    if kind is None:
+        found = " ".join(str(manifest[key]) for key in ("apiVersion", "kind") if _has(manifest, key))
+        wanted = "the apiVersion and kind of an object that kai knows"
+        raise BadValue(found or None, wanted, subject=subject_of(manifest))
+    return structure_as(kind.cls, manifest)
+
+
+def structure_as(cls: type[T], manifest: Mapping[str, Any]) -> T:
+    """Return the api object of a manifest of a known kind, which need not name its kind itself.
+
+    Works for parts of objects too: `cls` may be any class of `kai.api`.
+
+    Raises: InputError for a bad value.
+    """
+    reader = _READERS.get(cls)
+    if reader is None:
+        reader = _READERS[cls] = _reader_of(cls)
+    try:
+        return cast("T", reader(manifest))
+    except BadValue as bad:
+        kind = BY_CLASS.get(cast("type[ApiObject]", cls))
+        raise bad.of(subject_of(manifest, kind.kind if kind else cls.__name__)) from None
+
+
+def structure_all(manifests: Iterable[Mapping[str, Any]], *, namespace: str = "default") -> Structured:
+    """Return the api objects of many manifests, and which were passed over because their kind is unknown.
+
+    Objects of a namespaced kind that name no namespace are put into `namespace`, as kubectl does.
+
+    Raises: InputError with one message for each object that cannot be read.
+    """
+    objects: list[ApiObject] = []
+    skipped: list[Skipped] = []
+    errors: list[InputError] = []
+    with paused():
+        for manifest in manifests:
+            kind = kind_of(manifest)
+            try:
+                if kind is not None:
+                    objects.append(_in_namespace(structure_as(kind.cls, manifest), kind, namespace))
+                else:
+                    skipped.append(_skipped(manifest))
+            except InputError as error:
+                errors.append(error)
+    if errors:
+        raise InputError.joined(errors)
+    return Structured(objects=tuple(objects), skipped=tuple(skipped))
+
+
+def unstructure(obj: object) -> dict[str, Any]:
+    """Return the JSON object of an api object, or of a part of one, without nulls and default values.
+
+    An object of a kind begins with its apiVersion and kind.
+    """
+    kind = BY_CLASS.get(cast("type[ApiObject]", type(obj)))
+    head = {} if kind is None else {"apiVersion": kind.api_version, "kind": kind.kind}
+    return {**head, **_CONVERTER.unstructure(obj)}
+
+
+def kind_of(manifest: object) -> Kind | None:
+    """Return the kind of a manifest; None if kai does not know it."""
+    if not isinstance(manifest, Mapping):
+        return None
+    version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    return BY_NAME.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
+
+
+def subject_of(manifest: object, kind: str | None = None) -> str:
+    """Return how messages call a manifest, which may be wrong in any way."""
+    outer = manifest if isinstance(manifest, Mapping) else {}
+    metadata = outer.get("metadata")
+    inner = metadata if isinstance(metadata, Mapping) else {}
+    namespace, name, written = inner.get("namespace"), inner.get("name"), outer.get("kind")
+    return title_of(
+        kind or (written if isinstance(written, str) else "") or "object",
+        namespace if isinstance(namespace, str) else "",
+        name if isinstance(name, str) else "",
+    )
+
+
+def _has(manifest: object, key: str) -> bool:
+    return isinstance(manifest, Mapping) and isinstance(manifest.get(key), str)
+
+
+def _skipped(manifest: object) -> Skipped:
+    if not isinstance(manifest, Mapping) or not _has(manifest, "kind"):
+        raise BadValue(manifest, "an object with apiVersion and kind", subject=subject_of(manifest))
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return Skipped(api_version=str(manifest.get("apiVersion") or ""), kind=manifest["kind"], name=str(name or ""))
+
+
+def _in_namespace(obj: ApiObject, kind: Kind, namespace: str) -> ApiObject:
+    if not kind.namespaced or obj.metadata.namespace:
+        return obj
+    return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, namespace=namespace))
+
+
+def _reader_of(cls: type[Any]) -> Callable[[object], Any]:
+    """Make the reader of a class; older shapes of its JSON are brought into the present one first."""
+    read = _CONVERTER.get_structure_hook(cls)
+    upgrade = UPGRADES.get(cls)
+    if upgrade is None:
+        return lambda manifest: read(manifest, cls)
+    return lambda manifest: read(upgrade(manifest), cls)

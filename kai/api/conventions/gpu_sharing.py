@@ -1,0 +1,144 @@
+"""How a pod that shares GPUs says so, and where its container is told which GPUs it got.
+
+Three parties must agree on this without meeting: admission injects references to config maps that do not exist yet, the
+binder makes them when the GPUs are known, and the controllers count what was asked for. What they agree on is here; it
+reads annotations, labels and container names only, so it serves raw manifests and api objects alike.
+
+Source: the peer's `binder/common` and `common/resources`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from kai.api import names
+from kai.api.values.bad_value import BadValue
+from kai.api.values.numerals import floating, signed
+
+# The keys of the config maps and the environment variables that read them.
+VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+GPU_PORTION: Final = "GPU_PORTION"
+NUM_OF_GPUS: Final = "RUNAI_NUM_OF_GPUS"
+CUDA_MEMORY_LIMIT: Final = "CUDA_DEVICE_MEMORY_LIMIT"
+# The key that pods admitted by the peer's oldest releases read their devices from.
+LEGACY_VISIBLE_DEVICES: Final = "RUNAI-VISIBLE-DEVICES"
+
+MAP_SUFFIX: Final = "shared-gpu"
+"""What the names that admission draws for config maps end in, before the place of the container."""
+MAP_DRAWN: Final = 7
+"""How many characters of such a name are drawn."""
+_DRAWN_NAME: Final = re.compile(rf"-[a-z0-9]{{{MAP_DRAWN}}}-{MAP_SUFFIX}-i?\d+(-evar)?$")
+
+LEAST_SHARE: Final = 0.01
+"""Queues count GPUs in hundredths."""
+
+WANTED_CONTAINER: Final = "the name of a container or init container of the pod"
+WANTED_DEVICES: Final = "a whole number of devices"
+
+
+@attrs.frozen
+class ContainerPlace:
+    """Where a container stands in its pod."""
+
+    index: int
+    initial: bool = False
+
+    def __str__(self) -> str:
+        """Return the place as names of config maps end in it: ``0``, or ``i0`` for an init container."""
+        return f"i{self.index}" if self.initial else str(self.index)
+
+
+@attrs.frozen
+class SharedMaps:
+    """The names of the two config maps of a container that shares GPUs.
+
+    `capabilities` is read key by key and shown as a volume; every key of `environment` becomes a variable.
+    """
+
+    capabilities: str
+    environment: str
+
+
+def requests_fraction(annotations: Mapping[str, str]) -> bool:
+    """Return whether the pod asks for a part of a GPU, whatever it writes as the amount."""
+    return names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations
+
+
+def is_share(text: str) -> bool:
+    """Return whether a text is a portion of a GPU that can be given and counted."""
+    portion = floating(text)
+    return portion is not None and LEAST_SHARE <= portion <= 1
+
+
+def sharing_container(
+    annotations: Mapping[str, str],
+    init_containers: Iterable[str],
+    containers: Sequence[str],
+) -> ContainerPlace:
+    """Return the place of the container that gets the shared GPUs: the one named, else the first.
+
+    Raises: BadValue if there is no such container.
+    """
+    wanted = annotations.get(names.GPU_FRACTION_CONTAINER)
+    if wanted is None:
+        if not containers:
+            raise BadValue(0, "at least one container", path=("spec", "containers"))
+        return ContainerPlace(0)
+    for index, name in enumerate(init_containers):
+        if name == wanted:
+            return ContainerPlace(index, initial=True)
+    for index, name in enumerate(containers):
+        if name == wanted:
+            return ContainerPlace(index)
+    raise BadValue(wanted, WANTED_CONTAINER, path=("metadata", "annotations", names.GPU_FRACTION_CONTAINER))
+
+
+def shared_maps(annotations: Mapping[str, str], place: ContainerPlace) -> SharedMaps | None:
+    """Return the names of the container's config maps; None if admission chose none for this pod."""
+    prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
+    if prefix is None:
+        return None
+    capabilities = f"{prefix}-{place}"
+    return SharedMaps(capabilities=capabilities, environment=f"{capabilities}-evar")
+
+
+def is_drawn(name: str) -> bool:
+    """Return whether the name of a config map is one that admission draws, so that nothing else is called so."""
+    return _DRAWN_NAME.search(name) is not None
+
+
+def device_count(annotations: Mapping[str, str]) -> int:
+    """Return on how many devices the pod wants its share; 0 for a pod that shares none.
+
+    Raises: BadValue if the annotation holds no integer.
+    """
+    text = annotations.get(names.GPU_FRACTION_DEVICES)
+    if text is None:
+        return 1 if requests_fraction(annotations) else 0
+    count = signed(text)
+    if count is None:
+        raise BadValue(text, WANTED_DEVICES, path=("metadata", "annotations", names.GPU_FRACTION_DEVICES))
+    return count
+
+
+def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPU groups that a pod belongs to, sorted, from both forms of the label.
+
+    Source: the peer looks for the plain label first, and so sees no group of a pod on several devices, which never
+    carries that one.
+    """
+    return tuple(sorted({labels[key] for key in group_labels(labels)}))
+
+
+def group_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keys of the labels that tie a pod to GPU groups, sorted."""
+    return tuple(sorted(key for key in labels if key == names.GPU_GROUP or key.startswith(names.GPU_GROUP_PREFIX)))
+
+
+def group_label(group: str, *, devices: int) -> tuple[str, str]:
+    """Return the label, key and value, that ties a pod with so many devices to a GPU group."""
+    return (f"{names.GPU_GROUP_PREFIX}{group}" if devices > 1 else names.GPU_GROUP), group

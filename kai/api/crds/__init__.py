@@ -1,0 +1,1 @@
+"""The custom resource definitions of the six kinds, written from their classes."""

@@ -1,0 +1,275 @@
+"""Pod: the fields that decide where it may run, and those that say where it stands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+import attrs
+
+from kai.api.fields import EMPTY, Format, Int32, Labels, Port, Requests, Time, by_content, shared
+from kai.api.kubernetes.meta import Condition, ObjectMeta
+from kai.api.kubernetes.selection import Affinity, Toleration, TopologySpreadConstraint
+from kai.api.kubernetes.storage import PersistentVolumeClaimTemplate
+
+PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"]
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+"""Phases in which no container of a pod runs any more, nor will."""
+GRACE_SECONDS: Final = 30.0
+"""How long a pod that is told to go takes at most, unless it says otherwise: the default of Kubernetes."""
+UNCOUNTED: Final = ENDED | {"Unknown"}
+"""Phases in which a pod counts for nothing on its account: those, and that of a pod whose node does not answer.
+
+Source: the peer's pod status. What writes to nodes goes by ``ENDED``, as containers of an unknown pod may run.
+"""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ContainerClaim:
+    """The use of one of the pod's resource claims by a container."""
+
+    name: str
+    request: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ResourceRequirements:
+    """What a container asks for and may use at most."""
+
+    requests: Requests = attrs.field(default=EMPTY, eq=by_content)
+    limits: Requests = attrs.field(default=EMPTY, eq=by_content)
+    claims: tuple[ContainerClaim, ...] = ()
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ContainerPort:
+    """A port of a container; only one with a host port matters to scheduling."""
+
+    container_port: Port = 0
+    host_port: Port = 0
+    host_ip: str = ""
+    protocol: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ConfigMapRef:
+    """A reference to a config map, or to one key of it."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class EnvVarSource:
+    """Where the value of an environment variable comes from; sources other than config maps are not kept."""
+
+    config_map_key_ref: ConfigMapRef | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class EnvVar:
+    """An environment variable that takes its value from a config map."""
+
+    name: str = ""
+    value_from: EnvVarSource | None = None
+
+
+ReferringEnv: TypeAlias = Annotated[tuple[EnvVar, ...], Format("referring")]
+"""Only the variables that need a config map: nothing decides by other values, and they may be secrets."""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class EnvFromSource:
+    """A config map all of whose keys become environment variables."""
+
+    prefix: str = ""
+    config_map_ref: ConfigMapRef | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class VolumeMount:
+    """The volume of the pod that a container mounts; where and how decides nothing."""
+
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class Container:
+    """A container, init container or ephemeral container.
+
+    An init container with `restart_policy` ``Always`` is a sidecar.
+    """
+
+    name: str = ""
+    resources: ResourceRequirements = attrs.field(default=ResourceRequirements(), metadata=shared())
+    ports: tuple[ContainerPort, ...] = ()
+    env: ReferringEnv = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    restart_policy: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class PodSchedulingGate:
+    """A reason why a pod may not be looked at yet."""
+
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class PodResourceClaim:
+    """A claim of a pod: an object by name, or a template from which one is made for this pod."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class PersistentVolumeClaimSource:
+    """The claim that a volume mounts."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ConfigMapVolume:
+    """The config map that a volume shows."""
+
+    name: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class SecretVolume:
+    """The secret that a volume shows."""
+
+    secret_name: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class SecretProjection:
+    """The secret that one part of a projected volume shows."""
+
+    name: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class EphemeralVolume:
+    """A claim that is made for the pod and goes with it."""
+
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class VolumeProjection:
+    """One part of a projected volume."""
+
+    config_map: ConfigMapVolume | None = None
+    secret: SecretProjection | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ProjectedVolume:
+    """A volume put together from several sources."""
+
+    sources: tuple[VolumeProjection, ...] = ()
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class CsiVolume:
+    """An ephemeral volume served directly by a driver."""
+
+    driver: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class Volume:
+    """A volume of a pod; kinds of volume that need nothing from a node keep only their name."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    projected: ProjectedVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    csi: CsiVolume | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class PodSpec:
+    """What a pod wants."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    priority: Int32 | None = None
+    node_selector: Labels = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    affinity: Affinity | None = attrs.field(default=None, metadata=shared())
+    tolerations: tuple[Toleration, ...] = attrs.field(default=(), metadata=shared())
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = attrs.field(default=(), metadata=shared())
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    overhead: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    host_network: bool = False
+    restart_policy: str = ""
+    runtime_class_name: str | None = None
+
+
+TemplatedSpec: TypeAlias = Annotated[PodSpec, Format("templated")]
+"""Pods of one template share everything but the name of the node."""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class PodResourceClaimStatus:
+    """The object that a claim of a pod stands for; without a name, none is needed."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ExtendedResourceMapping:
+    """Which request of the extended-resource claim serves which resource of which container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ExtendedResourceClaimStatus:
+    """The claim that was made for extended resources which a device class backs."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedResourceMapping, ...] = ()
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class PodStatus:
+    """Where a pod stands."""
+
+    phase: PodPhase = ""
+    conditions: tuple[Condition, ...] = attrs.field(default=())
+    nominated_node_name: str = ""
+    start_time: Time | None = None
+    qos_class: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class Pod:
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TemplatedSpec = PodSpec()
+    # What containers report is different in each pod that runs.
+    status: PodStatus = attrs.field(default=PodStatus(), metadata=shared())

@@ -1,0 +1,1 @@
+"""Memory of a process that holds very many objects: the collector, the allocator, pages of a library."""

@@ -1,0 +1,74 @@
+"""Queue (scheduling.run.ai/v2): a node of the tree of quotas."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import attrs
+
+from kai.api.fields import EMPTY, Amounts, Int32, ObjectName, Pattern, Seconds, Share, by_content
+from kai.api.kubernetes.meta import Condition, ObjectMeta
+
+DEEPEST_QUEUE: Final = 32
+"""Queues above each other that are scheduled. Every cycle walks from queues to their tops, for each group that it looks
+at: a chain of 600 queues makes a cycle of an otherwise empty cluster take seconds."""
+
+DisplayName: TypeAlias = Annotated[str, Pattern(longest=1024)]
+
+
+@attrs.frozen(kw_only=True)
+class QueueResource:
+    """What a queue may have of one resource.
+
+    Units: GPUs in devices, CPU in millicores, memory in megabytes (10^6 bytes); -1 is unlimited.
+    Source: in the peer an absent limit decodes to 0, not to unlimited.
+    """
+
+    quota: Share = 0.0
+    over_quota_weight: Share = 0.0
+    limit: Share = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class QueueResources:
+    """What a queue may have of each resource."""
+
+    gpu: QueueResource = QueueResource()
+    cpu: QueueResource = QueueResource()
+    memory: QueueResource = QueueResource()
+
+
+@attrs.frozen(kw_only=True)
+class QueueSpec:
+    """Where a queue stands in the tree, and its shares. A queue without resources has no quota and limit 0."""
+
+    display_name: DisplayName = ""
+    parent_queue: ObjectName = ""
+    priority: Int32 | None = None
+    resources: QueueResources | None = None
+    preempt_min_runtime: Seconds | None = None
+    reclaim_min_runtime: Seconds | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QueueStatus:
+    """What a queue's pod groups use and ask for, written by the queue controller; its fair share by the scheduler.
+
+    Source: in the peer a queue's fair share is a metric only.
+    """
+
+    child_queues: tuple[str, ...] = ()
+    allocated: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    allocated_non_preemptible: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    requested: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    fair_share: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    conditions: tuple[Condition, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Queue:
+    """A queue."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()

@@ -1,0 +1,77 @@
+import pytest
+
+from kai.api.conventions.gpu_sharing import (
+    ContainerPlace,
+    SharedMaps,
+    device_count,
+    gpu_groups,
+    group_label,
+    group_labels,
+    requests_fraction,
+    shared_maps,
+    sharing_container,
+)
+from kai.api.values.bad_value import BadValue
+
+
+@pytest.mark.parametrize("key", ["gpu-fraction", "gpu-memory"])
+def test_an_annotation_asks_for_a_part_of_a_gpu_whatever_its_value(key):
+    assert requests_fraction({key: "nonsense"})
+
+
+def test_a_pod_without_such_annotations_shares_nothing():
+    assert not requests_fraction({"gpu-fraction-num-devices": "2"})
+
+
+def test_the_first_container_gets_the_gpu_unless_another_is_named():
+    assert sharing_container({}, ["init"], ["a", "b"]) == ContainerPlace(0)
+
+
+def test_init_containers_are_searched_before_containers():
+    annotations = {"gpu-fraction-container-name": "same"}
+    assert sharing_container(annotations, ["same"], ["same"]) == ContainerPlace(0, initial=True)
+    assert sharing_container(annotations, ["other"], ["a", "same"]) == ContainerPlace(1)
+
+
+def test_a_container_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(BadValue, match='found "c", expected the name of a container'):
+        sharing_container({"gpu-fraction-container-name": "c"}, ["a"], ["b"])
+
+
+def test_a_pod_without_containers_is_refused():
+    with pytest.raises(BadValue, match="at least one container"):
+        sharing_container({}, ["init"], [])
+
+
+def test_the_names_of_the_config_maps_end_in_the_place_of_the_container():
+    annotations = {"runai/shared-gpu-configmap": "p-abc-shared-gpu"}
+    assert shared_maps(annotations, ContainerPlace(2)) == SharedMaps("p-abc-shared-gpu-2", "p-abc-shared-gpu-2-evar")
+    assert shared_maps(annotations, ContainerPlace(1, initial=True)).capabilities == "p-abc-shared-gpu-i1"
+
+
+def test_a_pod_that_admission_never_saw_has_no_config_maps():
+    assert shared_maps({}, ContainerPlace(0)) is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "count"),
+    [({}, 0), ({"gpu-fraction": "0.5"}, 1), ({"gpu-memory": "5"}, 1), ({"gpu-fraction-num-devices": "3"}, 3)],
+)
+def test_a_share_is_of_one_device_unless_more_are_asked_for(annotations, count):
+    assert device_count(annotations) == count
+
+
+def test_a_number_of_devices_that_is_none_is_refused_with_its_path():
+    with pytest.raises(BadValue, match=r'metadata.annotations.gpu-fraction-num-devices: found "many"'):
+        device_count({"gpu-fraction-num-devices": "many"})
+
+
+def test_groups_are_found_in_both_forms_of_the_label():
+    labels = {"app": "x", "runai-gpu-group": "b", "runai-gpu-group/a": "a", "runai-gpu-group/b": "b"}
+    assert gpu_groups(labels) == ("a", "b")
+    assert group_labels(labels) == ("runai-gpu-group", "runai-gpu-group/a", "runai-gpu-group/b")
+
+
+def test_a_pod_on_several_devices_gets_one_label_for_each():
+    assert group_label("g", devices=1) == ("runai-gpu-group", "g")
+    assert group_label("g", devices=2) == ("runai-gpu-group/g", "g")

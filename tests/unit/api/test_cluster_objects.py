@@ -1,0 +1,51 @@
+import attrs
+import pytest
+
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
+from kai.api.kinds import KINDS
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.shard import Config, SchedulingShard
+from kai.errors import InputError
+
+
+def named(name: str, namespace: str = "") -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=namespace)
+
+
+def test_objects_are_sorted_by_kind_in_their_order() -> None:
+    first, second, node = Pod(metadata=named("b", "x")), Pod(metadata=named("a", "x")), Node(metadata=named("n"))
+    assert collect([first, node, second]) == ClusterObjects(pods=(first, second), nodes=(node,))
+
+
+def test_every_kind_has_a_place_except_configuration() -> None:
+    assert {kind.cls for kind in KINDS} - set(FIELD_OF) == {Config, SchedulingShard}
+    assert sorted([*FIELD_OF.values(), "foreign"]) == sorted(field.name for field in attrs.fields(ClusterObjects))
+
+
+def test_configuration_is_left_out() -> None:
+    assert collect([Config(metadata=named("kai-config"))]) == ClusterObjects()
+
+
+def test_the_same_name_may_occur_in_two_kinds_and_two_namespaces() -> None:
+    objects = [Pod(metadata=named("a", "x")), Pod(metadata=named("a", "y")), PodGroup(metadata=named("a", "x"))]
+    assert len(collect(objects).pods) == 2
+
+
+def test_a_second_object_of_the_same_name_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^pod x/a: metadata.name: found 'a second one', expected one object of this"):
+        collect([Pod(metadata=named("a", "x")), Pod(metadata=named("a", "x"))])
+
+
+def test_a_namespace_does_not_tell_cluster_wide_objects_apart() -> None:
+    with pytest.raises(InputError, match="node y/n"):
+        collect([Node(metadata=named("n", "x")), Node(metadata=named("n", "y"))])
+
+
+def test_every_nameless_or_doubled_object_is_reported() -> None:
+    objects = [Pod(), Node(metadata=named("n")), Node(metadata=named("n"))]
+    with pytest.raises(InputError) as caught:
+        collect(objects)
+    assert [message.split(":")[0] for message in caught.value.messages] == ["a pod without a name", "node n"]

@@ -1,0 +1,64 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.api.values.numerals import floating, signed, unsigned
+
+
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "+1", "-1", "1.0", "1_0", "٣", "0x1", "18446744073709551616", "9" * 300]
+)
+def test_a_text_that_go_does_not_take_for_a_natural_number_is_none(text):
+    assert unsigned(text) is None
+
+
+def test_the_largest_natural_number_of_64_bits_is_read():
+    assert unsigned("18446744073709551615") == 2**64 - 1
+
+
+@pytest.mark.parametrize("text", ["", "1e3", "9223372036854775808", "-9223372036854775809", "--1", "1_0"])
+def test_a_text_that_go_does_not_take_for_an_integer_is_none(text):
+    assert signed(text) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [("+7", 7), ("-9223372036854775808", -(2**63)), ("007", 7)])
+def test_signs_and_leading_zeros_are_read(text, value):
+    assert signed(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.5", 0.5), (".5", 0.5), ("5.", 5.0), ("1e-2", 0.01), ("0x1p-1", 0.5), ("0X.8P0", 0.5), ("1_0.5", 10.5)],
+)
+def test_every_spelling_of_a_float_that_go_knows_is_read(text, value):
+    assert floating(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "1e", "0x1", "1__0", "_1", "1_", " 1", "1e999", "0x1p9999", "+nan", "1" * 300]
+)
+def test_a_text_that_go_does_not_take_for_a_float_is_none(text):
+    assert floating(text) is None
+
+
+@pytest.mark.parametrize("text", ["NaN", "nan", "NAN"])
+def test_nan_is_a_float(text):
+    assert math.isnan(floating(text))
+
+
+@pytest.mark.parametrize("text", ["inf", "+Inf", "-infinity"])
+def test_infinities_are_floats(text):
+    assert math.isinf(floating(text))
+
+
+@given(st.text(max_size=30))
+def test_no_text_ends_in_an_exception(text):
+    for value in (unsigned(text), signed(text), floating(text)):
+        assert value is None or isinstance(value, int | float)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_what_python_writes_is_read_back(value):
+    assert floating(repr(value)) == value
