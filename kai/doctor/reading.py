@@ -16,7 +16,7 @@ import attrs
 
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import address_of, plain_words
-from kai.cluster.transport.answers import status_of
+from kai.cluster.transport.answers import redirected, said
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport
 from kai.doctor.rights import rights_of, rights_of_readers
 from kai.doctor.seen import Manifest, Right, Seen, within
@@ -104,9 +104,9 @@ class Look:
             return {}
         found = _decoded(answer)
         if not answer.is_good or not isinstance(found, Mapping) or "gitVersion" not in found:
-            said = "no version" if answer.is_good else f"HTTP status {answer.status}"
+            what = "no version" if answer.is_good else redirected(answer) or f"HTTP status {answer.status}"
             raise UnreachableError(
-                f"cannot reach the cluster of {self.cluster}: GET /version was answered with {said}, "
+                f"cannot reach the cluster of {self.cluster}: GET /version was answered with {what}, "
                 "expected the version of an API server"
             )
         return found
@@ -177,5 +177,4 @@ def _why(answer: Answer | NoAnswer) -> str:
         return answer.message or "no answer"
     if answer.status == 403:
         return "not allowed"
-    message = status_of(answer.body).get("message")
-    return message if isinstance(message, str) and message else f"HTTP status {answer.status}"
+    return said(answer)

@@ -16,6 +16,7 @@ import attrs
 from kai.api.values.bad_value import BadValue
 from kai.cluster.clock import SystemClock
 from kai.cluster.transport.access import Access
+from kai.cluster.transport.answers import redirected
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
 from kai.cluster.transport.client import Client, user_agent
 from kai.errors import UnreachableError
@@ -80,7 +81,7 @@ class Service:
             raise RefusedByServiceError(f"{self.name}: {found.message}")
         document = _decoded(found)
         if not found.is_good:
-            why = document.get("error") or document.get("message") or "no reason"
+            why = document.get("error") or document.get("message") or redirected(found) or "no reason"
             raise RefusedByServiceError(
                 f"{self.name}: HTTP status {found.status}: {why}", is_forbidden=found.status == 403
             )

@@ -47,7 +47,7 @@ from kai.cluster.caching.watch import (
     VersionCame,
 )
 from kai.cluster.port import Clock
-from kai.cluster.transport.answers import status_of, wait_of
+from kai.cluster.transport.answers import said, status_of, wait_of
 from kai.cluster.transport.calls import (
     JSON,
     LARGEST_PAGE,
@@ -341,9 +341,7 @@ class Watcher:
             return Refused(status=0, message=answer.message)
         if answer.is_good:
             return Refused(status=0, message="the answer is no list")
-        message = status_of(answer.body).get("message")
-        text = message if isinstance(message, str) else f"HTTP status {answer.status}"
-        return Refused(status=answer.status, retry_after=wait_of(answer, self.clock.now()), message=text)
+        return Refused(status=answer.status, retry_after=wait_of(answer, self.clock.now()), message=said(answer))
 
 
 def _failure(event: Line) -> Failed:

@@ -21,7 +21,7 @@ from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.caching.raw import Page, manifest_of, page_of
 from kai.cluster.port import Clock
-from kai.cluster.transport.answers import decoded, refusal_of
+from kai.cluster.transport.answers import decoded, said
 from kai.cluster.transport.calls import JSON, LARGEST_PAGE, METADATA_LIST, Answer, Call, NoAnswer, Transport
 from kai.cluster.transport.encoding import page_query
 from kai.cluster.transport.paths import collection
@@ -159,7 +159,7 @@ class Lister:
         if isinstance(answer, Answer) and answer.status not in _OVERLOADED:
             return answer
         tried = f"tried {len(_PATIENCE) + 1} times in {self.clock.monotonic() - began:.0f}s"
-        why = plain_words(answer) if isinstance(answer, NoAnswer) else f"answered with {answer.status}: {_said(answer)}"
+        why = plain_words(answer) if isinstance(answer, NoAnswer) else f"answered with {answer.status}: {said(answer)}"
         raise UnreachableError(
             f"cannot reach the cluster of {self.cluster}: {address_of(self.server)} {why}", detail=tried
         )
@@ -179,18 +179,14 @@ class Lister:
         if answer.is_good:
             what = f"answered {answer.status} with what is no list: it is no API server"
         elif answer.status == 401:
-            what = f"does not know these credentials (401): {_said(answer)}"
+            what = f"does not know these credentials (401): {said(answer)}"
         else:
-            what = f"answered {answer.status}: {_said(answer)}"
+            what = f"answered {answer.status}: {said(answer)}"
         return UnreachableError(
             f"cannot list {plural} of the cluster of {self.cluster}: {address_of(self.server)} {what}",
             is_forbidden=answer.status in {401, 403},
             missing=f"list {plural}" if answer.status == 403 else "",
         )
-
-
-def _said(answer: Answer) -> str:
-    return refusal_of(answer, is_write=False, now=0.0).message
 
 
 def address_of(server: str) -> str:

@@ -10,6 +10,7 @@ import datetime as dt
 import email.utils
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -17,9 +18,11 @@ from kai.api.codec.manifest_text import mapping_of
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer
+from kai.errors import on_one_line
 
 _LONGEST_WAIT: Final = 3600.0
 _LONGEST_MESSAGE: Final = 500
+_LONGEST_PLACE: Final = 200
 _REASONS: Final = {
     401: Reason.UNAVAILABLE,
     409: Reason.CONFLICT,
@@ -42,6 +45,31 @@ def status_of(body: bytes) -> Mapping[str, Any]:
     return mapping_of(decoded(body)) if body[:1] == b"{" else {}
 
 
+def said(answer: Answer, status: Mapping[str, Any] | None = None) -> str:
+    """Return what an answer that is not good says, for people; ``status`` is its body, where that is known."""
+    message = (status_of(answer.body) if status is None else status).get("message")
+    if not isinstance(message, str) or not message:
+        return redirected(answer) or f"HTTP status {answer.status}"
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+
+
+def redirected(answer: Answer) -> str:
+    """Return what a redirect means; "" for other answers.
+
+    An API server answers itself. What sends its callers elsewhere stands in front of it, and wants a person to sign in.
+    """
+    if not 300 <= answer.status < 400:
+        return ""
+    try:
+        at = urlsplit(answer.location)
+    except ValueError:
+        at = urlsplit("")
+    # What follows the path may be a secret: pages to sign in on carry the state of a session there.
+    place = on_one_line(urlunsplit(at._replace(netloc=at.netloc.rpartition("@")[2], query="", fragment="")))
+    to = f" to {place[:_LONGEST_PLACE]}" if place else ""
+    return f"a redirect{to}, which no API server sends: a proxy or a login page may stand in between"
+
+
 def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refusal:
     """Return what an answer that is not good means.
 
@@ -51,7 +79,7 @@ def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refu
     if isinstance(answer, NoAnswer):
         return Refusal(reason=lost if answer.was_sent else Reason.UNAVAILABLE, message=answer.message)
     status = status_of(answer.body)
-    message = _message(answer, status)
+    message = said(answer, status)
     if answer.status == 404:
         return _missing(status, message)
     if answer.status == 403 and not _has_cause(status, "NamespaceTerminating"):
@@ -124,9 +152,3 @@ def _has_cause(status: Mapping[str, Any], wanted: str, part: str = "reason") -> 
         isinstance(cause, Mapping) and cause.get(part) == wanted
         for cause in (causes if isinstance(causes, list) else ())
     )
-
-
-def _message(answer: Answer, status: Mapping[str, Any]) -> str:
-    message = status.get("message")
-    text = message if isinstance(message, str) and message else f"HTTP status {answer.status}"
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"

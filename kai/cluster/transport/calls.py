@@ -64,6 +64,8 @@ class Answer:
     body: bytes = b""
     retry_after: str = ""
     """The header of this name, as it is."""
+    location: str = ""
+    """The header of this name, as it is: where a server that redirects sends its callers."""
 
     @property
     def is_good(self) -> bool:

@@ -171,7 +171,7 @@ class Connections:
             raise
         finally:
             _SENDING.reset(token)
-        return Answer(status=response.status, body=body, retry_after=response.headers.get(hdrs.RETRY_AFTER, ""))
+        return _answer(response, body)
 
     @asynccontextmanager
     async def stream(self, call: Call, authorization: str = "") -> AsyncIterator[Stream | Answer | NoAnswer]:
@@ -283,7 +283,13 @@ async def _refusal(response: aiohttp.ClientResponse, call: Call) -> Answer | NoA
             body = await _read(response, call.largest)
     except _FAILURES as error:
         return NoAnswer(was_sent=True, message=_words(error))
-    return Answer(status=response.status, body=body, retry_after=response.headers.get(hdrs.RETRY_AFTER, ""))
+    return _answer(response, body)
+
+
+def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
+    found = response.headers
+    wait, location = found.get(hdrs.RETRY_AFTER, ""), found.get(hdrs.LOCATION, "")
+    return Answer(status=response.status, body=body, retry_after=wait, location=location)
 
 
 def _words(error: BaseException) -> str:

@@ -121,7 +121,10 @@ def test_nothing_is_written():
         (Answer(status=500), "GET /version was answered with HTTP status 500, expected the version of an API server"),
         (Answer(status=200, body=b"<html>please log in</html>"), "GET /version was answered with no version"),
         (Answer(status=200, body=b"[]"), "GET /version was answered with no version"),
-        (Answer(status=302), "GET /version was answered with HTTP status 302"),
+        (
+            Answer(status=302, location="https://sso.example.com/login?state=SECRET"),
+            "GET /version was answered with a redirect to https://sso.example.com/login, which no API server sends",
+        ),
     ],
 )
 def test_a_server_that_gives_no_answer_ends_the_look(version, message):

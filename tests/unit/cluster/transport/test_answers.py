@@ -120,5 +120,19 @@ def test_what_is_no_json_decodes_to_nothing():
     assert status_of(b"[1]") == {}
 
 
+@pytest.mark.parametrize(
+    ("location", "to"),
+    [
+        ("https://me:SECRET@sso.example.com/login?state=SECRET#SECRET", " to https://sso.example.com/login"),
+        ("/login", " to /login"),
+        ("https://[x", ""),
+        ("", ""),
+    ],
+)
+def test_a_redirect_names_where_it_leads_without_secrets(location, to):
+    found = meaning(Answer(status=302, body=b"<html>", location=location))
+    assert found.message == (f"a redirect{to}, which no API server sends: a proxy or a login page may stand in between")
+
+
 def test_messages_have_a_longest_length():
     assert len(meaning(answer(400, message="x" * 10_000)).message) == 501

@@ -17,6 +17,7 @@ from tests.doubles.scripted_http import OK, serving
 GET = Call(method="GET", path="/x", timeout=5.0)
 WRITE = Call(method="PATCH", path="/x", body=b"{}", timeout=5.0)
 STALE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale"
+MOVED = b"HTTP/1.1 302 Found\r\nLocation: https://sso.example.com/\r\nContent-Length: 0\r\n\r\n"
 LENGTH = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nRetry-After: 3\r\n\r\nhello"
 CHUNKS = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -191,13 +192,14 @@ async def test_what_a_server_says_without_being_asked_is_no_answer():
 @pytest.mark.parametrize(
     ("data", "answer"),
     [
+        (MOVED, Answer(status=302, location="https://sso.example.com/")),
         (LENGTH, Answer(status=201, body=b"hello", retry_after="3")),
         (CHUNKS, Answer(status=200, body=b"\r\na0123456789")),
         (EARLY, Answer(status=204)),
         (b"HTTP/1.1 200 OK\r\n\r\nall of it", Answer(status=200, body=b"all of it")),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", Answer(status=200, body=b"ok")),
     ],
-    ids=["length", "chunks", "early", "until the end", "old"],
+    ids=["redirect", "length", "chunks", "early", "until the end", "old"],
 )
 async def test_an_answer_is_the_same_however_it_is_cut(data, answer):
     pieces = tuple(piece for at in range(len(data)) for piece in (data[at : at + 1], 0.0))
