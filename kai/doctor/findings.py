@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
 import attrs
@@ -72,6 +72,12 @@ def run_check(check: Check, seen: Seen) -> Verdict:
     findings = tuple(looked.findings)
     worst = Severity.FAIL if any(each.severity is Severity.FAIL for each in findings) else Severity.WARN
     return Verdict(check=check, severity=worst if findings else Severity.OK, message=looked.well, findings=findings)
+
+
+def is_blind(verdicts: Iterable[Verdict]) -> bool:
+    """Return whether nothing of a cluster could be judged: each check that needs a list was skipped."""
+    severities = {each.severity for each in verdicts if each.check.needs}
+    return severities == {Severity.SKIP}
 
 
 def warning(message: str, help: str = "", *, about: str = "", found: str = "", expected: str = "") -> Finding:  # noqa: A002 - what the line is called that it fills

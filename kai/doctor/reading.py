@@ -42,6 +42,7 @@ LISTS: Final[Mapping[str, str]] = {
 }
 REVIEWS: Final = "reviews"
 """The name under which it is noted that rights of others could not be asked about."""
+_NOT_ALLOWED: Final = "not allowed"
 _AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
 _PAGE: Final = "1000"
 _AT_ONCE: Final = 8
@@ -159,6 +160,17 @@ class Look:
             self._missing.setdefault(account, []).append(right)
 
 
+def not_allowed(seen: Seen, lists: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these lists a look was not allowed, as rights have it: ``queues.scheduling.run.ai``."""
+    refused = (LISTS[name] for name in lists if name in LISTS and seen.unread.get(name) == _NOT_ALLOWED)
+    return tuple(map(_resource, refused))
+
+
+def _resource(path: str) -> str:
+    *_, group, _version, plural = path.split("/")
+    return plural if path.startswith("/api/") else f"{plural}.{group}"
+
+
 def foreign_module() -> str:
     """Return which installed distribution besides ours has a module ``kai``; "" for none."""
     owners = metadata.packages_distributions().get("kai", [])
@@ -176,5 +188,5 @@ def _why(answer: Answer | NoAnswer) -> str:
     if isinstance(answer, NoAnswer):
         return answer.message or "no answer"
     if answer.status == 403:
-        return "not allowed"
+        return _NOT_ALLOWED
     return said(answer)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.failures import NO, keep_logs_off
+from kai.cli.failures import NO, UNREACHABLE, keep_logs_off, say_error
 from kai.cli.sources import cluster_options
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from kai.doctor.seen import Seen
 
 EPILOG = """\b
-Exit code 0 if no check failed (warnings do not count), 1 if one did, 3 if the cluster cannot be reached.
+Exit code 0 if no check failed (warnings do not count), 1 if one did, 3 if the cluster cannot be reached,
+or nothing in it can be read.
 
 \b
   kai doctor
@@ -31,7 +32,7 @@ _COLORS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "cyan"}
 @console_options(("table", "json", "yaml"))
 def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str, *, is_list: bool) -> int:
     """Check that an installation is healthy; each finding has a line that helps."""
-    from kai.doctor.findings import Severity, run_check
+    from kai.doctor.findings import Severity, is_blind, run_check
 
     chosen = _chosen(only)
     if is_list:
@@ -48,7 +49,25 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
 
         head = envelope("Findings", Origin(type="live", cluster=title))
         write_document({**head, "items": [item for each in verdicts for item in _items(each)]}, console)
-    return NO if any(each.severity is Severity.FAIL for each in verdicts) else 0
+    if any(each.severity is Severity.FAIL for each in verdicts):
+        return NO
+    if is_blind(verdicts):
+        _say_blind(verdicts, seen, title)
+        return UNREACHABLE
+    return 0
+
+
+def _say_blind(verdicts: "list[Verdict]", seen: "Seen", title: str) -> None:
+    """Say that nothing of a cluster could be judged: ``0 of 25 checks need attention`` alone would read as health."""
+    from kai.doctor.reading import not_allowed
+
+    needed = dict.fromkeys(name for each in verdicts for name in each.check.needs)
+    lacking = ", ".join(not_allowed(seen, needed))
+    why = f": not allowed to list {lacking}" if lacking else ""
+    say_error(
+        f"nothing in the cluster {title} could be checked{why}",
+        "ask for a cluster role with list for these, or for another context" if lacking else "",
+    )
 
 
 def _list(checks: "list[Check]", console: Console) -> None:

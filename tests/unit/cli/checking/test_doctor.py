@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 
 from kai.cli.checking import doctor
@@ -74,6 +75,35 @@ def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path, capsys):
     )
     assert run(["doctor", "--kubeconfig", str(path)]) == 3
     assert capsys.readouterr().err.startswith('error: cannot reach the cluster of context "x"')
+
+
+UNREAD = attrs.evolve(
+    HEALTHY,
+    lists={},
+    unread=dict.fromkeys(("pods", "queues", "deployments", "crds"), "not allowed"),
+)
+
+
+def test_where_nothing_may_be_looked_at_the_rights_are_named_and_it_ends_with_3(shown, capsys):
+    code, _ = shown(UNREAD, "--only", "D003,D007,D010,D031")
+    assert code == 3
+    assert run(["doctor", "--only", "D003,D007,D031", "-q"]) == 3
+    assert capsys.readouterr().err == (
+        "error: nothing in the cluster lab could be checked: not allowed to list "
+        "customresourcedefinitions.apiextensions.k8s.io, pods, deployments.apps, queues.scheduling.run.ai\n"
+        "  help: ask for a cluster role with list for these, or for another context\n"
+    )
+
+
+@pytest.mark.parametrize("only", ["D010", "D031,D009"])
+def test_where_a_check_could_be_run_or_none_needs_a_right_the_exit_code_is_0(shown, only):
+    assert shown(UNREAD if only == "D010" else attrs.evolve(HEALTHY, unread={"queues": "x"}), "--only", only)[0] == 0
+
+
+def test_where_nothing_could_be_read_for_other_reasons_no_right_is_named(shown, capsys):
+    assert shown(attrs.evolve(HEALTHY, unread={"queues": "etcd is away"}), "--only", "D031")[0] == 3
+    assert run(["doctor", "--only", "D031"]) == 3
+    assert capsys.readouterr().err == "error: nothing in the cluster lab could be checked\n"
 
 
 def test_the_list_of_checks_has_a_document(capsys):
