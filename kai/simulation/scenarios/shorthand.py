@@ -69,7 +69,8 @@ _GROUP_KEYS = (
     "spec",
 )
 _EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
-_SUBGROUP_KEYS = ("members", "minimum", "parent", "required", "preferred", "each", "minimum_subgroups")
+_LEVELS = ("required", "preferred")
+_SUBGROUP_KEYS = ("members", "minimum", "parent", *_LEVELS, "each", "minimum_subgroups")
 
 
 def is_short(document: object) -> bool:
@@ -102,7 +103,7 @@ def expand(document: Values, place: str) -> list[Manifest]:
     priorities: set[int] = set()
     for at, (name, values) in enumerate(groups.items()):
         where = f"{place}: groups.{name}"
-        out += _Group(name, fields(values, _GROUP_KEYS, where), at, leaves, where, priorities).objects(nodes)
+        out += _Group(name, _group_fields(values, where), at, leaves, where, priorities).objects(nodes)
     out += [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -164,6 +165,32 @@ def _leaves(queues: Values) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------------------- groups
+
+
+def _group_fields(value: object, place: str) -> Values:
+    """Return what is written of a group. A level stands in its topology; only in sub-groups it has a key of its own."""
+    values = mapping(value, place)
+    for key in _LEVELS:
+        if key in values:
+            level = values[key] if isinstance(values[key], str) else "LEVEL"
+            raise InputError(f"{place}: found key {key!r}; a group has it as topology: {{{key}: {level}}}")
+    return fields(values, _GROUP_KEYS, place)
+
+
+def _topology_of(value: object, place: str) -> Values:
+    """Return the levels that a group asks for.
+
+    Raises: InputError.
+    """
+    if value is not None and not isinstance(value, Mapping):
+        level = value if isinstance(value, str) else "LEVEL"
+        wanted = f"{{required: {level}}} or {{preferred: {level}}}"
+        raise InputError(f"{place}: found {shown(value)}, expected {wanted}")
+    values = fields(value, ("topology", "name", *_LEVELS), place)
+    for key, text in values.items():
+        if not isinstance(text, str | None):
+            raise InputError(f"{place}.{key}: found {shown(text)}, expected a text")
+    return values
 
 
 class _Group:
@@ -258,7 +285,7 @@ class _Group:
         if "preemption_delay" in values:
             spec["preemptionDelay"] = values["preemption_delay"]
         if "topology" in values:
-            spec["topologyConstraint"] = _constraint(mapping(values["topology"], f"{self._place}.topology"))
+            spec["topologyConstraint"] = _constraint(_topology_of(values["topology"], f"{self._place}.topology"))
         return {
             "apiVersion": names.POD_GROUP_VERSION,
             "kind": "PodGroup",

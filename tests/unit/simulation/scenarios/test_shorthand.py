@@ -125,6 +125,26 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
         ({"cluster": {"nodes": {"n": {"ready": "false"}}}}, "cluster.nodes.n.ready: found 'false', expected true or"),
         ({"cluster": {"nodes": {"n": {"cordoned": 0}}}}, "cluster.nodes.n.cordoned: found 0, expected true or false"),
         ({"groups": {"g": {"queue": "a", "subgroups": {"s": {"member": 1}}}}}, "subgroups.s: found key 'member'"),
+        (
+            {"groups": {"g": {"queue": "a", "required": "rack"}}},
+            "groups.g: found key 'required'; a group has it as topology: {required: rack}",
+        ),
+        (
+            {"groups": {"g": {"queue": "a", "preferred": ["rack"]}}},
+            "groups.g: found key 'preferred'; a group has it as topology: {preferred: LEVEL}",
+        ),
+        (
+            {"groups": {"g": {"queue": "a", "topology": "rack"}}},
+            "groups.g.topology: found 'rack', expected {required: rack} or {preferred: rack}",
+        ),
+        (
+            {"groups": {"g": {"queue": "a", "topology": {"requird": "rack"}}}},
+            "groups.g.topology: found key 'requird'; did you mean required?",
+        ),
+        (
+            {"groups": {"g": {"queue": "a", "topology": {"required": 3}}}},
+            "groups.g.topology.required: found 3, expected a text",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named(document, message):
