@@ -8,7 +8,7 @@ import click
 
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
-from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, absent_queues, legend, queue_tree
+from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, absent_queues, below_trees, queue_tree
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
 from kai.cli.views import ServedView, View, show
@@ -78,7 +78,7 @@ class QueueView:
         else:
             resources = [GPU if seen.totals[GPU] else CPU]
         trees = [queue_tree(shown, seen.totals[resource], resource, console) for resource in resources]
-        parts = ["\n\n".join(trees), legend(console)]
+        parts = ["\n\n".join(trees), below_trees(seen.totals, resources, console)]
         hungry = _hungriest(self.lines, resources[0])
         if hungry:
             parts.append(wrapped(hungry, console.width, indent="  "))
@@ -127,7 +127,7 @@ class ServedQueues:
         resource = self.resource if self.resource is not None else GPU if totals[GPU] else CPU
         shown = [attrs.evolve(line, last=()) for line in self.lines] if self.flat else self.lines
         hungry = _hungriest(self.lines, resource)
-        parts = [queue_tree(shown, totals[resource], resource, console), legend(console)]
+        parts = [queue_tree(shown, totals[resource], resource, console), below_trees(totals, [resource], console)]
         return "\n".join([*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts)
 
 
@@ -200,6 +200,6 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
         return ""
     at = share.fair_share - share.used
     relation = "is at" if abs(at) < unit / 1000 else "is above" if at < 0 else "is below"
-    return (
-        f"{line.name} wants {number_text(more, 4)} {noun} more and {relation} its fair share. kai why queue/{line.name}"
-    )
+    amount = number_text(more, 4)
+    wanted = f"{amount} {noun.removesuffix('s') if amount == '1' else noun}"
+    return f"{line.name} wants {wanted} more and {relation} its fair share. kai why queue/{line.name}"

@@ -22,6 +22,7 @@ RESOURCES = {"gpu": GPU, "cpu": CPU, "memory": MEMORY}
 """What flags call them."""
 UNITS = {CPU: (1000.0, "cores"), MEMORY: (1e9, "GB"), GPU: (1000.0, "GPUs")}
 """Axis units in one of what people count, and its name."""
+_NOUNS = {GPU: "GPUs", CPU: "CPU cores", MEMORY: "memory"}
 
 
 def queue_tables(seen: "Overview", console: Console) -> str:
@@ -30,7 +31,7 @@ def queue_tables(seen: "Overview", console: Console) -> str:
     return "\n\n".join(
         [
             *(queue_tree(seen.queues, seen.totals[resource], resource, console) for resource in resources),
-            legend(console),
+            below_trees(seen.totals, resources, console),
         ]
     )
 
@@ -45,13 +46,22 @@ def absent_queues(result: "Result", console: Console) -> str:
     return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
 
 
-def legend(console: Console) -> str:
-    """Return what the signs in bars mean."""
+def below_trees(totals: Sequence[float], resources: Sequence[int], console: Console) -> str:
+    """Return what the signs in the bars of these resources mean, or why there are no bars."""
+    if not any(totals[resource] > 0 for resource in resources):
+        lacking = [noun for resource, noun in _NOUNS.items() if totals[resource] <= 0]
+        return wrapped(f"no bars are drawn: there {_are_no(lacking)} to share", console.width, indent="  ")
     return console.styled(wrapped(LEGEND, console.width, between="  "), dim=True)
 
 
+def _are_no(nouns: Sequence[str]) -> str:
+    verb = "is" if nouns[0] == _NOUNS[MEMORY] else "are"
+    *first, last = (f"no {noun}" for noun in nouns)
+    return f"{verb} {', '.join(first)} and {last}" if first else f"{verb} {last}"
+
+
 def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, console: Console) -> str:
-    """Return queues as a tree, with bars on a scale that ends at ``total``."""
+    """Return queues as a tree, with bars on a scale that ends at ``total``; without them where that is nothing."""
     unit, noun = UNITS[resource]
     name = noun.upper() if noun.islower() else noun
     heads = [
@@ -82,6 +92,8 @@ def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, conso
         ]
         for queue in queues
     ]
+    if total <= 0:
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
     return table(heads, rows, console.width)
 
 

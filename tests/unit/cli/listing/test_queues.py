@@ -5,7 +5,7 @@ import pytest
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.listing.queues import queue_view
-from kai.cli.listing.shares import CPU, GPU
+from kai.cli.listing.shares import CPU, GPU, MEMORY
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 
@@ -47,6 +47,51 @@ def test_bars_are_drawn_smaller_and_a_queue_is_a_tree_of_its_own(lab):
         "| quota  ] limit  » more",
         "language wants 34 GPUs more and is below its fair share. kai why queue/language",
     ]
+
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+"""
+QUEUE = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: q}
+spec: {resources: {gpu: {quota: 1, limit: -1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, labels: {kai.scheduler/queue: q}}
+spec:
+  template:
+    spec:
+      schedulerName: kai-scheduler
+      restartPolicy: Never
+      containers: [{name: a, image: a, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+HEAD = "QUEUE  QUOTA  LIMIT  FAIR  USED  WANT  RUN/WAIT"
+LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more"
+
+
+@pytest.mark.parametrize(
+    ("objects", "resource", "head", "below"),
+    [
+        (QUEUE, None, HEAD, "no bars are drawn: there are no GPUs, no CPU cores and no memory to share"),
+        (QUEUE + "---" + NODE, None, f"{HEAD}  0 CORES   1         2         3          4", LEGEND),
+        (QUEUE + "---" + NODE, GPU, HEAD, "no bars are drawn: there are no GPUs to share"),
+        (QUEUE + "---" + NODE.replace("memory: 8Gi, ", ""), MEMORY, HEAD, "no bars are drawn: there {} to share"),
+    ],
+)
+def test_where_there_is_nothing_to_share_a_sentence_stands_in_place_of_bars(tmp_path, objects, resource, head, below):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(objects)
+    lines = text(Source(place=str(path)).decide(), resource=resource).splitlines()
+    assert lines[0] == head
+    assert lines[2] == below.format("are no GPUs and no memory")
+    if resource == GPU:
+        assert lines[3] == "q wants 1 GPU more and is below its fair share. kai why queue/q"
 
 
 def test_numbers_of_a_large_cluster_are_written_out(tmp_path):
