@@ -292,7 +292,11 @@ class Store(Protocol):
         ...
 
     def forget_all(self) -> None:
-        """Stop assuming anything: what a new leader does after its barrier."""
+        """Stop assuming what the server has not confirmed: what a new leader does after its barrier.
+
+        What it confirmed stays: the binder of this process, which began its term earlier, may have bound a pod since
+        the list of the barrier, and the watch may be behind.
+        """
         ...
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:

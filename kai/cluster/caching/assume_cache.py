@@ -53,6 +53,8 @@ class Asked:
     """The newest version that anything was told with."""
     answered: Mapping[Key, object] = attrs.field(factory=dict)
     """Assumptions whose writes were done by then."""
+    ended: int = 0
+    """How many ends of objects were noted by then."""
 
 
 class AssumeCache(Generic[T]):
@@ -152,15 +154,16 @@ class AssumeCache(Generic[T]):
     def see_listed(self, manifest: object) -> Peek | None:
         """Take an object of the list that is under way, like `see`.
 
-        A list shows each object as it was at the list's version. One that has an object in an earlier form than was
-        known by then, or one that had ended by then, was made by a server whose memory was put back, and whose versions
-        were moved on so that watchers take notice: what it says is true, as of a list whose version went back.
+        A list shows each object as it was at the list's version, and no earlier than it was asked for. One that has an
+        object in an earlier form than was known by then, or one that had ended by then, was made by a server whose
+        memory was put back, and whose versions were moved on so that watchers take notice: what it says is true, as of
+        a list whose version went back.
         """
         seen = peek(manifest)
         if seen is not None and not self._starts_over:
             known = (self.version(seen.key) or _NOTHING)[1]
             has_ended = self._tombstones.covers(seen.uid, seen.version)
-            is_refuted = has_ended and self._tombstones.ended_by(seen.uid, self._listed_at)
+            is_refuted = has_ended and self._tombstones.is_refuted(seen.uid, self._listed_at, self._asked.ended)
             if is_refuted or 0 <= seen.version < known <= self._listed_at:
                 self._start_over()
             elif has_ended:
@@ -238,7 +241,8 @@ class AssumeCache(Generic[T]):
     def ask(self) -> Asked:
         """Return what is known now, for `begin_list`: a list is about to be asked for."""
         done = {key: each if each.is_answered else each.before for key, each in self._assumed.items()}
-        return Asked(self.newest, {key: each for key, each in done.items() if each is not None})
+        answered = {key: each for key, each in done.items() if each is not None}
+        return Asked(self.newest, answered, self._tombstones.noted)
 
     def begin_list(self, version: int, asked: Asked | None = None) -> None:
         """Expect the pages of a list that was made at a version; ``asked`` is what was known as it was asked for.
@@ -329,10 +333,10 @@ class AssumeCache(Generic[T]):
             self._shown.put(key, there)
 
     def forget_all(self) -> None:
-        """Show what is really there, of everything."""
+        """Show what is really there, of everything, and what was written: what the server confirmed is no guess."""
         for key, assumption in list(self._assumed.items()):
-            assumption.before = None
-            self.forget(key)
+            if not assumption.is_answered:
+                self.forget(key)
         for key in list(self._overlays.known):
             shown = self._shown.objects.get(key)
             beneath = None if shown is None else self._overlays.beneath(key, shown)

@@ -281,7 +281,7 @@ class WatchedStore:
             self.cache(cls).forget(key)
 
     def forget_all(self) -> None:
-        """Show what is really there, everywhere."""
+        """Show what is really there and what the server confirmed, everywhere."""
         with self.taking():
             for cache in self._caches.values():
                 cache.forget_all()

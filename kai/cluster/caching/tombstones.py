@@ -15,29 +15,48 @@ _MOST: Final = 1 << 16
 _FOREVER: Final = 1 << 64
 
 
+@attrs.frozen
+class _End:
+    """The end of an object."""
+
+    version: int
+    number: int
+    """How many ends were noted before it."""
+
+
 @attrs.define(eq=False)
 class Tombstones:
     """UIDs of deleted objects of one kind, and the versions at which they ended."""
 
-    _young: dict[str, int] = attrs.field(factory=dict)
-    _old: dict[str, int] = attrs.field(factory=dict)
+    noted: int = 0
+    """How many ends were noted so far."""
+    _young: dict[str, _End] = attrs.field(factory=dict)
+    _old: dict[str, _End] = attrs.field(factory=dict)
 
     def leave(self, uid: str, version: int) -> None:
         """Note the end of an object; one at no version covers every word about it."""
         if uid:
-            self._young[uid] = version if version >= 0 else _FOREVER
+            self._young[uid] = _End(version if version >= 0 else _FOREVER, self.noted)
+            self.noted += 1
             if len(self._young) > _MOST:
                 del self._young[next(iter(self._young))]
 
     def covers(self, uid: str, version: int) -> bool:
         """Return whether an object is known to have ended at this version, or after it."""
-        ended = self._young.get(uid, self._old.get(uid))
-        return ended is not None and version <= ended
+        end = self._of(uid)
+        return end is not None and version <= end.version
 
-    def ended_by(self, uid: str, version: int) -> bool:
-        """Return whether an object is known to have ended at this version, or before it."""
-        ended = self._young.get(uid, self._old.get(uid))
-        return ended is not None and ended <= version
+    def is_refuted(self, uid: str, version: int, noted: int) -> bool:
+        """Return whether a list of a version that shows an object refutes its end: it had ended by then.
+
+        It also does where the end was among the ``noted`` ones that were known as the list was asked for: an end that
+        the answer to a deletion told has no version.
+        """
+        end = self._of(uid)
+        return end is not None and (end.version <= version or end.number < noted)
+
+    def _of(self, uid: str) -> _End | None:
+        return self._young.get(uid, self._old.get(uid))
 
     def fade(self) -> None:
         """Forget the ends from before the last call."""

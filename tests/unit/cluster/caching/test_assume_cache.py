@@ -322,10 +322,26 @@ def test_a_list_refutes_nothing_that_was_assumed_anew_since_it_was_asked_for():
 def test_an_object_that_left_a_selection_and_came_back_is_no_sign_of_an_earlier_state():
     cache, _ = cache_of()
     cache.see(config(version=5))
+    cache.see(config("b", version=4, uid="u2"))
     cache.remove(config(version=6))
-    cache.remove_key(("team", "gone"), "u2")
-    listed(cache, 10, config(version=8), config("gone", version=7, uid="u2"))
+    listed(cache, 10, config(version=8))
     assert versions(cache) == {"a": "8"}
+
+
+def test_a_list_that_shows_what_the_answer_to_a_deletion_had_ended_before_is_believed():
+    """The answer tells no version of the end. A list is no older than its request, so a backup was put back since."""
+    cache, _ = cache_of()
+    cache.see(config("b", version=4, uid="u2"))
+    cache.remove_key(("team", "gone"), "u3")
+    asked = cache.ask()
+    cache.remove_key(("team", "going"), "u4")
+    cache.begin_list(10, asked)
+    cache.see_listed(config("going", version=6, uid="u4"))
+    cache.end_list(10)
+    assert versions(cache) == {}
+    cache.see(config("b", version=11, uid="u2"))
+    listed(cache, 20, config("gone", version=7, uid="u3"))
+    assert versions(cache) == {"gone": "7"}
 
 
 def test_a_kind_that_is_not_served_any_more_has_no_objects():
@@ -452,7 +468,18 @@ def test_to_forget_a_write_that_failed_shows_nothing_of_one_that_is_not_done_or_
     cache.forget(KEY)
     assert cache.get(KEY).data == {"colour": "red", "age": "1"}
     assert not cache.is_assumed(KEY)
+
+
+def test_to_forget_everything_leaves_what_the_server_confirmed():
+    """The binder of a new leader may have bound a pod before the scheduler beside it begins to decide."""
     cache = painted_and_enlarged(is_painted=True)
+    cache.forget_all()
+    assert cache.get(KEY).data == {"colour": "red"}
+    cache.forget_all()
+    assert cache.get(KEY).data == {"colour": "red"}
+    listed(cache, 5, config(version=5, colour="blue"))
+    assert cache.get(KEY).data == {"colour": "blue"}
+    cache = painted_and_enlarged(is_painted=False)
     cache.forget_all()
     assert cache.get(KEY).data == {"colour": "blue"}
     assert not cache.is_assumed(KEY)

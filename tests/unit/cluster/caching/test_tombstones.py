@@ -27,3 +27,15 @@ def test_an_end_at_version_zero_is_one():
     tombstones = Tombstones()
     tombstones.leave("u1", 0)
     assert tombstones.covers("u1", 0)
+
+
+def test_a_list_refutes_an_end_at_its_version_or_before_and_one_that_was_known_when_it_was_asked_for():
+    tombstones = Tombstones()
+    tombstones.leave("u1", 7)
+    known = tombstones.noted
+    tombstones.leave("u2", -1)
+    assert [tombstones.is_refuted("u1", version, 0) for version in (6, 7, 8)] == [False, True, True]
+    assert tombstones.is_refuted("u1", 6, known)
+    assert not tombstones.is_refuted("u2", 8, known)
+    assert tombstones.is_refuted("u2", 8, tombstones.noted)
+    assert not tombstones.is_refuted("u3", 8, tombstones.noted)
