@@ -30,10 +30,14 @@ from kai.manifests.findings import Document, Finding, field_of
 from kai.manifests.positions import Path
 from kai.manifests.selection import faults_of_selection
 from kai.manifests.unused import templates
+from kai.manifests.workloads.table import has_model
+from kai.podgrouper import Kind
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _ALWAYS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
 _SELECTING: Final = _ALWAYS - {"ReplicationController"}
+_POD_TEMPLATES: Final = frozenset({"template", "leaderTemplate", "workerTemplate"})
+_POD_SPEC: Final = "podSpec"
 _MOST_ANNOTATIONS: Final = 256 * 1024
 _COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     "CronJob": ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
@@ -85,6 +89,9 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
         if kind != "Job":
             yield from _of_counts(kind, mapping_of(manifest.get("spec")), ("spec",))
         yield from _of_controller(kind, mapping_of(manifest.get("spec")), metadata)
+    if not is_own and has_model(Kind.of(str(manifest.get("apiVersion")), kind)):
+        for path in _without_containers(manifest):
+            yield Fault((*path, "containers"), "none", "at least one container")
     for path, template in pods:
         spec = mapping_of(template.get("spec"))
         if not is_pod:
@@ -102,6 +109,19 @@ def _bare_template(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str,
     for key in path:
         found = mapping_of(found).get(str(key))
     return [(path, found)] if isinstance(found, Mapping) and "spec" in found else []
+
+
+def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
+    """Yield where the spec of pods names no container: the schemas of all these kinds ask for one, as that of a pod."""
+    pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        here = (*path, key if isinstance(key, int) else str(key))
+        spec = mapping_of(inner).get("spec") if key in _POD_TEMPLATES else inner if key == _POD_SPEC else None
+        if isinstance(spec, Mapping) and "template" not in spec:  # which the template of a job has
+            if spec.get("containers") in (None, []):
+                yield here if key == _POD_SPEC else (*here, "spec")
+        elif isinstance(inner, Mapping | list):
+            yield from _without_containers(inner, here)
 
 
 def _of_metadata(metadata: Mapping[str, Any], path: Path) -> Iterator[Fault]:

@@ -95,3 +95,35 @@ def test_whatever_stands_at_any_place_ends_in_sentences(odd):
                 source, values = open_text(yaml.safe_dump(manifest).encode(), "x.yaml")
                 for finding in lint(read(documents_of(source, values))):
                     assert finding.message
+
+
+POD = "{schedulerName: kai-scheduler, containers: [{name: main, image: x}]}"
+CLAIM = "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce]}}}}]"
+OTHERS = {
+    "PyTorchJob": ("kubeflow.org/v1", "spec: {pytorchReplicaSpecs: {Worker: {replicas: 1, template: {spec: POD}}}}"),
+    "JobSet": (
+        "jobset.x-k8s.io/v1alpha2",
+        "spec: {replicatedJobs: [{name: a, template: {spec: {template: {spec: POD}}}}]}",
+    ),
+    "LeaderWorkerSet": (
+        "leaderworkerset.x-k8s.io/v1",
+        "spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: POD}}}",
+    ),
+    "RayCluster": ("ray.io/v1", "spec: {headGroupSpec: {rayStartParams: {}, template: {spec: POD}}}"),
+    "PodCliqueSet": (
+        "grove.io/v1alpha1",
+        "spec: {replicas: 1, template: {cliques: [{name: a, spec: {replicas: 1, roleName: a, podSpec: POD}}]}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("containers", ["containers: null", "containers: []", CLAIM])
+def test_pods_of_other_controllers_need_a_container_too(kind, containers):
+    version, spec = OTHERS[kind]
+    text = f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: w, labels: {{kai.scheduler/queue: q}}}}, {spec}}}"
+    right = text.replace("POD", POD.replace("]}", f"], {CLAIM}}}"))
+    assert lint_manifest(yaml.safe_load(right)) == []
+    found = lint_manifest(yaml.safe_load(text.replace("POD", f"{{schedulerName: kai-scheduler, {containers}}}")))
+    said = ["J024 containers: found none, expected at least one container"]
+    assert [f"{each.code} {each.message}" for each in found] == said
