@@ -103,7 +103,13 @@ class Ref(Generic[T]):
 # --- Requests ------------------------------------------------------------------------------------------------------
 
 
-def _every_node(_: object, __: object) -> bool:
+Fits: TypeAlias = Callable[[Any, tuple[Any, ...] | None], bool]
+"""A pure predicate, asked of a node and of the pods on it, as a local store shows them (None: it does not), in the
+moment of sending, which may be long after the request was made; where it is false the reply is a ``CONFLICT``."""
+
+
+def every_node(_: object, __: object) -> bool:
+    """Return True: whatever node it is."""
     return True
 
 
@@ -134,10 +140,12 @@ class List:
 
 @attrs.frozen(kw_only=True)
 class Create:
-    """Create an object from its manifest."""
+    """Create an object from its manifest; if it is a pod that takes room on a `node`, only while it `fits` there."""
 
     ref: Ref[Any]
     manifest: Mapping[str, Any]
+    node: str = ""
+    fits: Fits = attrs.field(default=every_node, eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -164,19 +172,14 @@ class Delete:
 
 @attrs.frozen(kw_only=True)
 class Bind:
-    """Put a pod on a node, if it still has this UID and version; the annotations are copied to the pod.
-
-    `fits` is a pure predicate. It is asked of the node and of the pods on it, as a local store shows them (None: it
-    does not), in the moment of sending, which may be long after the request was made; where it is false the reply is a
-    ``CONFLICT``.
-    """
+    """Put a pod on a node that it `fits`, if it still has this UID and version; it gets the annotations."""
 
     ref: Ref[Any]
     node: str
     uid: str = ""
     resource_version: str = ""
     annotations: Mapping[str, str] = EMPTY
-    fits: Callable[[Any, tuple[Any, ...] | None], bool] = attrs.field(default=_every_node, eq=False, repr=False)
+    fits: Fits = attrs.field(default=every_node, eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -289,12 +292,13 @@ def every(
     return cast("tuple[T, ...]", (yield from _answered(request)))
 
 
-def create(ref: Ref[T], manifest: Mapping[str, Any]) -> Plan[T | None]:
+def create(ref: Ref[T], manifest: Mapping[str, Any], *, node: str = "", fits: Fits = every_node) -> Plan[T | None]:
     """Create an object and return it; None if one of that name exists already.
 
     Raises: RefusedError for any other reason.
     """
-    return cast("T | None", (yield from _unless(Reason.ALREADY_EXISTS, Create(ref=ref, manifest=manifest))))
+    request = Create(ref=ref, manifest=manifest, node=node, fits=fits)
+    return cast("T | None", (yield from _unless(Reason.ALREADY_EXISTS, request)))
 
 
 def patch(

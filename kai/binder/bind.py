@@ -24,7 +24,7 @@ from kai.api.conventions.grants import grant_of
 from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, locked
+from kai.api.plans import Bind, Fits, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, locked
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.checks import (
     Check,
@@ -39,12 +39,11 @@ from kai.binder.context import BindContext, BindStep
 from kai.binder.gpusharing import shares_gpu
 from kai.binder.orders import order_for_sure
 from kai.binder.outcome import BindFailureError
-from kai.binder.reservation import group_key, holds_gpu, leave_groups, node_key, reserve_device
+from kai.binder.reservation import ATTEMPTS, group_key, holds_gpu, leave_groups, node_key, reserve_device
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, portion_used
 from kai.binder.sweep import sweep_node
 
-_ATTEMPTS: Final = 5
 # What a decision was made on, among the annotations of a pod; others come and go without meaning anything to us.
 _DECIDING: Final = (
     names.GPU_FRACTION,
@@ -147,17 +146,13 @@ def _reserve_all(binder: Binder, context: BindContext) -> Plan[BindContext]:
 
 
 def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Plan[tuple[Pod, str]]:
-    node = context.node
-
-    def gate() -> Plan[None]:
-        # Read again: sweeping the node, and waiting for the group's turn, may have taken long.
-        current = yield from find(Ref(Node, node.metadata.name))
-        others = yield from every(Pod, node=node.metadata.name)
-        _refuse(refuse_reservation(node if current is None else current, others))
+    def gate() -> Plan[Fits]:
+        _, _, fits = yield from _look(context, refuse_reservation)
+        return fits
 
     yield from _check_share(binder, context, group)
-    reservation = binder.settings.reservation
-    return (yield from reserve_device(context.pod, node.metadata.name, group, reservation, gate))
+    node, settings = context.node.metadata.name, binder.settings.reservation
+    return (yield from reserve_device(context.pod, node, group, settings, gate))
 
 
 def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]:
@@ -183,7 +178,7 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
 
     Returns the pod as it was when it was bound.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         request = yield from _last_look(binder, context)
         reply = yield request
         if not isinstance(reply, Refusal):
@@ -205,25 +200,40 @@ def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
     """Return the binding of a pod that may have it, as far as is known now: preparing may have taken minutes."""
     yield from _refuse_lost(context.pod)
     yield from _refuse_withdrawn(context)
+
+    def objection(node: Node, others: tuple[Pod, ...]) -> str:
+        return _objection(binder, _sight(binder, attrs.evolve(context, node=node), others))
+
+    node, others, fits = yield from _look(context, objection)
+    context = attrs.evolve(context, node=node)
+    _refuse_unheld(binder, context, others)
+    return _binding(context, fits)
+
+
+def _look(
+    context: BindContext, objection: Callable[[Node, tuple[Pod, ...]], str]
+) -> Plan[tuple[Node, tuple[Pod, ...], Fits]]:
+    """Return the node and the other pods on it, and the same look for the moment in which what takes room is sent.
+
+    Sweeping the node, preparing, and waiting for a turn may have taken minutes.
+    Raises: BindFailureError if there is an objection.
+    """
     ref = Ref(Node, context.node.metadata.name)
     shown = yield from find(ref)
     node = shown if shown is not None else (yield from find(ref, fresh=True))
     if node is None:
         raise BindFailureError(f"{title(context.node)}: does not exist any more", retryable=False)
-    others = yield from every(Pod, node=node.metadata.name)
-    context = attrs.evolve(context, node=node)
-    sight = _sight(binder, context, _without(others, context.pod))
-    _refuse(_objection(binder, sight))
-    _refuse_unheld(binder, context, others)
+    others = _without((yield from every(Pod, node=ref.name)), context.pod)
+    _refuse(objection(node, others))
 
     def fits(now: Node | None, pods: tuple[Pod, ...] | None) -> bool:
-        beside = sight.others if pods is None else _without(pods, context.pod)
-        if now is shown and len(beside) == len(sight.others) and all(map(operator.is_, beside, sight.others)):
+        beside = others if pods is None else _without(pods, context.pod)
+        if now is shown and len(beside) == len(others) and all(map(operator.is_, beside, others)):
             return True
-        node = sight.node if now is shown else now
-        return node is not None and not _objection(binder, attrs.evolve(sight, node=node, others=beside))
+        current = node if now is shown else now
+        return current is not None and not objection(current, beside)
 
-    return _binding(context, fits)
+    return node, others, fits
 
 
 def _without(pods: Iterable[Pod], pod: Pod) -> tuple[Pod, ...]:

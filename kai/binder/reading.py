@@ -10,7 +10,7 @@ import attrs
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.grants import grant_of
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Bind, List
+from kai.api.plans import Bind, Create, List
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import misses_grant
 from kai.cluster.port import Api, Index, Store, Term
@@ -59,7 +59,7 @@ NAMESPACES: Final = Index(Pod, "binder: namespace", _namespace)
 class IndexedApi:
     """An `Api` that answers lists of pods on a node, of a GPU group, in a namespace or for a sweep from the store.
 
-    A binding is sent only if it still fits the pods that the store shows on the node then.
+    What takes room on a node is sent only if it still fits the pods that the store shows on the node then.
     """
 
     inner: Api
@@ -77,7 +77,7 @@ class IndexedApi:
             found = self._found(request)
             if found is not None:
                 return tuple(pod for pod in found if _matches(request, pod))
-        if isinstance(request, Bind):
+        if isinstance(request, Bind | Create) and request.node:
             fits, node = request.fits, request.node
             request = attrs.evolve(request, fits=lambda now, _: fits(now, self.store.find(NODES, node)))
         return await self.inner.perform(request)

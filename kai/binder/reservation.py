@@ -20,15 +20,32 @@ from kai.api.conventions import gpu_sharing
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.kubernetes.selection import Toleration
-from kai.api.plans import Plan, Ref, RefusedError, create, delete, every, find, locked, patch, wait_until
+from kai.api.plans import (
+    Fits,
+    Plan,
+    Reason,
+    Ref,
+    RefusedError,
+    create,
+    delete,
+    every,
+    find,
+    locked,
+    patch,
+    wait_until,
+)
 from kai.binder.outcome import BindFailureError
 from kai.binder.settings import PodResources, ReservationSettings
 
 _NAME_PREFIX: Final = "gpu-reservation"
 _CONTAINER: Final = "resource-reservation"
 
-Gate: TypeAlias = Callable[[], Plan[None]]
-"""Raises BindFailureError where the node has no GPU left to reserve; runs while the node is held."""
+Gate: TypeAlias = Callable[[], Plan[Fits]]
+"""Looks whether the node has a GPU left to reserve, and returns the same look for the moment of sending; runs while the
+node is held. Raises BindFailureError where there is none."""
+
+ATTEMPTS: Final = 5
+"""How often a write that takes room on a node is tried while what it names keeps changing."""
 
 
 def group_key(group: str) -> str:
@@ -199,7 +216,7 @@ def _make(
     if gate is None:
         made = yield from create(ref, manifest)
     else:
-        made = yield from locked(node_key(node), _make_if(gate, ref, manifest))
+        made = yield from locked(node_key(node), _make_if(gate, ref, node, manifest))
     if made is not None:
         return made
     existing = yield from find(ref, fresh=True)
@@ -210,19 +227,28 @@ def _make(
     raise BindFailureError(f"reservation pod {settings.namespace}/{ref.name} is going away", retryable=True)
 
 
-def _make_if(gate: Gate, ref: Ref[Pod], manifest: Mapping[str, Any]) -> Plan[Pod | None]:
+def _make_if(gate: Gate, ref: Ref[Pod], node: str, manifest: Mapping[str, Any]) -> Plan[Pod | None]:
     """Return the pod that was made, or None if one of its name exists; the node is held meanwhile.
 
+    Where the pod was not sent because its node changed, another process may have made it; if not, the gate looks again.
     Where the answer was lost the pod is read before the node is let go: the next bind counts it then, if it was made.
     """
-    yield from gate()
-    try:
-        return (yield from create(ref, manifest))
-    except RefusedError as error:
-        found = (yield from find(ref, fresh=True)) if error.is_unknown else None
-        if found is None:
-            raise
-        return found
+    attempts = 0
+    while True:
+        fits = yield from gate()
+        try:
+            return (yield from create(ref, manifest, node=node, fits=fits))
+        except RefusedError as error:
+            attempts += 1
+            if error.reason is Reason.CONFLICT:
+                if (yield from find(ref)) is not None:
+                    return None
+                if attempts < ATTEMPTS:
+                    continue
+            found = (yield from find(ref, fresh=True)) if error.is_unknown else None
+            if found is None:
+                raise
+            return found
 
 
 def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:

@@ -111,7 +111,7 @@ class ApiServer:
             case List():
                 return self._list(request)
             case Create():
-                return self._create(request)
+                return self._create(request) if not request.node or self._fits(request) else _OUTDATED
             case Patch():
                 return self._patch(request)
             case Delete():
@@ -195,8 +195,8 @@ class ApiServer:
         self._collect(key)
         return None
 
-    def _fits(self, request: Bind) -> bool:
-        """Ask what a client asks before it sends a binding."""
+    def _fits(self, request: Bind | Create) -> bool:
+        """Ask what a client asks before it sends what takes room on a node."""
         node = self._read(Ref(Node, request.node))
         return request.fits(None if isinstance(node, Refusal) else node, None)
 

@@ -166,11 +166,9 @@ class Requests:
 
     async def _write(self, request: Write, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - as each request says
         ref = request.ref
-        key = (ref.cls, ref.namespace, ref.name)
         call = encode_write(request, self.served)
-        urgent = not _can_wait(request)
-        is_due = may_send if not isinstance(request, Bind) else lambda: may_send() and not self._is_outdated(request)
-        answer = await self.sender.send(call, _label(request), key, may_send=is_due, urgent=urgent)
+        is_due, urgent = self._while_fitting(request, may_send), not _can_wait(request)
+        answer = await self.sender.send(call, _label(request), ref, may_send=is_due, urgent=urgent)
         if isinstance(answer, Withheld) and may_send():
             return Refusal(reason=Reason.CONFLICT, message=f"{ref}: it or its node changed before its turn came")
         if not isinstance(answer, Answer) or not answer.is_good:
@@ -249,13 +247,20 @@ class Requests:
         if isinstance(uid, str) and uid:
             self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)
 
-    def _is_outdated(self, request: Bind) -> bool:
-        """Return whether the pod of a binding goes, or its node does not fit: it may have waited long for its turn."""
-        pod = self._known_pod(request.ref)
-        if pod is None:
-            return self.store.is_whole(Pod)
-        if pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}:
-            return True
+    def _while_fitting(self, request: Write, may_send: Callable[[], bool]) -> Callable[[], bool]:
+        """Return what a write that takes room on a node is asked, too: it may have waited long for its turn."""
+        if not isinstance(request, Bind | Create) or not request.node:
+            return may_send
+        return lambda: may_send() and not self._is_outdated(request)
+
+    def _is_outdated(self, request: Bind | Create) -> bool:
+        """Return whether the pod of a binding goes, or the node does not fit."""
+        if isinstance(request, Bind):
+            pod = self._known_pod(request.ref)
+            if pod is None:
+                return self.store.is_whole(Pod)
+            if pod.metadata.deletion_timestamp is not None or request.uid not in {"", pod.metadata.uid}:
+                return True
         return self.store.is_whole(Node) and not request.fits(self.store.get(Node, request.node), None)
 
     def _written_pod(self, request: Bind | Evict) -> Pod | None:

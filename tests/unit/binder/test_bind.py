@@ -5,10 +5,11 @@ import pytest
 
 from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Bind, Create, List, Ref, carry_out
+from kai.api.plans import Bind, Create, List, Reason, Ref, Refusal, carry_out
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt
+from kai.binder.reservation import reservation_name
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,
@@ -159,6 +160,68 @@ def test_a_node_that_changes_before_its_binding_is_sent_is_looked_at_again(becom
     assert outcome.verdict is (Verdict.FAILED if message else Verdict.BOUND)
     assert message in outcome.message
     assert server.get("Pod", "p", "ns")["spec"].get("nodeName") == (None if message else "n1")
+
+
+def is_reservation(request):
+    return isinstance(request, Create) and request.ref.cls is Pod
+
+
+@pytest.mark.parametrize(
+    ("becomes", "message"),
+    [
+        ({"status": {"allocatable": {"nvidia.com/gpu": "0"}}}, "node n1 has no GPU left to be shared"),
+        ({"status": {"allocatable": {"nvidia.com/gpu": "1"}}}, ""),
+        (None, "node n1: does not exist any more"),
+    ],
+)
+def test_a_node_that_changes_before_its_reservation_is_sent_is_looked_at_again(becomes, message):
+    server = cluster(node(), sharing_pod(), sharing_request(limit=3))
+
+    def changing(request):
+        if is_reservation(request) and ("Node", "", "n1") in server.objects:
+            if becomes is None:
+                server.remove("Node", "n1")
+            else:
+                server.change("Node", "n1", "", becomes)
+
+    server.fault = changing
+    outcome = try_once(server)
+    assert outcome.verdict is (Verdict.FAILED if message else Verdict.BOUND)
+    assert outcome.message == message
+    assert len(server.names("Pod")) == (1 if message else 2)
+
+
+def test_a_reservation_whose_node_fits_again_at_the_second_look_is_sent():
+    server = cluster(node(), sharing_pod(), sharing_request())
+    conflicts = [Refusal(reason=Reason.CONFLICT)]
+    server.fault = lambda request: conflicts.pop() if is_reservation(request) and conflicts else None
+    assert try_once(server).verdict is Verdict.BOUND
+    assert sum(map(is_reservation, server.requests)) == 2
+
+
+def test_a_reservation_whose_node_keeps_changing_is_tried_again_later():
+    server = cluster(node(), sharing_pod(), sharing_request(limit=3))
+    changed = Refusal(reason=Reason.CONFLICT, message="its node changed")
+    server.fault = lambda request: changed if is_reservation(request) else None
+    outcome = try_once(server)
+    assert outcome.verdict is Verdict.RETRY
+    assert outcome.message == f"create pod {RESERVED}/{reservation_name('n1', 'g1')}: its node changed"
+    assert sum(map(is_reservation, server.requests)) == 5
+
+
+def test_a_reservation_that_another_process_made_meanwhile_is_used():
+    server = cluster(node(gpus=1), sharing_pod(), sharing_request())
+    other = reservation(name=reservation_name("n1", "g1"))
+
+    def perform(request):
+        if is_reservation(request):
+            server.perform(Create(ref=request.ref, manifest=other))
+            pods = server.perform(List(cls=Pod, node="n1"))
+            request = attrs.evolve(request, fits=lambda now, _, asked=request: asked.fits(now, pods))
+        return server.perform(request)
+
+    assert carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), perform).verdict is Verdict.BOUND
+    assert len(server.names("Pod")) == 2
 
 
 @pytest.mark.parametrize(

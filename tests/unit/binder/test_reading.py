@@ -1,9 +1,10 @@
+import attrs
 import pytest
 
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.names import GRANTED
-from kai.api.plans import Bind, Get, List, Reason, Ref
+from kai.api.plans import Bind, Create, Get, List, Reason, Ref
 from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, swept_pods
 from kai.binder.settings import BinderSettings
 from tests.doubles.cluster import MemoryCluster
@@ -43,7 +44,12 @@ async def test_an_index_answers_as_a_walk_over_all_pods_does(request_):
     assert found == await memory.api.perform(request_)
 
 
-async def test_a_binding_is_asked_about_the_pods_that_are_on_its_node_as_it_is_sent():
+@pytest.mark.parametrize(
+    "request_",
+    [Bind(ref=Ref(Pod, "p", "ns"), node="n1"), Create(ref=Ref(Pod, "r", "ns"), manifest=pod("r"), node="n1")],
+    ids=["binding", "pod"],
+)
+async def test_what_takes_room_is_asked_about_the_pods_that_are_on_its_node_as_it_is_sent(request_):
     memory = MemoryCluster(node(), pod(), pod("a", nodeName="n1"), pod("d", nodeName="n2"))
     asked = []
 
@@ -51,8 +57,7 @@ async def test_a_binding_is_asked_about_the_pods_that_are_on_its_node_as_it_is_s
         asked.append([each.metadata.name for each in pods])
         return False
 
-    request = Bind(ref=Ref(Pod, "p", "ns"), node="n1", fits=fits)
-    reply = await IndexedApi(memory.api, memory.store, SWEPT).perform(request)
+    reply = await IndexedApi(memory.api, memory.store, SWEPT).perform(attrs.evolve(request_, fits=fits))
     assert (asked, reply.reason) == ([["a"]], Reason.CONFLICT)
 
 

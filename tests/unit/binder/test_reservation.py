@@ -2,7 +2,7 @@ import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Await, Create, Get, List, Lock, Reason, Refusal, RefusedError, Unlock, carry_out
+from kai.api.plans import Await, Create, Get, List, Lock, Reason, Refusal, RefusedError, Unlock, carry_out, every_node
 from kai.binder.outcome import BindFailureError, Verdict
 from kai.binder.reservation import leave_groups, node_key, reservation_name, reservation_pod, reserve_device
 from kai.binder.settings import PodResources, ReservationSettings
@@ -139,6 +139,7 @@ def test_the_node_is_held_while_the_gate_looks_and_the_pod_is_made():
     def gate():
         seen.append(tuple(server.held))
         yield from ()
+        return every_node
 
     reserve(server, gate=gate)
     assert seen == [("node n1",)]

@@ -432,9 +432,17 @@ async def test_a_binding_is_not_sent_when_its_pod_goes_while_it_waits_for_its_tu
         assert (isinstance(replies[0], Refusal) and replies[0].reason is Reason.CONFLICT) == (expected == 1)
 
 
+@pytest.mark.parametrize(
+    ("request_", "path"),
+    [
+        (Bind(ref=POD, node="n1", uid="uid-1"), "pods/p/binding"),
+        (Create(ref=Ref(Pod, "r", "team"), manifest={"spec": {"nodeName": "n1"}}, node="n1"), "team/pods"),
+    ],
+    ids=["binding", "pod"],
+)
 @pytest.mark.parametrize(("gpus", "expected"), [("8", 2), ("0", 1), (None, 1)])
 @in_virtual_time
-async def test_a_binding_is_not_sent_when_its_node_fits_no_more_while_it_waits_for_its_turn(gpus, expected):
+async def test_what_fits_its_node_no_more_while_it_waits_for_its_turn_is_not_sent(gpus, expected, request_, path):
     server = server_with_pod()
     server.put("nodes", "n1", status={"allocatable": {"gpu": "4"}})
     async with running(server) as cluster:
@@ -447,7 +455,7 @@ async def test_a_binding_is_not_sent_when_its_node_fits_no_more_while_it_waits_f
         async with anyio.create_task_group() as tasks:
 
             async def write():
-                replies.append(await cluster.api.perform(Bind(ref=POD, node="n1", uid="uid-1", fits=fits)))
+                replies.append(await cluster.api.perform(attrs.evolve(request_, fits=fits)))
 
             tasks.start_soon(write)
             await anyio.sleep(1)
@@ -456,7 +464,7 @@ async def test_a_binding_is_not_sent_when_its_node_fits_no_more_while_it_waits_f
                 server.remove("nodes", "n1")
             else:
                 server.put("nodes", "n1", status={"allocatable": {"gpu": gpus}})
-        assert server.count("POST", "pods/p/binding") == expected
+        assert server.count("POST", path) == expected
         assert (isinstance(replies[0], Refusal) and replies[0].reason is Reason.CONFLICT) == (expected == 1)
 
 
