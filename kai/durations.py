@@ -7,6 +7,8 @@ import re
 from fractions import Fraction
 from typing import Final
 
+from kai.notation import shown
+
 WANTED: Final = 'a duration such as "90s", "1h30m" or "2d"'
 WANTED_SHORTER: Final = "a duration of at most 292 years"
 SECOND: Final = 10**9
@@ -33,7 +35,7 @@ class DurationError(ValueError):
     """A text is no duration, or one that is too long."""
 
     def __init__(self, found: object, wanted: str) -> None:
-        super().__init__(f"found {found!r}, expected {wanted}")
+        super().__init__(f"found {shown(found)}, expected {wanted}")
         self.wanted = wanted
 
 

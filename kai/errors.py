@@ -6,9 +6,10 @@ a plugin (``PluginError``) or a cycle (``InvariantError``). A message names the 
 what would be right, and fits on one line; the command line prints it as it is.
 """
 
-import reprlib
 from collections.abc import Iterable
 from typing import Self
+
+from kai.notation import shown
 
 
 def on_one_line(message: str) -> str:
@@ -133,19 +134,3 @@ class ActionError(PluginError):
 
 class InvariantError(KaiError):
     """A law of the engine does not hold: a bug of ours. The cycle is abandoned and nothing of it is written."""
-
-
-_SHORTENER = reprlib.Repr()
-_SHORTENER.maxstring = _SHORTENER.maxother = _SHORTENER.maxlong = 80
-
-
-def shown(found: object) -> str:
-    """Return ``found`` on one line of bounded length, whatever it is, and ``nothing`` for an absent value."""
-    if found is None:
-        return "nothing"
-    if isinstance(found, bool):
-        return "true" if found else "false"  # as files have them
-    try:
-        return _SHORTENER.repr(found)
-    except ValueError:  # Python refuses to write out an integer of thousands of digits
-        return f"a value of type {type(found).__name__} too large to show"

@@ -11,6 +11,8 @@ import functools
 import re
 from typing import Final, Literal
 
+from kai.notation import shown
+
 WANTED: Final = 'a quantity such as "1", "500m" or "2Gi"'
 WANTED_SMALLER: Final = "a quantity that fits into 64 bits"
 
@@ -31,7 +33,7 @@ class QuantityError(ValueError):
     """A text is no quantity, or one that is too large."""
 
     def __init__(self, found: str, wanted: str) -> None:
-        super().__init__(f"found {found[:_LONGEST]!r}, expected {wanted}")
+        super().__init__(f"found {shown(found[:_LONGEST])}, expected {wanted}")
         self.wanted = wanted
 
 

@@ -17,6 +17,7 @@ from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.failures import keep_logs_off
 from kai.cli.selectors import Selector, read_selector
 from kai.errors import UnreachableError
+from kai.notation import shown
 
 if TYPE_CHECKING:
     from kai.cli.deciding.installed import Chosen
@@ -236,7 +237,7 @@ def _refuse_contradictions(
     if service and place:
         raise click.UsageError("--service and -f cannot be used together")
     if service and not _SERVICE.fullmatch(service):
-        raise click.UsageError(f"--service: found {service!r}, expected a URL or NAMESPACE/NAME")
+        raise click.UsageError(f"--service: found {shown(service)}, expected a URL or NAMESPACE/NAME")
     if everywhere and namespace:
         raise click.UsageError("-n and -A cannot be used together")
 

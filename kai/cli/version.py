@@ -11,6 +11,7 @@ from kai.cli.console import Console, console_options
 from kai.cli.writing import write_document
 from kai.documents.distribution import DISTRIBUTION, installed
 from kai.documents.envelope import envelope
+from kai.notation import shown
 
 PARTS = (
     "attrs",
@@ -54,5 +55,5 @@ def _schema(kind: str) -> dict[str, object]:
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(KINDS)}"
-        raise click.UsageError(f"--schema: found {kind!r}, expected a kind with a schema\n{hint}")
+        raise click.UsageError(f"--schema: found {shown(kind)}, expected a kind with a schema\n{hint}")
     return schema_of(KINDS[kind])

@@ -12,6 +12,7 @@ from typing import TypeVar
 import attrs
 
 from kai import durations
+from kai.notation import shown
 
 T = TypeVar("T")
 Options = Mapping[str, object]
@@ -89,7 +90,7 @@ class Arguments:
         return self.values.get(key)
 
     def _instead(self, key: str, wanted: str, default: T) -> T:
-        self.notes.append(f"{self.plugin}.{key}: found {self.values[key]!r}, expected {wanted}; used {default}")
+        self.notes.append(f"{self.plugin}.{key}: found {shown(self.values[key])}, expected {wanted}; used {default}")
         return default
 
 

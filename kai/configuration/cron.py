@@ -11,6 +11,8 @@ from typing import Final, Self
 import attrs
 from cronsim import CronSim, CronSimError
 
+from kai.notation import shown
+
 WANTED: Final = 'five fields such as "0 0 * * 1", or @hourly, @daily, @weekly, @monthly, @yearly'
 _FIELDS: Final = 5
 _SHORT: Final = {
@@ -46,9 +48,9 @@ class Cron:
         made = cls(text=text, fields=fields)
         try:
             if made.before(_SOME_DAY) is None:
-                raise ValueError(f"found {text!r}, which no day fits, expected {WANTED}")
+                raise ValueError(f"found {shown(text)}, which no day fits, expected {WANTED}")
         except CronSimError as error:
-            raise ValueError(f"found {text!r} ({error}), expected {WANTED}") from None
+            raise ValueError(f"found {shown(text)} ({error}), expected {WANTED}") from None
         return made
 
     def before(self, moment: dt.datetime) -> dt.datetime | None:

@@ -16,7 +16,8 @@ from attrs import NOTHING, Attribute
 
 from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
-from kai.errors import shown, told
+from kai.errors import told
+from kai.notation import shown
 
 T = TypeVar("T")
 Options = Mapping[str, object]
@@ -171,13 +172,7 @@ def _validator_words(validator: object) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, tuple | list):
-        return repr(list(value))  # as YAML has it
-    return repr(value) if isinstance(value, str) else str(value)
+    return f"{value:g}" if isinstance(value, float) else shown(value)
 
 
 # -------------------------------------------------------------------------------------------------------- converter

@@ -18,6 +18,7 @@ from kai import durations
 from kai.configuration.cron import Cron
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError
+from kai.notation import shown
 
 _KEYS: Final = ("clientType", "connectionString", "connectionStringEnvVar", "usageParams")
 _PARAMS: Final = (
@@ -94,11 +95,11 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
     client = found.get("clientType") or ""
     if client in _STAND_INS:
         notes.append(
-            f"{place}.clientType: found {client!r}, a stand-in for tests, expected prometheus; nothing is read"
+            f"{place}.clientType: found {shown(client)}, a stand-in for tests, expected prometheus; nothing is read"
         )
         return None
     if client != "prometheus":
-        raise ConfigError(f"{place}.clientType: found {client!r}, expected prometheus")
+        raise ConfigError(f"{place}.clientType: found {shown(client)}, expected prometheus")
     address, variable = (_text(found, key, place) for key in ("connectionString", "connectionStringEnvVar"))
     if bool(address) == bool(variable):
         both = "both" if address else "neither"
@@ -113,7 +114,7 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
 def check_address(address: str, place: str) -> None:
     """Raise ConfigError for what is no address of a database."""
     if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
-        raise ConfigError(f'{place}: found {address!r}, expected an address such as "http://prometheus:9090"')
+        raise ConfigError(f'{place}: found {shown(address)}, expected an address such as "http://prometheus:9090"')
 
 
 def _with_params(settings: UsageSettings, value: object, place: str, notes: list[str]) -> UsageSettings:
@@ -123,7 +124,7 @@ def _with_params(settings: UsageSettings, value: object, place: str, notes: list
     window = _window_type(params, place)
     fetch = _duration(params, "fetchInterval", place, settings.fetch_seconds)
     if fetch <= 0:
-        raise ConfigError(f"{place}.fetchInterval: found {params['fetchInterval']!r}, expected more than nothing")
+        raise ConfigError(f"{place}.fetchInterval: found {shown(params['fetchInterval'])}, expected more than nothing")
     staleness = _duration(params, "stalenessPeriod", place, settings.staleness_seconds)
     if staleness < fetch:
         notes.append(f"{place}.stalenessPeriod: found less than fetchInterval, expected at least that; used that")
@@ -151,10 +152,10 @@ def _with_params(settings: UsageSettings, value: object, place: str, notes: list
 
 def _mapping(value: object, place: str, known: tuple[str, ...]) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping with {', '.join(known)}")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping with {', '.join(known)}")
     for key in value:
         if key not in known:
-            message = f"{place}: found key {key!r}, expected one of {', '.join(known)}"
+            message = f"{place}: found key {shown(key)}, expected one of {', '.join(known)}"
             raise UnknownNameError(message, help=suggestion(str(key), known))
     return value
 
@@ -164,7 +165,7 @@ def _text(found: Mapping[str, object], key: str, place: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ConfigError(f"{place}.{key}: found {value!r}, expected text")
+        raise ConfigError(f"{place}.{key}: found {shown(value)}, expected text")
     return value
 
 
@@ -174,13 +175,13 @@ def _duration(found: Mapping[str, object], key: str, place: str, default: float)
     try:
         return durations.seconds(_text(found, key, place))
     except ValueError:
-        raise ConfigError(f"{place}.{key}: found {found[key]!r}, expected {durations.WANTED}") from None
+        raise ConfigError(f"{place}.{key}: found {shown(found[key])}, expected {durations.WANTED}") from None
 
 
 def _window_type(params: Mapping[str, object], place: str) -> WindowType:
     text = _text(params, "windowType", place) or WindowType.SLIDING
     if text not in set(WindowType):
-        raise ConfigError(f"{place}.windowType: found {text!r}, expected one of {', '.join(WindowType)}")
+        raise ConfigError(f"{place}.windowType: found {shown(text)}, expected one of {', '.join(WindowType)}")
     return WindowType(text)
 
 
@@ -189,7 +190,7 @@ def _window(text: str, place: str) -> float:
     parts = match.groups() if match and len(text) <= 40 else ()
     seconds = sum(int(part) * unit for part, unit in zip(parts, _WINDOW_UNITS, strict=False) if part)
     if not 0 < seconds <= _LONGEST:
-        raise ConfigError(f"{place}: found {text!r}, expected {_WANTED_WINDOW}")
+        raise ConfigError(f"{place}: found {shown(text)}, expected {_WANTED_WINDOW}")
     return seconds
 
 
@@ -201,8 +202,8 @@ def _start(params: Mapping[str, object], place: str) -> float:
             return moment.timestamp()
     except (ValueError, OverflowError):
         pass
-    shown = repr(text) if text else "nothing"
-    raise ConfigError(f"{place}.tumblingWindowStartTime: found {shown}, expected {_WANTED_TIME} for this windowType")
+    found = shown(text or None)
+    raise ConfigError(f"{place}.tumblingWindowStartTime: found {found}, expected {_WANTED_TIME} for this windowType")
 
 
 def _cron(params: Mapping[str, object], place: str) -> Cron:
@@ -216,7 +217,7 @@ def _extra(value: object, place: str) -> Mapping[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping of text to text")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping of text to text")
     return value
 
 
@@ -232,5 +233,5 @@ def _extra_duration(extra: Mapping[str, str], key: str, default: float, place: s
     if seconds > 0:
         return seconds
     wanted = durations.WANTED
-    notes.append(f"{place}.extraParams.{key}: found {text!r}, expected {wanted}; used {durations.text(default)}")
+    notes.append(f"{place}.extraParams.{key}: found {shown(text)}, expected {wanted}; used {durations.text(default)}")
     return default

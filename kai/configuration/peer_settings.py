@@ -11,6 +11,7 @@ from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError
 from kai.framework.parameters import UNBOUNDED, Parameters, SearchBudgets
+from kai.notation import shown
 
 _NANOSECONDS = 10**9
 BUDGETED = ("default", "reclaim", "preempt", "consolidation")
@@ -26,10 +27,10 @@ def read_depths(value: object, place: str) -> Mapping[str, int]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping from action names to numbers")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping from action names to numbers")
     for name, depth in value.items():
         if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
-            raise ConfigError(f"{place}.{name}: found {depth!r}, expected a whole number, 0 or more")
+            raise ConfigError(f"{place}.{name}: found {shown(depth)}, expected a whole number, 0 or more")
     return {str(name): depth for name, depth in value.items()}
 
 
@@ -41,11 +42,11 @@ def read_budgets(value: object, place: str) -> SearchBudgets | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping of durations")
-    strangers = [str(key) for key in value if key not in _BUDGET_KEYS]
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping of durations")
+    strangers = [key for key in value if key not in _BUDGET_KEYS]
     if strangers:
-        message = f"{place}: found key {strangers[0]!r}, expected one of {', '.join(_BUDGET_KEYS)}"
-        raise UnknownNameError(message, help=suggestion(strangers[0], _BUDGET_KEYS))
+        message = f"{place}: found key {shown(strangers[0])}, expected one of {', '.join(_BUDGET_KEYS)}"
+        raise UnknownNameError(message, help=suggestion(str(strangers[0]), _BUDGET_KEYS))
     default = SearchBudgets()
     action, group, least, generator = (value.get(key) for key in _BUDGET_KEYS)
     return SearchBudgets(
@@ -60,7 +61,7 @@ def _durations(value: object, place: str) -> Mapping[str, float]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping of durations")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping of durations")
     return {str(name): _limit(each, f"{place}.{name}") for name, each in value.items()}
 
 
@@ -68,7 +69,7 @@ def _limit(value: object, place: str) -> float:
     """Return how long something may take, 0 for as long as it likes."""
     found = duration(value, place)
     if found < 0:
-        raise ConfigError(f"{place}: found {value!r}, expected 0s or more")
+        raise ConfigError(f"{place}: found {shown(value)}, expected 0s or more")
     return found
 
 
@@ -84,7 +85,7 @@ def duration(value: object, place: str) -> float:
             return durations.seconds(value)
     except ValueError:
         pass
-    raise ConfigError(f"{place}: found {value!r}, expected {durations.WANTED}")
+    raise ConfigError(f"{place}: found {shown(value)}, expected {durations.WANTED}")
 
 
 @attrs.frozen
@@ -125,21 +126,21 @@ class Settings:
         value = self.values.get(key, False if self.zeroed else default)
         if isinstance(value, bool):
             return value
-        raise ConfigError(f"{self.place}.{key}: found {value!r}, expected true or false")
+        raise ConfigError(f"{self.place}.{key}: found {shown(value)}, expected true or false")
 
     def whole(self, key: str, default: int) -> int:
         """Return a whole number."""
         value = self.values.get(key, 0 if self.zeroed else default)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise ConfigError(f"{self.place}.{key}: found {value!r}, expected a whole number")
+        raise ConfigError(f"{self.place}.{key}: found {shown(value)}, expected a whole number")
 
     def text(self, key: str, default: str) -> str:
         """Return a text; an empty one is the default."""
         value = self.values.get(key) or default
         if isinstance(value, str):
             return value
-        raise ConfigError(f"{self.place}.{key}: found {value!r}, expected text")
+        raise ConfigError(f"{self.place}.{key}: found {shown(value)}, expected text")
 
     def seconds(self, key: str, default: float) -> float:
         """Return a duration in seconds."""

@@ -8,8 +8,9 @@ from kai.configuration.options import build, described
 from kai.configuration.reading import ON_FAILURE, Configuration, default_configuration
 from kai.configuration.registry import Registry, UnknownNameError, helps_of, origin_of, suggestion
 from kai.engine.profile import Action, Profile
-from kai.errors import ConfigError, shown, told
+from kai.errors import ConfigError, told
 from kai.framework.hooks import OnFailure, Plugin, PluginUse
+from kai.notation import shown
 
 
 def make_profile(configuration: Configuration, registry: Registry | None = None) -> Profile:
@@ -47,7 +48,7 @@ def _action(name: str, place: str, registry: Registry) -> Action:
     Raises: ConfigError.
     """
     made = registry.action(name, place)
-    subject = f"{place}: action {name!r} of {origin_of(registry.actions[name][0])}"
+    subject = f"{place}: action {shown(name)} of {origin_of(registry.actions[name][0])}"
     try:
         action = made()
     except (Exception, SystemExit) as error:
@@ -55,7 +56,9 @@ def _action(name: str, place: str, registry: Registry) -> Action:
         raise ConfigError(f"{subject}: found that {made.__name__}() raised {told(error)}, {wanted}") from error
     own = getattr(action, "name", None)
     if own != name:
-        raise ConfigError(f"{subject}: found the attribute name {shown(own)}, expected {name!r}, as it is installed")
+        raise ConfigError(
+            f"{subject}: found the attribute name {shown(own)}, expected {shown(name)}, as it is installed"
+        )
     return cast("Action", action)
 
 
@@ -83,7 +86,7 @@ def _on_failure(wanted: object, where: str) -> OnFailure | None:
     known = [each.value for each in OnFailure]
     if wanted not in known:
         raise UnknownNameError(
-            f"{where}.{ON_FAILURE}: found {wanted!r}, expected one of {', '.join(known)}",
+            f"{where}.{ON_FAILURE}: found {shown(wanted)}, expected one of {', '.join(known)}",
             help=suggestion(str(wanted), known),
         )
     return OnFailure(wanted)

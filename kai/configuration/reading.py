@@ -34,6 +34,7 @@ from kai.configuration.registry import Registry, UnknownNameError, suggestion
 from kai.engine.shortcuts import TABLE as SHORTCUTS
 from kai.errors import ConfigError
 from kai.framework.parameters import Parameters, SearchBudgets
+from kai.notation import shown
 
 ON_FAILURE = "on_failure"
 """The option of every plugin that says how cycles go on when it fails."""
@@ -106,11 +107,11 @@ def _what_else(document: Mapping[str, object]) -> str:
 
 def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str) -> None:
     """Raise ConfigError for the keys of ``found`` that are not ``known``."""
-    strangers = [str(key) for key in found if key not in known]
+    strangers = [key for key in found if key not in known]
     if strangers:
-        messages = [f"{place}: found key {key!r}, expected one of {', '.join(known)}" for key in strangers]
+        messages = [f"{place}: found key {shown(key)}, expected one of {', '.join(known)}" for key in strangers]
         # The message has all that there are.
-        hints = [suggestion(key, known) if get_close_matches(key, known) else "" for key in strangers]
+        hints = [suggestion(key, known) if get_close_matches(key, known) else "" for key in map(str, strangers)]
         raise UnknownNameError(*messages, helps=hints)
 
 
@@ -192,7 +193,7 @@ def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str, 
 
 def _names(value: object, place: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
-        raise ConfigError(f"{place}: found {value!r}, expected a list of names")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a list of names")
     return tuple(value)
 
 
@@ -200,7 +201,7 @@ def _entries(value: object, place: str) -> tuple[PluginEntry, ...]:
     if value is None:
         return ()
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping from plugin names to their options")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping from plugin names to their options")
     return tuple(PluginEntry(str(name), _options(options, f"{place}.{name}")) for name, options in value.items())
 
 
@@ -209,7 +210,7 @@ def _options(value: object, place: str) -> Options:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         or_off = ", or false" if ": with." in place else ""
-        raise ConfigError(f"{place}: found {value!r}, expected a mapping from option names to values{or_off}")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a mapping from option names to values{or_off}")
     return value
 
 
@@ -220,7 +221,7 @@ def _parameters(value: object, place: str) -> Parameters:
     known = [each.name for each in SHORTCUTS]
     for name in parameters.without:
         if name not in known:
-            raise ConfigError(f"{place}.without: found {name!r}, expected one of {', '.join(known)}")
+            raise ConfigError(f"{place}.without: found {shown(name)}, expected one of {', '.join(known)}")
     return parameters
 
 
@@ -266,7 +267,7 @@ def _refuse_strangers(found: Iterable[str], known: Iterable[str], place: str) ->
     names = sorted(known)
     for name in found:
         if name not in names:
-            message = f"{place}: found {name!r}, expected one of {', '.join(names)}"
+            message = f"{place}: found {shown(name)}, expected one of {', '.join(names)}"
             raise UnknownNameError(message, help=suggestion(name, names))
 
 
@@ -274,7 +275,7 @@ def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, note
     """Note a name that nothing has, where the peer passes over it."""
     names = tuple(known)
     notes += [
-        f"{place}: found {name!r}, expected one of {', '.join(names)}; passed over"
+        f"{place}: found {shown(name)}, expected one of {', '.join(names)}; passed over"
         for name in found
         if name not in names
     ]
@@ -290,7 +291,7 @@ def _peer_actions(value: object, place: str) -> tuple[str, ...]:
     if not value:
         return aliases.DEFAULT_ACTIONS
     if not isinstance(value, str):
-        raise ConfigError(f"{place}: found {value!r}, expected names separated by commas")
+        raise ConfigError(f"{place}: found {shown(value)}, expected names separated by commas")
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
@@ -303,7 +304,7 @@ def read_tiers(tiers: object, place: str, registry: Registry | None, notes: list
     for at, tier in enumerate(_list(tiers, f"{place}: tiers")):
         where = f"{place}: tiers[{at}]"
         if not isinstance(tier, Mapping):
-            raise ConfigError(f"{where}: found {tier!r}, expected a mapping with plugins")
+            raise ConfigError(f"{where}: found {shown(tier)}, expected a mapping with plugins")
         refuse_unknown(tier, ("plugins",), where)
         for number, plugin in enumerate(_list(tier.get("plugins") or (), f"{where}.plugins")):
             out += _peer_plugin(plugin, f"{where}.plugins[{number}]", registry, notes)
@@ -312,16 +313,16 @@ def read_tiers(tiers: object, place: str, registry: Registry | None, notes: list
 
 def _list(value: object, place: str) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"{place}: found {value!r}, expected a list")
+        raise ConfigError(f"{place}: found {shown(value)}, expected a list")
     return value
 
 
 def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: list[str]) -> tuple[PluginEntry, ...]:
     if not isinstance(plugin, Mapping) or not isinstance(plugin.get("name"), str):
-        raise ConfigError(f"{place}: found {plugin!r}, expected a mapping with the name of a plugin")
+        raise ConfigError(f"{place}: found {shown(plugin)}, expected a mapping with the name of a plugin")
     refuse_unknown(plugin, ("name", "arguments", *SWITCHES), place)
     notes += [
-        f"{place}.{key}: found {plugin[key]!r}, expected false: KAI-Scheduler and kai never ask it; passed over"
+        f"{place}.{key}: found {shown(plugin[key])}, expected false: KAI-Scheduler and kai never ask it; passed over"
         for key in SWITCHES
         if plugin.get(key)
     ]
@@ -335,7 +336,7 @@ def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: l
     entries = translation(arguments)
     strangers = [key for key in values if key not in arguments.known]
     if strangers:
-        message = f"{place}.arguments: found {strangers[0]!r}, expected an argument of {name}"
+        message = f"{place}.arguments: found {shown(strangers[0])}, expected an argument of {name}"
         raise UnknownNameError(
             message, help=suggestion(strangers[0], sorted(arguments.known)) if arguments.known else "it has none"
         )
@@ -349,7 +350,7 @@ def _third_party(name: str, values: Mapping[str, str], place: str, registry: Reg
     if name not in known.plugins:
         names = sorted({*aliases.PLUGINS, *known.plugins})
         raise UnknownNameError(
-            f"{place}.name: found {name!r}, expected the name of a plugin", help=suggestion(name, names)
+            f"{place}.name: found {shown(name)}, expected the name of a plugin", help=suggestion(name, names)
         )
     fields = {field.name: field for field in described(known.plugin(name, f"{place}.name"))}
     options: dict[str, object] = {}

@@ -15,6 +15,7 @@ import attrs
 
 from kai.errors import ConfigError, told
 from kai.framework.objects import Objects
+from kai.notation import shown
 
 PLUGINS = "kai.plugins"
 ACTIONS = "kai.actions"
@@ -122,7 +123,8 @@ def _load(group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, p
     choices = points.get(name, ())
     if not choices:
         raise UnknownNameError(
-            f"{place}: found {name!r}, expected the name of an installed {word}", help=suggestion(name, list(points))
+            f"{place}: found {shown(name)}, expected the name of an installed {word}",
+            help=suggestion(name, list(points)),
         )
     if len(choices) > 1:
         owners = " and ".join(str(origin_of(point)) for point in choices)
@@ -130,14 +132,14 @@ def _load(group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, p
         if group == PLUGINS:
             ways.append(f"switch the plugin off ({name}: false under with:)")
         raise UnknownNameError(
-            f"{place}: found {name!r} in {owners}, expected one distribution to offer the {word}",
+            f"{place}: found {shown(name)} in {owners}, expected one distribution to offer the {word}",
             help=f"{', '.join(ways[:-1])}, or {ways[-1]}",
         )
     (point,) = choices
     try:
         return load_class(point)
     except ConfigError as error:
-        raise ConfigError(f"{place}: {word} {name!r} of {origin_of(point)}: {error}") from error
+        raise ConfigError(f"{place}: {word} {shown(name)} of {origin_of(point)}: {error}") from error
 
 
 def load_class(point: EntryPoint) -> type[object]:

@@ -21,6 +21,7 @@ from kai.documents.explanations import eviction, explanation, past_eviction, set
 from kai.documents.jobs import job_values
 from kai.documents.nodes import node_values, occupancy_values
 from kai.documents.queues import queue_items
+from kai.notation import shown
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.explanation import Fold
 from kai.simulation.explaining.past_evictions import RULES, SERVICE, PastEviction
@@ -83,7 +84,7 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
     unknown = sorted(set(query) - known)
     if unknown:
         wanted = f"one of {', '.join(sorted(known))}" if known else "none"
-        return problem(400, f"parameter: found {unknown[0][:80]!r}, expected {wanted}")
+        return problem(400, f"parameter: found {shown(unknown[0][:80])}, expected {wanted}")
     return Question(parts=parts, parameters=tuple(sorted((name, query[name]) for name in known & set(query))))
 
 

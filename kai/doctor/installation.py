@@ -23,6 +23,7 @@ from kai.doctor.seen import (
     text,
     within,
 )
+from kai.notation import shown
 from kai.wording import counted, first_of
 
 _OLDEST: Final = (1, 30)
@@ -246,7 +247,7 @@ def module(seen: Seen) -> Looked:
     """Whether the Python module that runs is ours."""
     problems = [
         failure(
-            f"the Python distribution {seen.foreign_module!r} has a module kai as well and may hide this one",
+            f"the Python distribution {shown(seen.foreign_module)} has a module kai as well and may hide this one",
             f"pip uninstall {seen.foreign_module}    then pip install --force-reinstall kai-scheduler",
             found=seen.foreign_module,
         )

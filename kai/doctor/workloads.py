@@ -13,6 +13,7 @@ from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
+from kai.notation import shown
 from kai.wording import counted, first_of, number_text
 
 _LATE: Final = 120.0
@@ -96,7 +97,9 @@ def jobs_without_queue(seen: Seen) -> Looked:
     known = {name_of(each) for each in seen.all("queues")}
     problems = [
         failure(
-            f"{_jobs(groups)} in queue {queue!r}, which does not exist" if queue else f"{_jobs(groups)} name no queue",
+            f"{_jobs(groups)} in queue {shown(queue)}, which does not exist"
+            if queue
+            else f"{_jobs(groups)} name no queue",
             "label the workloads with kai.scheduler/queue, or create the queue    kubectl get queues",
             about=f"queue/{queue}",
             found=first_of(groups),

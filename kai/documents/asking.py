@@ -20,6 +20,7 @@ from kai.cluster.transport.answers import redirected
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
 from kai.cluster.transport.client import Client, user_agent
 from kai.errors import UnreachableError
+from kai.notation import shown
 from kai.simulation.cases.origin import Origin
 
 SERVICE: Final = "kai-scheduler/kai-dashboard"
@@ -142,7 +143,7 @@ def read(document: object, kind: str, reader: Callable[[Any], R]) -> R:
     """
     found = document.get("kind") if isinstance(document, Mapping) else None
     if found != kind:
-        raise UnreachableError(f"service: kind: found {found!r}, expected {kind}")
+        raise UnreachableError(f"service: kind: found {shown(found)}, expected {kind}")
     try:
         return reader(document)
     except (LookupError, TypeError, ValueError, AttributeError, BadValue) as error:

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeGuard
 
 import attrs
 
+from kai import notation
 from kai.manifests.positions import Path
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -46,7 +47,7 @@ def is_qualified(text: str) -> bool:
 def key_fault(path: Path, key: object) -> Iterator[Fault]:
     """Yield a key of labels that can be none."""
     if key is not None and not isinstance(key, str):
-        yield Fault(path, str(key), f'a string: "{key}"')
+        yield Fault(path, notation.shown(key), f'a string: "{notation.shown(key)}"')
     elif key is None or not is_qualified(key):
         expected = "letters, digits, '-', '_' and '.', 63 characters at most, behind a domain and a slash or not"
         yield Fault(path, "nothing" if key is None else f'"{key}"', expected)
@@ -63,7 +64,7 @@ def one_of(at: Path, fields: Mapping[str, Any], field: str, words: tuple[str, ..
     """Yield a field that is given and is none of some words."""
     value = fields.get(field)
     if value is not None and value not in words:
-        yield Fault((*at, field), f'"{value}"', f"one of {', '.join(words)}")
+        yield Fault((*at, field), shown(value), f"one of {', '.join(words)}")
 
 
 def at_least(least: int, at: Path, fields: Mapping[str, Any], field: str) -> Iterator[Fault]:
@@ -84,7 +85,7 @@ def shown(value: object) -> str:
         return "nothing"
     if isinstance(value, list):
         return ", ".join(map(shown, value))
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return f'"{value}"' if isinstance(value, str) else notation.shown(value)
 
 
 def items(fields: Mapping[str, Any], field: str, at: Path) -> list[Item]:

@@ -30,6 +30,7 @@ from kai.manifests.gpus import check_gpus
 from kai.manifests.positions import Path, Text
 from kai.manifests.unused import known_versions, templates
 from kai.manifests.workloads.table import has_model
+from kai.notation import shown
 from kai.podgrouper import Kind
 
 _STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
@@ -130,9 +131,9 @@ def _check(document: Document) -> Iterator[Finding]:
     for key in ("apiVersion", "kind"):
         found = manifest.get(key)
         if key not in missing and not isinstance(found, str):
-            shown = str(found) if isinstance(found, int | float) else "something else"
-            message = f"{key}: found {shown}, expected a string"
-            yield document.finding("T003", message, (key,), found=shown, expected="a string")
+            seen = shown(found) if isinstance(found, int | float) else "something else"
+            message = f"{key}: found {seen}, expected a string"
+            yield document.finding("T003", message, (key,), found=seen, expected="a string")
             return
     if missing:
         message = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing"

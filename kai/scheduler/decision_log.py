@@ -31,6 +31,7 @@ from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Int64s
 from kai.model.status import Status
+from kai.notation import shown
 from kai.state.snapshot import Snapshot
 from kai.telemetry.decisions import (
     BIND,
@@ -86,7 +87,7 @@ class DecisionLog:
         except OSError as error:
             found = error.strerror or str(error)
             raise ConfigError(
-                f"--decision-log: found {path!r} ({found}), expected a file that can be written"
+                f"--decision-log: found {shown(path)} ({found}), expected a file that can be written"
             ) from None
         return cls(file, dropped)
 

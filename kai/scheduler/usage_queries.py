@@ -22,6 +22,7 @@ from kai.api.codec.manifest_text import mapping_of
 from kai.configuration.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.errors import KaiError
 from kai.model.queue import Shares
+from kai.notation import shown
 
 _LABEL: Final = "queue_name"
 _LONGEST_MESSAGE: Final = 300
@@ -89,7 +90,7 @@ def read_samples(status: int, body: bytes) -> dict[str, float]:
     found = document.get("data")
     if not isinstance(found, Mapping) or found.get("resultType") != "vector":
         kind = found.get("resultType") if isinstance(found, Mapping) else None
-        raise UsageError(f"found a result of type {kind!r}, expected vector")
+        raise UsageError(f"resultType: found {shown(kind)}, expected vector")
     out: dict[str, float] = {}
     samples = found.get("result") or ()
     if not isinstance(samples, list | tuple):
@@ -98,7 +99,9 @@ def read_samples(status: int, body: bytes) -> dict[str, float]:
         queue, amount = _sample(item)
         total = out[queue] = out.get(queue, 0.0) + amount
         if total == math.inf:
-            raise UsageError(f"found samples of queue {queue!r} that add up to {total:g}, expected a finite amount")
+            raise UsageError(
+                f"found samples of queue {shown(queue)} that add up to {total:g}, expected a finite amount"
+            )
     return out
 
 
@@ -115,7 +118,7 @@ def _sample(item: Any) -> tuple[str, float]:  # noqa: ANN401 - JSON from outside
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise UsageError("found a sample without metric and value, expected both") from None
     if not 0 <= amount < math.inf:
-        raise UsageError(f"found {amount:g} of queue {queue!r}, expected a finite amount of 0 or more")
+        raise UsageError(f"found {amount:g} of queue {shown(queue)}, expected a finite amount of 0 or more")
     return queue, amount
 
 
@@ -147,7 +150,7 @@ def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str,
                 part[resource] = share = amount / total
                 if not math.isfinite(share):
                     raise UsageError(
-                        f"found {amount:g} of {resource} of queue {queue!r} and a capacity of {total:g}, "
+                        f"found {amount:g} of {resource} of queue {shown(queue)} and a capacity of {total:g}, "
                         "expected a finite share"
                     )
     return {queue: Shares(**part) for queue, part in sorted(parts.items()) if queue}

@@ -18,6 +18,7 @@ import attrs
 from anyio.abc import TaskStatus
 
 from kai.errors import ConfigError
+from kai.notation import shown
 from kai.telemetry.connections import Limits, Request, Response, serve
 
 LOOPBACK: Final = "127.0.0.1"
@@ -57,7 +58,7 @@ def read_address(text: str, flag: str) -> Address | None:
         return None
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65535:
-        raise ConfigError(f'{flag}: found {text!r}, expected an address such as ":8080" or "127.0.0.1:8080"')
+        raise ConfigError(f'{flag}: found {shown(text)}, expected an address such as ":8080" or "127.0.0.1:8080"')
     return Address(host.strip("[]"), int(port))
 
 

@@ -15,6 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from kai.errors import ConfigError
 from kai.extras import load_extra
+from kai.notation import shown
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -76,7 +77,7 @@ def make_tracing(service: str, *, endpoint: str = "", exporter: SpanExporter | N
 def _otlp(endpoint: str) -> SpanExporter:
     if not endpoint.startswith(_SCHEMES):
         raise ConfigError(
-            f"--otlp-endpoint: found {endpoint!r}, expected an address that begins with http:// or https://"
+            f"--otlp-endpoint: found {shown(endpoint)}, expected an address that begins with http:// or https://"
         )
     module = load_extra(_EXPORTER, "tracing", "--otlp-endpoint: traces are sent by OpenTelemetry's OTLP exporter")
     exporter: Any = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")

@@ -8,6 +8,7 @@ import click
 from kai.cli.console import Console, console_options
 from kai.cli.failures import NO, UNREACHABLE, keep_logs_off, say_error
 from kai.cli.sources import cluster_options
+from kai.notation import shown
 
 if TYPE_CHECKING:
     from kai.doctor.findings import Check, Finding, Verdict
@@ -94,7 +95,7 @@ def _chosen(only: str) -> "list[Check]":
         if code not in known:
             near = difflib.get_close_matches(code, known, n=1)
             hint = f"did you mean {near[0]}?" if near else "kai doctor --list"
-            raise click.UsageError(f"--only: found {code!r}, expected the code of a check\n{hint}")
+            raise click.UsageError(f"--only: found {shown(code)}, expected the code of a check\n{hint}")
     return [known[code] for code in wanted] if wanted else list(CHECKS)
 
 

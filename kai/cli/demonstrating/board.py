@@ -21,6 +21,7 @@ from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.errors import ConfigError
 from kai.framework.decisions import Bind
+from kai.notation import shown
 from kai.simulation.deciding.run import Outcome
 from kai.telemetry.listener import is_local, read_address
 
@@ -47,7 +48,9 @@ def served(text: str) -> Iterator[Served]:
     """
     address = read_address(text, "--dashboard")
     if address is None or not (address.host == "localhost" or is_local(address.host)):
-        raise ConfigError(f"--dashboard: found {text!r}, expected an address of this machine such as 127.0.0.1:8085")
+        raise ConfigError(
+            f"--dashboard: found {shown(text)}, expected an address of this machine such as 127.0.0.1:8085"
+        )
     with start_blocking_portal() as portal:
         feed = Feed()
         board = Board(Place(address=address, asks_for_tokens=False, certificate=None), feed, _dashboard(feed))

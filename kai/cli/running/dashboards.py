@@ -16,6 +16,7 @@ import structlog
 from kai.cli.running.flags import Given
 from kai.cluster.connect import Connection
 from kai.errors import ConfigError
+from kai.notation import shown
 from kai.telemetry.listener import Address, is_local, read_address
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def wanted_dashboard(given: Given) -> Place | None:
     address = read_address(given.text(FLAG), f"--{FLAG}")
     auth, folder = given.text("dashboard-auth"), given.text("dashboard-cert-dir")
     if auth not in _AUTH:
-        raise ConfigError(f"--dashboard-auth: found {auth!r}, expected one of {', '.join(_AUTH)}")
+        raise ConfigError(f"--dashboard-auth: found {shown(auth)}, expected one of {', '.join(_AUTH)}")
     if address is None:
         return None
     is_own = address.host == "localhost" or is_local(address.host)

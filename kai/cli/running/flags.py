@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from kai.errors import ConfigError
+from kai.notation import shown
 
 _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-address"),)
 """Flags that say the same of different roles, since KAI-Scheduler's programs have different names for it."""
@@ -118,7 +119,7 @@ def _role(word: str, roles: Sequence[str]) -> str:
         return word
     near = difflib.get_close_matches(word, roles, n=1)
     wanted = near[0] if near else f"one of {', '.join(roles)}"
-    raise ConfigError(f"role: found {word!r}, expected {wanted}")
+    raise ConfigError(f"role: found {shown(word)}, expected {wanted}")
 
 
 def _same_there(name: str, flags: Mapping[str, Flag], serving: frozenset[str]) -> str:
@@ -144,14 +145,14 @@ def _text(text: str, place: str) -> object:
 def _truth(text: str, place: str) -> object:
     value = _TRUTHS.get(text.lower())
     if value is None:
-        raise ConfigError(f"{place}: found {text!r}, expected true or false")
+        raise ConfigError(f"{place}: found {shown(text)}, expected true or false")
     return value
 
 
 def _whole(text: str, place: str) -> object:
     digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:
-        raise ConfigError(f"{place}: found {text!r}, expected a whole number")
+        raise ConfigError(f"{place}: found {shown(text)}, expected a whole number")
     return int(text)
 
 
@@ -161,7 +162,7 @@ def _number(text: str, place: str) -> object:
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise ConfigError(f"{place}: found {text!r}, expected a number")
+        raise ConfigError(f"{place}: found {shown(text)}, expected a number")
     return value
 
 
@@ -172,7 +173,7 @@ def _duration(text: str, place: str) -> object:
     try:
         return times.seconds(text)
     except BadValue:
-        raise ConfigError(f"{place}: found {text!r}, expected {times.WANTED_DURATION}") from None
+        raise ConfigError(f"{place}: found {shown(text)}, expected {times.WANTED_DURATION}") from None
 
 
 def _json(text: str, place: str) -> object:
@@ -183,7 +184,7 @@ def _json(text: str, place: str) -> object:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise ConfigError(f"{place}: found {text[:80]!r}, expected a JSON object")
+        raise ConfigError(f"{place}: found {shown(text[:80])}, expected a JSON object")
     return value
 
 
@@ -192,7 +193,7 @@ def _labels(text: str, place: str) -> object:
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = part.partition("=")
         if not equals or not key:
-            raise ConfigError(f"{place}: found {part!r}, expected key=value, separated by commas")
+            raise ConfigError(f"{place}: found {shown(part)}, expected key=value, separated by commas")
         out[key.strip()] = value.strip()
     return out
 
@@ -202,7 +203,7 @@ def _verbosity(text: str, place: str) -> object:
 
     value = verbosity_of(text)
     if value is None:
-        raise ConfigError(f"{place}: found {text!r}, expected a number, or a level such as info")
+        raise ConfigError(f"{place}: found {shown(text)}, expected a number, or a level such as info")
     return value
 
 

@@ -18,6 +18,7 @@ from kai.cli.running.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SC
 from kai.cluster.port import Cluster
 from kai.cluster.signals import Observe
 from kai.errors import ConfigError
+from kai.notation import shown
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
     from kai.binder.settings import BinderSettings
@@ -73,10 +74,10 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
 
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
-        raise ConfigError(f"--evict-by: found {found!r}, expected one of {wanted}")
+        raise ConfigError(f"--evict-by: found {shown(found)}, expected one of {wanted}")
     if given.text("bind-requests") not in _BIND_REQUESTS:
         found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
-        raise ConfigError(f"--bind-requests: found {found!r}, expected one of {wanted}")
+        raise ConfigError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
     _check_shadow(given)
     configuration, document = configuration_of(given)
     usage = configuration.usage
@@ -124,7 +125,7 @@ def configuration_path(given: Given) -> str:
     """
     ours, theirs = given.text("config"), given.text("scheduler-conf")
     if ours and theirs and ours != theirs:
-        raise ConfigError(f"--config: found {ours!r} beside --scheduler-conf={theirs}, expected one of them")
+        raise ConfigError(f"--config: found {shown(ours)} beside --scheduler-conf={theirs}, expected one of them")
     return ours or theirs
 
 
@@ -164,7 +165,7 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
 
     access = given.text("queue-access")
     if access not in set(QueueAccess):
-        raise ConfigError(f"--queue-access: found {access!r}, expected {' or '.join(QueueAccess)}")
+        raise ConfigError(f"--queue-access: found {shown(access)}, expected {' or '.join(QueueAccess)}")
     return IntakeSettings(
         node_pool_label=given.text("nodepool-label-key"),
         node_pool=given.text("partition-label-value"),

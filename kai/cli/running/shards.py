@@ -28,7 +28,8 @@ from kai.api.scheduling.shard import (
 )
 from kai.api.values.times import duration_text
 from kai.configuration.peer_settings import BUDGETED
-from kai.errors import ConfigError, InputError, shown
+from kai.errors import ConfigError, InputError
+from kai.notation import shown
 
 GROUP: Final = "kai.scheduler/"
 _BINPACK, _SPREAD = "binpack", "spread"
@@ -145,14 +146,13 @@ def _name(document: Mapping[str, Any]) -> str:
 
 def _on_one_line(value: object) -> str:
     """Return a value of a file as it stands there, and as a quoted one where a message would get a second line."""
-    text = str(value)
-    return text if text.isprintable() else shown(value)
+    return value if isinstance(value, str) and value.isprintable() else shown(value)
 
 
 def _strangers(raw: object, where: str) -> list[str]:
     """Return a note for each key of a shard's spec that kai does not know."""
     known = {camel(field) for field in attrs.fields_dict(SchedulingShardSpec)}
-    unknown = [str(key) for key in (raw if isinstance(raw, Mapping) else ()) if key not in known]
+    unknown = [key for key in (raw if isinstance(raw, Mapping) else ()) if key not in known]
     wanted = ", ".join(sorted(known))
     return [
         f"{where}: spec.{_on_one_line(key)}: found an unknown key, expected one of {wanted}; passed over"
@@ -261,7 +261,7 @@ def _budgets(budgets: ScenarioSearchBudgets, where: str) -> dict[str, Any]:
     for action in longest["maxActionSearchDuration"]:
         if action not in BUDGETED:
             wanted = ", ".join(BUDGETED)
-            raise ConfigError(f"{place}.maxActionSearchDuration: found key {action!r}, expected one of {wanted}")
+            raise ConfigError(f"{place}.maxActionSearchDuration: found key {shown(action)}, expected one of {wanted}")
     most, least = budgets.max_job_search_duration, budgets.min_job_search_duration
     singles = {
         key: each
@@ -271,10 +271,12 @@ def _budgets(budgets: ScenarioSearchBudgets, where: str) -> dict[str, Any]:
     named = {f"{key}.{name}": each for key, mapping in longest.items() for name, each in mapping.items()}
     for key, each in {**named, **singles}.items():
         if each < 0:
-            raise ConfigError(f"{place}.{key}: found {duration_text(each)!r}, expected 0s or more")
+            raise ConfigError(f"{place}.{key}: found {shown(duration_text(each))}, expected 0s or more")
     if most and least is not None and least >= most:
         found = duration_text(least)
-        raise ConfigError(f"{place}.minJobSearchDuration: found {found!r}, expected less than maxJobSearchDuration")
+        raise ConfigError(
+            f"{place}.minJobSearchDuration: found {shown(found)}, expected less than maxJobSearchDuration"
+        )
     out: dict[str, Any] = {key: duration_text(each) for key, each in singles.items()}
     for key, mapping in longest.items():
         if mapping:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kai.errors import ConfigError, on_one_line, shown
+from kai.errors import ConfigError, on_one_line
+from kai.notation import shown
 
 _LONGEST: Final = 300
 _INSTALL: Final = "install it, or add the folder it is in to PATH; --context chooses another cluster and user"

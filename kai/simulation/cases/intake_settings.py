@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from kai.configuration.peer_settings import Settings
 from kai.errors import ConfigError
 from kai.intake import IntakeSettings, QueueAccess
+from kai.notation import shown
 
 
 def intake_settings(settings: Settings) -> IntakeSettings:
@@ -31,4 +32,4 @@ def _access(settings: Settings) -> QueueAccess:
     found = settings.text("queueAccess", QueueAccess.OPEN)
     if found in set(QueueAccess):
         return QueueAccess(found)
-    raise ConfigError(f"{settings.place}.queueAccess: found {found!r}, expected {' or '.join(QueueAccess)}")
+    raise ConfigError(f"{settings.place}.queueAccess: found {shown(found)}, expected {' or '.join(QueueAccess)}")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
+from kai.notation import shown
 from kai.simulation.cases.case import Expected
 from kai.simulation.comparing.expected_answer import Differences
 from kai.simulation.deciding.run import Cycle, Outcome
@@ -66,12 +67,12 @@ def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]
         phrase = str(next(iter(want.values())))
         texts = [str(job.words or ""), job.message, *(message for _, message in job.pod_messages)]
         if not any(phrase.lower() in text.lower() for text in texts):
-            yield f"{job.name}: {sentence} because of {texts[0] or 'nothing'}, expected {phrase!r} to be said"
+            yield f"{job.name}: {sentence} because of {texts[0] or 'nothing'}, expected {shown(phrase)} to be said"
 
 
 def _because(want: object) -> str:
     """Return the reason that is expected beside a state, if one is."""
-    return f" because of {next(iter(want.values()))!r}" if isinstance(want, Mapping) else ""
+    return f" because of {shown(next(iter(want.values())))}" if isinstance(want, Mapping) else ""
 
 
 def _told(pods: list[tuple[str, str]]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai.errors import InputError
+from kai.notation import shown
 from kai.simulation.cases.case import Expected
 from kai.simulation.scenarios.validation import mapping
 
@@ -35,7 +36,7 @@ def sentence_of(want: object, place: str) -> str:
         return want
     if isinstance(want, Mapping) and len(want) == 1:
         return str(next(iter(want)))
-    raise InputError(f'{place}: found {want!r}, expected "allocated on n1" or {{pending: a reason}}')
+    raise InputError(f'{place}: found {shown(want)}, expected "allocated on n1" or {{pending: a reason}}')
 
 
 def parsed_clause(clause: str, place: str) -> tuple[int | None, str, tuple[str, ...]]:
@@ -45,7 +46,9 @@ def parsed_clause(clause: str, place: str) -> tuple[int | None, str, tuple[str, 
     """
     match = _CLAUSE.fullmatch(clause.strip())
     if match is None or match["state"] not in STATES:
-        raise InputError(f"{place}: found {clause.strip()!r}, expected a number, one of {', '.join(STATES)}, and nodes")
+        raise InputError(
+            f"{place}: found {shown(clause.strip())}, expected a number, one of {', '.join(STATES)}, and nodes"
+        )
     count = None if match["count"] is None else int(match["count"])
     return count, match["state"], tuple((match["nodes"] or "").replace(" and ", " ").split())
 
@@ -55,7 +58,7 @@ def _gpus(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, flo
     found = mapping(document.get(key), f"{place}: {key}")
     for name, number in found.items():
         if not isinstance(number, int | float) or isinstance(number, bool):
-            raise InputError(f"{place}: {key}.{name}: found {number!r}, expected a number of GPUs")
+            raise InputError(f"{place}: {key}.{name}: found {shown(number)}, expected a number of GPUs")
     return found
 
 

@@ -24,6 +24,7 @@ from kai.configuration.reading import (
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError, InputError
 from kai.intake import IntakeSettings
+from kai.notation import shown
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.intake_settings import intake_settings
 from kai.simulation.cases.past_usage import read_past_usage
@@ -179,7 +180,7 @@ def read_parameters(config: Mapping[str, Any], name: str) -> Settings:
     params = mapping(config.get("params"), f"{name}: config.params")
     strangers = [key for key in params if key not in _PARAMETERS]
     if strangers:
-        message = f"{name}: config.params: found {strangers[0]!r}, expected the name of a parameter"
+        message = f"{name}: config.params: found {shown(strangers[0])}, expected the name of a parameter"
         raise UnknownNameError(message, help=suggestion(strangers[0], _PARAMETERS))
     return Settings(params, f"{name}: config.params")
 

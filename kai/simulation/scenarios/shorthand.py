@@ -24,8 +24,9 @@ from kai.api import names
 from kai.api.conventions import gpu_sharing
 from kai.api.values import times
 from kai.configuration.registry import suggestion
-from kai.errors import InputError, shown
+from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
+from kai.notation import shown
 from kai.simulation.scenarios.short_nodes import NODE_KEYS, Manifest, node, node_names, topology
 from kai.simulation.scenarios.validation import Values, boolean, fields, mapping, seconds, spread, texts, whole
 
@@ -91,7 +92,7 @@ def expand(document: Values, place: str) -> list[Manifest]:
         out += [node(one, fields(values, NODE_KEYS, where), where) for one in spread(name)]
     more = cluster.get("objects") or ()
     if not isinstance(more, list | tuple):
-        raise InputError(f"{place}: cluster.objects: found {more!r}, expected a list of Kubernetes objects")
+        raise InputError(f"{place}: cluster.objects: found {shown(more)}, expected a list of Kubernetes objects")
     nodes = node_names([*out, *more])
     for name, levels in mapping(cluster.get("topologies"), f"{place}: cluster.topologies").items():
         out.append(topology(name, texts(levels, f"{place}: cluster.topologies.{name}")))
@@ -148,13 +149,15 @@ def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> 
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = {"gpu": value}
     elif value is not None and not isinstance(value, Mapping):
-        raise InputError(f"{place}: found {value!r}, expected a number of GPUs, or numbers by resource: {{gpu: 4}}")
+        raise InputError(
+            f"{place}: found {shown(value)}, expected a number of GPUs, or numbers by resource: {{gpu: 4}}"
+        )
     given = fields(value, ("gpu", "cpu", "memory"), place)
     scale = {"gpu": 1, "cpu": 1000, "memory": 1000}
     out = {"gpu": gpu, "cpu": unbounded, "memory": unbounded}
     for resource, number in given.items():
         if not isinstance(number, int | float) or isinstance(number, bool):
-            raise InputError(f"{place}.{resource}: found {number!r}, expected a number")
+            raise InputError(f"{place}.{resource}: found {shown(number)}, expected a number")
         out[resource] = number if number < 0 or unbounded >= 0 else number * scale[resource]
     return out
 
@@ -173,7 +176,7 @@ def _group_fields(value: object, place: str) -> Values:
     for key in _LEVELS:
         if key in values:
             level = values[key] if isinstance(values[key], str) else "LEVEL"
-            raise InputError(f"{place}: found key {key!r}; a group has it as topology: {{{key}: {level}}}")
+            raise InputError(f"{place}: found key {shown(key)}; a group has it as topology: {{{key}: {level}}}")
     return fields(values, _GROUP_KEYS, place)
 
 
@@ -205,7 +208,7 @@ class _Group:
         self._created = times.instant_text(NOW - 3600 + 60 * at)
         queue = values.get("queue", leaves[0] if len(leaves) == 1 else None)
         if not isinstance(queue, str):
-            raise InputError(f"{place}.queue: found {queue!r}, expected the name of a queue")
+            raise InputError(f"{place}.queue: found {shown(queue)}, expected the name of a queue")
         self._queue = queue
         self._priority = whole(values, "priority", 50, place)
         priorities.add(self._priority)
@@ -221,7 +224,7 @@ class _Group:
         missing = sorted(set(self._nodes).difference(nodes))
         if missing:
             wanted = suggestion(missing[0], list(nodes)) if nodes else "cluster.nodes has none"
-            raise InputError(f"{self._place}.runs_on: found node {missing[0]!r}; {wanted}")
+            raise InputError(f"{self._place}.runs_on: found node {shown(missing[0])}; {wanted}")
         if len(self._nodes) > len(members):
             found = f"{len(self._nodes)} pods that run"
             raise InputError(f"{self._place}.runs_on: found {found}, expected no more than its members, {len(members)}")
@@ -261,7 +264,7 @@ class _Group:
                 yield from map(str, on)
             case _:
                 raise InputError(
-                    f"{self._place}.runs_on: found {on!r}, expected a node, a list of nodes or pods by node"
+                    f"{self._place}.runs_on: found {shown(on)}, expected a node, a list of nodes or pods by node"
                 )
 
     def _pod_group(self, members: Sequence[tuple[str, Values]]) -> Manifest:
@@ -378,7 +381,7 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
             name, text = marks[key](value)
             if key == "fraction" and not gpu_sharing.is_share(text):
                 wanted = f"a number from {gpu_sharing.LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
-                raise InputError(f"{place}.fraction: found {value}, expected {wanted}")
+                raise InputError(f"{place}.fraction: found {shown(value)}, expected {wanted}")
             annotations[name] = text
         elif key == "gpu":
             if isinstance(value, float) and not value.is_integer():

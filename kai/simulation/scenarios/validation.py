@@ -7,7 +7,8 @@ from typing import Any
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.configuration.registry import suggestion
-from kai.errors import InputError, shown
+from kai.errors import InputError
+from kai.notation import shown
 
 _MOST = 100_000
 """More nodes or pods than this are no longer written by hand."""
@@ -24,7 +25,7 @@ def fields(value: object, keys: Sequence[str], place: str) -> Values:
     values = mapping(value, place)
     for key in values:
         if key not in keys:
-            raise InputError(f"{place}: found key {key!r}; {suggestion(key, list(keys))}")
+            raise InputError(f"{place}: found key {shown(key)}; {suggestion(key, list(keys))}")
     return values
 
 
@@ -37,7 +38,7 @@ def texts(value: object, place: str) -> Sequence[str]:
         return ()
     if isinstance(value, list | tuple) and all(isinstance(text, str) for text in value):
         return value
-    raise InputError(f"{place}: found {value!r}, expected a list of texts")
+    raise InputError(f"{place}: found {shown(value)}, expected a list of texts")
 
 
 def mapping(value: object, place: str) -> Values:
@@ -60,7 +61,7 @@ def whole(values: Values, key: str, default: int, place: str) -> int:
     value = values.get(key, default)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
         return value
-    raise InputError(f"{place}.{key}: found {value!r}, expected a whole number from 0 to {_MOST}")
+    raise InputError(f"{place}.{key}: found {shown(value)}, expected a whole number from 0 to {_MOST}")
 
 
 def boolean(values: Values, key: str, place: str, *, default: bool) -> bool:
@@ -71,7 +72,7 @@ def boolean(values: Values, key: str, place: str, *, default: bool) -> bool:
     value = values.get(key, default)
     if isinstance(value, bool):
         return value
-    raise InputError(f"{place}.{key}: found {value!r}, expected true or false")
+    raise InputError(f"{place}.{key}: found {shown(value)}, expected true or false")
 
 
 def seconds(value: object, place: str) -> float:
@@ -82,7 +83,7 @@ def seconds(value: object, place: str) -> float:
     try:
         return times.seconds(str(value))
     except BadValue as bad:
-        raise InputError(f"{place}: {bad}") from None
+        raise InputError(f"{place}: found {shown(value)}, expected {bad.wanted}") from None
 
 
 def spread(name: str) -> Iterator[str]:

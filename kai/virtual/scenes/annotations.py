@@ -22,6 +22,7 @@ from kai.api.codec.manifest_text import mapping_of
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.manifests.findings import Document, Finding
+from kai.notation import shown
 from kai.virtual.scenes.random_numbers import exponential, lognormal
 
 DOMAIN: Final = "simulation.kai.scheduler/"
@@ -108,11 +109,10 @@ def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
         try:
             found[name.replace("-", "_")] = reader(str(text))
         except BadValue as bad:
-            message = f'{name} is "{text}"'
+            seen = text if isinstance(text, str) else shown(text)
+            message = f'{name} is "{seen}"'
             findings.append(
-                document.finding(
-                    "A001", message, path, found=str(text), expected=bad.wanted, hint=f"write {bad.wanted}"
-                )
+                document.finding("A001", message, path, found=seen, expected=bad.wanted, hint=f"write {bad.wanted}")
             )
     return Declared(**found), findings
 

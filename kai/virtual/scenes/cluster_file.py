@@ -38,6 +38,7 @@ from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path
+from kai.notation import shown
 from kai.simulation.scenarios.shorthand import expand
 from kai.simulation.scenarios.validation import spread
 from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent
@@ -171,7 +172,7 @@ class _Reading:
             if parent and parent not in parents and parent not in elsewhere:
                 known = sorted({*parents, *elsewhere} - {name})
                 wanted = f"one of {', '.join(known)}" if known else "no parent: this is the only queue"
-                raise WrongError(path, f"there is no queue {parent!r}, the parent of {name}", wanted)
+                raise WrongError(path, f"there is no queue {shown(parent)}, the parent of {name}", wanted)
             way = [name]
             while (above := parents.get(way[-1])) and above not in way:
                 way.append(above)
@@ -188,7 +189,9 @@ class _Reading:
         if "names" in values:
             called = [each for part in str(values["names"]).split(",") for each in _spread(part.strip(), path)]
             if values.get("count", len(called)) != len(called):
-                raise WrongError((*path, "count"), f"count is {values['count']}", f"names are {len(called)} nodes")
+                raise WrongError(
+                    (*path, "count"), f"count is {shown(values['count'])}", f"names are {len(called)} nodes"
+                )
         else:
             called = [f"{shape}-{number}" for number in range(1, _whole(values, "count", path, default=1) + 1)]
         self._made[shape] = called
@@ -232,7 +235,7 @@ class _Reading:
         path: Path = ("events", number)
         values = self._manifest["events"][number]
         if not isinstance(values, Mapping):
-            raise WrongError(path, f"found {values!r}", "a mapping such as {at: 3h, node: gpu-04, fail: 40m}")
+            raise WrongError(path, f"found {shown(values)}", "a mapping such as {at: 3h, node: gpu-04, fail: 40m}")
         _refuse_others(values, EVENT_KEYS, path)
         at = _seconds(values.get("at"), (*path, "at"))
         told = [key for key in ("fail", "drain", "taint", "add") if key in values]
@@ -245,7 +248,7 @@ class _Reading:
         named = tuple(name for each in called for name in _spread(str(each), path))
         for name in named or ("",):
             if known and name not in known:
-                raise WrongError((*path, "node"), f"there is no node {name!r}", "the name of a node of this file")
+                raise WrongError((*path, "node"), f"there is no node {shown(name)}", "the name of a node of this file")
         if change is Change.TAINT:
             taint = structure_as(Taint, _taint(values["taint"], (*path, "taint")))
             lasts = _seconds(values["for"], (*path, "for")) if "for" in values else None
@@ -273,7 +276,7 @@ class _Reading:
         for number, values in enumerate(_list(self._manifest, "autoscale", ())):
             path: Path = ("autoscale", number)
             if not isinstance(values, Mapping):
-                raise WrongError(path, f"found {values!r}", "a mapping such as {shape: h100x8, min: 0, max: 4}")
+                raise WrongError(path, f"found {shown(values)}", "a mapping such as {shape: h100x8, min: 0, max: 4}")
             _refuse_others(values, SCALE_KEYS, path)
             shape = self._shape(values.get("shape"), (*path, "shape"))
             make: Callable[[int], Node] = partial(self._scaled, shape)
@@ -295,17 +298,18 @@ class _Reading:
 
     def _shape(self, name: object, path: Path) -> str:
         if not isinstance(name, str) or name not in self._shapes:
-            raise WrongError(path, f"there is no shape {name!r}", f"one of {', '.join(self._shapes) or 'none'}")
+            raise WrongError(path, f"there is no shape {shown(name)}", f"one of {', '.join(self._shapes) or 'none'}")
         return name
 
 
 # --- Values --------------------------------------------------------------------------------------------------------
 
 
-def _refuse_others(values: Mapping[str, Any], keys: Sequence[str], path: Path) -> None:
+def _refuse_others(values: Mapping[Any, Any], keys: Sequence[str], path: Path) -> None:
     for key in values:
         if key not in keys:
-            raise WrongError((*path, str(key)), f"there is no key {key}", f"keys: {', '.join(keys)}", code="K002")
+            named = key if isinstance(key, str) else shown(key)
+            raise WrongError((*path, str(key)), f"there is no key {named}", f"keys: {', '.join(keys)}", code="K002")
 
 
 def _mapping(values: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
@@ -313,7 +317,7 @@ def _mapping(values: Mapping[str, Any], key: str, path: Path) -> Mapping[str, An
     if found is None:
         return {}
     if not isinstance(found, Mapping):
-        raise WrongError((*path, key), f"{key} is {found!r}", "a mapping")
+        raise WrongError((*path, key), f"{key} is {shown(found)}", "a mapping")
     return found
 
 
@@ -322,7 +326,7 @@ def _list(values: Mapping[str, Any], key: str, path: Path) -> Sequence[Any]:
     if found is None:
         return ()
     if not isinstance(found, list):
-        raise WrongError((*path, key), f"{key} is {found!r}", "a list")
+        raise WrongError((*path, key), f"{key} is {shown(found)}", "a list")
     return found
 
 
@@ -330,7 +334,7 @@ def _whole(values: Mapping[str, Any], key: str, path: Path, *, default: int) -> 
     found = values.get(key, default)
     if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MOST:
         return found
-    raise WrongError((*path, key), f"{key} is {found!r}", f"a whole number from 0 to {_MOST}")
+    raise WrongError((*path, key), f"{key} is {shown(found)}", f"a whole number from 0 to {_MOST}")
 
 
 def _seconds(found: object, path: Path) -> float:
@@ -339,7 +343,7 @@ def _seconds(found: object, path: Path) -> float:
     except durations.DurationError:
         seconds = -1.0
     if seconds < 0:
-        raise WrongError(path, f"{path[-1]} is {found!r}", durations.WANTED)
+        raise WrongError(path, f"{path[-1]} is {shown(found)}", durations.WANTED)
     return seconds
 
 
@@ -347,7 +351,7 @@ def _amount(found: object, path: Path) -> int:
     try:
         return quantity.amount(str(found), 1)
     except BadValue as bad:
-        raise WrongError(path, f"{path[-1]} is {found!r}", bad.wanted) from None
+        raise WrongError(path, f"{path[-1]} is {shown(found)}", bad.wanted) from None
 
 
 def _taint(text: object, path: Path) -> dict[str, Any]:
@@ -355,7 +359,7 @@ def _taint(text: object, path: Path) -> dict[str, Any]:
     head, _, effect = str(text).partition(":")
     key, _, value = head.partition("=")
     if effect not in {"", "NoSchedule", "PreferNoSchedule", "NoExecute"} or not key:
-        raise WrongError(path, f"taint is {text!r}", 'a taint such as "maintenance=disk:NoSchedule"')
+        raise WrongError(path, f"taint is {shown(text)}", 'a taint such as "maintenance=disk:NoSchedule"')
     return {"key": key, "value": value, "effect": effect or "NoSchedule"}
 
 

@@ -123,7 +123,7 @@ def test_a_negative_half_life_is_none():
         (
             {},
             {"extraParams": {"x": 1}},
-            "u.usageParams.extraParams: found {'x': 1}, expected a mapping of text to text",
+            "u.usageParams.extraParams: found {x: 1}, expected a mapping of text to text",
         ),
     ],
 )

@@ -99,6 +99,7 @@ def test_types_of_kubernetes_are_those_of_its_client():
     ("text", "said"),
     [
         ("apiVersion: v1\nkind: 7\n", "x.yaml:2:7: T003 kind: found 7, expected a string"),
+        ("apiVersion: v1\nkind: true\n", "x.yaml:2:7: T003 kind: found true, expected a string"),
         ("apiVersion: 1.0\nkind: Pod\n", "x.yaml:1:13: T003 apiVersion: found 1.0, expected a string"),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {name: p, ownerReferences: hello}\nspec: {}\n",

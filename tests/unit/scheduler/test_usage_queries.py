@@ -116,9 +116,9 @@ def numbers(*values):
         (
             200,
             body({"status": "success", "data": {"resultType": "matrix", "result": []}}),
-            "of type 'matrix', expected",
+            "resultType: found 'matrix', expected",
         ),
-        (200, body({"status": "success"}), "found a result of type None, expected vector"),
+        (200, body({"status": "success"}), "resultType: found nothing, expected vector"),
         (200, body({"status": "success", "data": {"resultType": "vector", "result": [{}]}}), "found a sample without"),
         (200, body({"status": "success", "data": {"resultType": "vector", "result": [5]}}), "found a sample without"),
         (200, body(vector({"a": float("nan")})), "found nan of queue 'a', expected a finite amount of 0 or more"),

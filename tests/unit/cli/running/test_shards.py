@@ -226,6 +226,7 @@ def test_what_means_nothing_here_is_said():
     ("documents", "message"),
     [
         ([], "s.yaml: found nothing, expected one SchedulingShard"),
+        ([{"kind": "Config", "metadata": {"name": True}}], "s.yaml: found Config true, expected one SchedulingShard"),
         ([config()], "s.yaml: found Config kai-config, expected one SchedulingShard"),
         ([shard("a"), shard("b")], "s.yaml: found SchedulingShard a, SchedulingShard b, expected one"),
         ([shard(kValue="much")], "s.yaml: schedulingshard default: spec.kValue: found .much., expected a number"),

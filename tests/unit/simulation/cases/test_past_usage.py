@@ -29,14 +29,14 @@ def test_both_forms_of_a_scenario_may_say_it():
     [
         ([], r"s.yaml: pastUsage: found \[\], expected cpu, memory, gpu of each queue"),
         ({"a": 0.5}, "s.yaml: pastUsage.a: found 0.5, expected cpu, memory, gpu as fractions of the cluster"),
-        ({"a": {"gpus": 0.5}}, "s.yaml: pastUsage.a: found {'gpus': 0.5}, expected cpu, memory, gpu"),
+        ({"a": {"gpus": 0.5}}, "s.yaml: pastUsage.a: found {gpus: 0.5}, expected cpu, memory, gpu"),
         (
             {"a": {"gpu": "half"}},
             "s.yaml: pastUsage.a.gpu: found 'half', expected a fraction of the cluster, 0 or more",
         ),
         ({"a": {"gpu": -0.5}}, "s.yaml: pastUsage.a.gpu: found -0.5, expected a fraction"),
         ({"a": {"gpu": True}}, "s.yaml: pastUsage.a.gpu: found true, expected a fraction"),
-        ({"a": {"gpu": float("nan")}}, "s.yaml: pastUsage.a.gpu: found nan, expected a fraction"),
+        ({"a": {"gpu": float("nan")}}, "s.yaml: pastUsage.a.gpu: found .nan, expected a fraction"),
     ],
 )
 def test_what_is_no_past_usage_is_named(value, message):

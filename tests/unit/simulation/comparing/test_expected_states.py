@@ -72,7 +72,7 @@ def test_a_sentence_that_cannot_be_read_is_named(tmp_path, sentence, message):
 
 
 @pytest.mark.parametrize("key", ["idle.n1", "shares.a"])
-@pytest.mark.parametrize(("number", "found"), [("{gpu: 7}", "{'gpu': 7}"), ("all", "'all'"), ("true", "True")])
+@pytest.mark.parametrize(("number", "found"), [("{gpu: 7}", "{gpu: 7}"), ("all", "'all'"), ("true", "true")])
 def test_an_expected_amount_that_is_no_number_is_named(tmp_path, key, number, found):
     group, name = key.split(".")
     with pytest.raises(InputError) as caught:

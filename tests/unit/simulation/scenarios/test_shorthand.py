@@ -96,13 +96,21 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
         ({"queues": {"a": {"quotas": 1}}}, "queues.a: found key 'quotas'; did you mean quota?"),
         ({"queues": {"a": {"quota": "4"}}}, "queues.a.quota: found '4', expected a number of GPUs, or"),
         ({"queues": {"a": {"quota": {"gpu": "4"}}}}, "queues.a.quota.gpu: found '4', expected a number"),
-        ({"groups": {"g": {}}}, "groups.g.queue: found None, expected the name of a queue"),
+        ({"groups": {"g": {}}}, "groups.g.queue: found nothing, expected the name of a queue"),
         ({"groups": {"g": {"queue": "a", "member": 2}}}, "groups.g: found key 'member'; did you mean members?"),
         ({"groups": {"g": {"queue": "a", "members": -1}}}, "groups.g.members: found -1, expected a whole number"),
         ({"groups": {"g": {"queue": "a", "runs_on": "ghost"}}}, "groups.g.runs_on: found node 'ghost'"),
         (
             {"cluster": {"nodes": {"n1": {}}}, "groups": {"g": {"queue": "a", "runs_on": {"n2": 1}}}},
             "groups.g.runs_on: found node 'n2'; known are n1",
+        ),
+        (
+            {"cluster": {"nodes": {"n1": {}}}, "groups": {"g": {"queue": "a", "runs_on": "n1", "started": True}}},
+            "groups.g.started: found true, expected",
+        ),
+        (
+            {"groups": {"g": {"queue": "a", "each": {"fraction": True}}}},
+            "g.each.fraction: found true, expected a number",
         ),
         ({"groups": {"g": {"queue": "a", "runs_on": 5}}}, "groups.g.runs_on: found 5, expected a node"),
         ({"groups": {"g": {"queue": "a", "each": {"gpus": 1}}}}, "groups.g.each: found key 'gpus'; did you mean gpu"),

@@ -40,3 +40,8 @@ def test_a_mistake_has_its_place(annotation: str, text: str, code: str):
         scene_of(cluster() + job("x", **{annotation: text}))
     (finding,) = refused.value.findings
     assert (finding.code, finding.line > 0, text in finding.excerpt[-1][1]) == (code, True, True)
+
+
+def test_a_mistake_is_quoted_as_it_is_written():
+    with pytest.raises(RefusedError, match='restarts is "true"'):
+        scene_of(cluster() + job("x", restarts="-").replace('"-"', "true"))

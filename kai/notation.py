@@ -1,0 +1,85 @@
+"""How a message quotes what it found: in the notation of the file that a person wrote."""
+
+import json
+import re
+import reprlib
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import date
+from itertools import islice
+from math import isfinite
+from typing import Final
+
+_LONGEST: Final = 240
+_LONGEST_TEXT: Final = 80
+_MOST_ITEMS: Final = 6
+_DEEPEST: Final = 4
+_PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[a-z_][a-z0-9_./-]*", re.ASCII | re.IGNORECASE)
+_SHORTENER: Final = reprlib.Repr()
+_SHORTENER.maxother = _SHORTENER.maxlong = _LONGEST_TEXT
+
+
+def shown(found: object) -> str:
+    """Return ``found`` on one line of bounded length, whatever it is, and ``nothing`` for an absent value.
+
+    It is written as YAML has it in its flow style, since a person who wrote it wrote YAML or JSON. What these have no
+    word for, an object of a plugin for instance, is written as Python has it. A key without a value is read as None as
+    an absent one is, so None is called nothing; only inside a list or a mapping it is ``null``.
+    """
+    text = "nothing" if found is None else _written(found, _DEEPEST)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _written(found: object, depth: int) -> str:
+    if not isinstance(found, Mapping | list | tuple):
+        return _scalar(found)
+    if isinstance(found, Mapping):
+        pairs = islice(found.items(), _MOST_ITEMS if depth else 0)
+        items = [f"{_key(key, depth - 1)}: {_written(value, depth - 1)}" for key, value in pairs]
+        return f"{{{_listed(items, len(found))}}}"
+    items = [_written(each, depth - 1) for each in found[: _MOST_ITEMS if depth else 0]]
+    return f"[{_listed(items, len(found))}]"
+
+
+def _scalar(found: object) -> str:
+    match found:
+        case None:
+            return "null"
+        case bool():
+            return "true" if found else "false"
+        case str():
+            return _quoted(found)
+        case bytes():
+            return f"!!binary {_quoted(b64encode(found[:_LONGEST]).decode())}"
+        case date():
+            return found.isoformat()  # which YAML reads where a text looks like one
+        case float() if not isfinite(found):
+            return f"{found:g}".replace("inf", ".inf").replace("nan", ".nan")
+        case _:
+            return _in_python(found)
+
+
+def _key(key: object, depth: int) -> str:
+    """Return a key, without quotes where YAML reads it as a text without them."""
+    return key if isinstance(key, str) and _PLAIN.fullmatch(key) and len(key) <= _LONGEST_TEXT else _written(key, depth)
+
+
+def _in_python(found: object) -> str:
+    try:
+        return _SHORTENER.repr(found)
+    except ValueError:  # Python refuses to write out an integer of thousands of digits
+        return f"a value of type {type(found).__name__} too large to show"
+
+
+def _listed(items: list[str], there_are: int) -> str:
+    return ", ".join(items if there_are <= len(items) else [*items, "..."])
+
+
+def _quoted(text: str) -> str:
+    """Return a text between quotes; of one that is long, how it begins and how it ends."""
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[: _LONGEST_TEXT // 2]}...{text[-_LONGEST_TEXT // 2 + 3 :]}"
+    if text.isprintable() and "'" not in text:
+        return f"'{text}'"  # between these YAML knows no escapes
+    escaped = json.dumps(str(text), ensure_ascii=False)
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in escaped)
