@@ -1,7 +1,7 @@
 import contextlib
 import json
 import os
-import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -236,9 +236,15 @@ def test_an_output_without_room_is_no_bug_of_kai(arguments):
             [sys.executable, "-m", "kai", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 4
-    assert re.fullmatch(
-        r"error: (standard )?output: found No space left on device, expected room to write\n", done.stderr
-    )
+    assert done.stderr == "error: standard output: found No space left on device, expected room to write\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["lint", "--help"], ["completion", "bash"], ["plugins"]])
+def test_a_file_that_may_not_become_larger_is_no_bug_of_kai(arguments, tmp_path):
+    command = f"ulimit -f 0; exec {shlex.join([sys.executable, '-m', 'kai', *arguments])} > {tmp_path / 'out'}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == "error: standard output: found File too large, expected room to write\n"
+    assert done.returncode == 4
 
 
 def test_an_output_that_is_closed_is_no_bug_of_kai():
