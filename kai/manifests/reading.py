@@ -22,7 +22,7 @@ from kai.api.codec.manifest_text import (
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import Pod
 from kai.api.values.bad_value import BadValue
-from kai.errors import InputError
+from kai.errors import InputError, shown
 from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
@@ -170,8 +170,10 @@ def _check_names(document: Document, metadata: Mapping[str, Any]) -> Iterator[Fi
     """Yield the name and the namespace that no API server takes, and that could not be told from others on a screen."""
     for field in ("name", "namespace"):
         text = metadata.get(field)
-        if isinstance(text, str) and not (text.isascii() and text.isprintable() and " " not in text):
-            found, expected = ascii(text), "letters, digits, '-' and '.'"
+        odd = next((each for each in text if not "!" <= each <= "~"), "") if isinstance(text, str) else ""
+        if odd:
+            # Of a letter that looks like another only its number tells them apart.
+            found, expected = f"{shown(text)} with U+{ord(odd):04X}", "letters a to z, digits, '-' and '.'"
             message = f"{field}: found {found}, expected {expected}"
             yield document.finding("F001", message, ("metadata", field), found=found, expected=expected)
 

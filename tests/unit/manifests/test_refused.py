@@ -127,3 +127,20 @@ def test_pods_of_other_controllers_need_a_container_too(kind, containers):
     found = lint_manifest(yaml.safe_load(text.replace("POD", f"{{schedulerName: kai-scheduler, {containers}}}")))
     said = ["J024 containers: found none, expected at least one container"]
     assert [f"{each.code} {each.message}" for each in found] == said
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("jöb-日本", "'jöb-日本' with U+00F6"),
+        ("tr\u0430in", "'tr\u0430in' with U+0430"),
+        ("a b", "'a b' with U+0020"),
+        ("a\u200bb", r"'a\u200bb' with U+200B"),
+        ("a\x1bb", r"'a\x1bb' with U+001B"),
+    ],
+)
+def test_a_name_with_another_letter_is_told_as_it_is_written_with_the_number_of_that_letter(name, found):
+    manifest = merged(REFUSED["bases"]["Pod"], {"metadata": {"name": name}})
+    (finding,) = lint_manifest(manifest)
+    assert finding.code == "F001"
+    assert finding.message == f"name: found {found}, expected letters a to z, digits, '-' and '.'"
