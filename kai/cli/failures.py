@@ -17,10 +17,6 @@ READER_GONE = 141
 answer is not read, so a script must not take the code for its yes or no."""
 
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What only writing ends with: no room on the device, in a quota, or in the largest file that a process may write."""
-
-
 class OutputError(KaiError):
     """What a command answers cannot be written."""
 
@@ -141,7 +137,8 @@ def report_unexpected(error: Exception, subject: str) -> int:
     if isinstance(error, PermissionError) and error.filename:
         say_error(f"{error.filename}: found {error.strerror}, expected a file or a folder that can be read")
         return INPUT
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    # No room on the device, in a quota, or in the largest file that a process may write: only writing ends so.
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         say_error(f"{error.filename or 'standard output'}: found {error.strerror}, expected room to write")
         sys.stdout = None
         return INPUT

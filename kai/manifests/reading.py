@@ -22,7 +22,7 @@ from kai.api.codec.manifest_text import (
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import Pod
 from kai.api.values.bad_value import BadValue
-from kai.errors import InputError, shown
+from kai.errors import InputError
 from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError

@@ -135,8 +135,8 @@ def test_pods_of_other_controllers_need_a_container_too(kind, containers):
         ("jöb-日本", "'jöb-日本' with U+00F6"),
         ("tr\u0430in", "'tr\u0430in' with U+0430"),
         ("a b", "'a b' with U+0020"),
-        ("a\u200bb", r"'a\u200bb' with U+200B"),
-        ("a\x1bb", r"'a\x1bb' with U+001B"),
+        ("a\u200bb", r'"a\u200bb" with U+200B'),
+        ("a\x1bb", r'"a\u001bb" with U+001B'),
     ],
 )
 def test_a_name_with_another_letter_is_told_as_it_is_written_with_the_number_of_that_letter(name, found):
