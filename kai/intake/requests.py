@@ -1,6 +1,6 @@
 """From containers to what their pod asks for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import NamedTuple
 
@@ -9,7 +9,8 @@ import attrs
 from kai.api import names
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.grants import Grant, is_foreign
-from kai.api.kubernetes.pod import Container, Pod, ResourceRequirements
+from kai.api.conventions.resizing import requests_of, requests_of_whole
+from kai.api.kubernetes.pod import Container, Pod
 from kai.api.values import numerals
 from kai.model.amounts import Amounts, QuantityTexts, amounts, packed
 from kai.model.axis import GPU_UNIT
@@ -48,6 +49,8 @@ class ResourceKey(NamedTuple):
     containers: tuple[QuantityTexts, ...]
     initial: tuple[tuple[bool, QuantityTexts], ...] = ()
     overhead: QuantityTexts = ()
+    whole: QuantityTexts = ()
+    """What the pod asks for as a whole, in place of its containers."""
     fraction: str | None = None
     memory: str | None = None
     devices: str | None = None
@@ -77,12 +80,12 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
     Source: the peer reads the annotations again, which the owner of the pod may have edited since it was bound.
     """
     spec, annotations, guaranteed = pod.spec, pod.metadata.annotations, is_guaranteed(pod)
+    initial = spec.init_containers
     fixed = (
-        tuple([_requests(container.resources) for container in spec.containers]),
-        tuple([(is_sidecar(each), _requests(each.resources)) for each in spec.init_containers])
-        if spec.init_containers
-        else (),
+        _requests(pod, spec.containers),
+        tuple(zip(map(is_sidecar, initial), _requests(pod, initial), strict=True)) if initial else (),
         tuple(spec.overhead.items()) if spec.overhead else (),
+        tuple(requests_of_whole(pod).items()) if spec.resources is not None else (),
     )
     if grant is not None and grant.is_whole:
         return ResourceKey(*fixed, *_share(grant), guaranteed=guaranteed)
@@ -135,9 +138,16 @@ def _share(grant: Grant) -> tuple[str | None, str | None, str | None]:
     return portion, None if grant.memory is None else str(grant.memory), str(len(grant.gpus))
 
 
-def _requests(resources: ResourceRequirements) -> QuantityTexts:
+def _requests(pod: Pod, containers: Sequence[Container]) -> tuple[QuantityTexts, ...]:
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:  # as of each pod that waits
+        return tuple([_completed(each.resources.requests, each.resources.limits) for each in containers])
+    counted = requests_of(pod, containers)
+    return tuple([_completed(asked, each.resources.limits) for asked, each in zip(counted, containers, strict=True)])
+
+
+def _completed(asked: Mapping[str, str], limits: Mapping[str, str]) -> QuantityTexts:
     """Return what a container asks for; a limit stands for a request that is missing, as the API server has it."""
-    asked, limits = resources.requests, resources.limits
     for resource in limits:
         if resource not in asked:
             return tuple({**limits, **asked}.items())
@@ -148,7 +158,7 @@ def demand(key: ResourceKey) -> Demand:
     """Return what a pod asks for.
 
     A pod asks for the sum of its containers and sidecars, but at least for each init container with the sidecars
-    before it, and for the overhead.
+    before it, and for the overhead. What it asks for as a whole stands in place of all but the overhead.
 
     Source: the peer's pod_info, which takes the overhead for everything but GPUs.
     """
@@ -167,6 +177,7 @@ def demand(key: ResourceKey) -> Demand:
     _add(total, sidecars)
     for peak in peaks:
         _raise_to(total, peak)
+    total.update(amounts(key.whole))
     _add(total, {name: amount for name, amount in amounts(key.overhead).items() if name != _GPU})
     if key.slices is not None:
         # In place of whole GPUs, as the peer has it: its queue is charged for them, and they are in use on its node.

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from kai.api.conventions.resizing import requests_of, requests_of_whole
 from kai.api.kubernetes.pod import Pod
 from kai.api.values.bad_value import BadValue
 from kai.api.values.quantity import amount
@@ -103,15 +104,16 @@ def effective_requests(pod: Pod) -> dict[str, Amount]:
     """Return what a node must have for a pod: the most that it needs at any time, and its overhead.
 
     Init containers run one after the other before the containers; an init container that restarts always is a sidecar
-    and runs beside all that follow it.
+    and runs beside all that follow it. What the pod asks for as a whole stands in place of that.
 
     Source: the effective requests of the Kubernetes scheduler.
     """
-    running = add_up(container.resources.requests for container in pod.spec.containers)
+    running = add_up(requests_of(pod, pod.spec.containers))
     sidecars: dict[str, Amount] = {}
     most: dict[str, Amount] = {}
-    for container in pod.spec.init_containers:
-        own = add_up([container.resources.requests])
+    initial = pod.spec.init_containers
+    for container, requests in zip(initial, requests_of(pod, initial), strict=True):
+        own = add_up([requests])
         if container.restart_policy == "Always":
             running = plus(running, own)
             sidecars = plus(sidecars, own)
@@ -119,7 +121,7 @@ def effective_requests(pod: Pod) -> dict[str, Amount]:
         else:
             starting = plus(sidecars, own)
         most = _largest(most, starting)
-    return plus(_largest(running, most), add_up([pod.spec.overhead]))
+    return plus({**_largest(running, most), **add_up([requests_of_whole(pod)])}, add_up([pod.spec.overhead]))
 
 
 def _largest(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> dict[str, Amount]:

@@ -218,6 +218,8 @@ class PodSpec:
     resource_claims: tuple[PodResourceClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
     overhead: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    resources: ResourceRequirements | None = attrs.field(default=None, metadata=shared())
+    """What the pod asks for as a whole."""
     host_network: bool = False
     restart_policy: str = ""
     runtime_class_name: str | None = None
@@ -253,6 +255,15 @@ class ExtendedResourceClaimStatus:
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
+class ContainerStatus:
+    """What a kubelet tells of a container: what its node has set aside for it, and what it may use."""
+
+    name: str = ""
+    allocated_resources: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    resources: ResourceRequirements | None = attrs.field(default=None, metadata=shared())
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodStatus:
     """Where a pod stands."""
 
@@ -261,6 +272,10 @@ class PodStatus:
     nominated_node_name: str = ""
     start_time: Time | None = None
     qos_class: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = attrs.field(default=(), metadata=shared())
+    init_container_statuses: tuple[ContainerStatus, ...] = attrs.field(default=(), metadata=shared())
+    allocated_resources: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    resources: ResourceRequirements | None = attrs.field(default=None, metadata=shared())
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 

@@ -99,6 +99,7 @@ VOLUMES: Final = [
     },
     {"name": "v6", "csi": {"driver": "d"}},
 ]
+GIVEN: Final = {"name": "main", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
 MAPPING: Final = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "r0"}
 POD: Final[Manifest] = {
     "apiVersion": "v1",
@@ -143,6 +144,7 @@ POD: Final[Manifest] = {
         ],
         "volumes": VOLUMES,
         "overhead": {"cpu": "10m"},
+        "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
         "hostNetwork": True,
         "restartPolicy": "Never",
         "runtimeClassName": "nvidia",
@@ -153,6 +155,10 @@ POD: Final[Manifest] = {
         "nominatedNodeName": "n2",
         "startTime": "2026-01-01T12:00:03.500000Z",
         "qosClass": "Burstable",
+        "containerStatuses": [GIVEN],
+        "initContainerStatuses": [{**GIVEN, "name": "side"}],
+        "allocatedResources": {"cpu": "2"},
+        "resources": {"requests": {"cpu": "2"}},
         "resourceClaimStatuses": [{"name": "own", "resourceClaimName": "own-x1"}],
         "extendedResourceClaimStatus": {"resourceClaimName": "train-0-x", "requestMappings": [MAPPING]},
     },

@@ -1,0 +1,76 @@
+"""What containers, and a pod as a whole, are counted with: what they ask for, or what their node gave them before.
+
+CPU and memory of a container can be changed while it runs. Until its kubelet has followed, the node has what it gave
+set aside, beside what is asked for now; the larger of the two counts. A change that the kubelet calls infeasible for
+its node counts for nothing: an owner could ask for more than any node has, and all else would keep off that node.
+
+Source: Kubernetes' scheduler (KEP-1287, in-place update of pod resources; KEP-2837, pod-level resources). KAI-Scheduler
+counts what containers ask for, whatever their node gave, and knows no resources of a whole pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kai.api import names
+from kai.api.fields import EMPTY
+from kai.api.kubernetes.pod import Container, Pod, ResourceRequirements
+from kai.api.values.quantity import amount
+
+_RESIZABLE: Final = (names.CPU, names.MEMORY)
+_HUGE: Final = "hugepages-"
+_FINEST: Final = 1000
+_PENDING: Final = "PodResizePending"
+_INFEASIBLE: Final = "Infeasible"
+
+
+def requests_of(pod: Pod, containers: Iterable[Container]) -> list[Mapping[str, str]]:
+    """Return what containers of a pod are counted with, in their order; what a limit stands for is not in it."""
+    status = pod.status
+    known = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
+    if not known:
+        return [each.resources.requests for each in containers]
+    is_infeasible, counted = _is_infeasible(pod), []
+    for each in containers:
+        asked, told = each.resources.requests, known.get(each.name)
+        if told is not None:
+            asked = _counted(asked, told.allocated_resources, told.resources, is_infeasible=is_infeasible)
+        counted.append(asked)
+    return counted
+
+
+def requests_of_whole(pod: Pod) -> Mapping[str, str]:
+    """Return what a pod asks for as a whole; it stands in place of what its containers ask for together."""
+    own, status = pod.spec.resources, pod.status
+    if own is None:
+        return EMPTY
+    asked = {**own.limits, **own.requests}
+    asked = {name: text for name, text in asked.items() if name in _RESIZABLE or name.startswith(_HUGE)}
+    return _counted(asked, status.allocated_resources, status.resources, is_infeasible=_is_infeasible(pod))
+
+
+def _counted(
+    asked: Mapping[str, str], given: Mapping[str, str], used: ResourceRequirements | None, *, is_infeasible: bool
+) -> Mapping[str, str]:
+    """Return the larger amounts of what is asked for, what the kubelet has set aside, and what is in use yet."""
+    told = (given, EMPTY if used is None else used.requests)
+    if all(not amounts or amounts == asked for amounts in told):
+        return asked
+    most = dict(asked)
+    for name in _RESIZABLE:
+        if is_infeasible and given and name in most:
+            most[name] = given.get(name, "0")
+        for text in (amounts[name] for amounts in told if name in amounts):
+            if name not in most or amount(most[name], _FINEST) < amount(text, _FINEST):
+                most[name] = text
+    return most
+
+
+def _is_infeasible(pod: Pod) -> bool:
+    return any(
+        each.type == _PENDING and each.reason == _INFEASIBLE and each.status == "True" for each in pod.status.conditions
+    )
+
+
+__all__ = ["requests_of", "requests_of_whole"]
