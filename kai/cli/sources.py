@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kai.cli.deciding.installed import Chosen
     from kai.cli.serving import Served
     from kai.cluster.transport.access import Access
-    from kai.engine.observe import Observer
     from kai.simulation.cases.case import Case
     from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.request import Request, Result
@@ -75,12 +74,12 @@ class Source:
         case = cluster_of(read_case(self.place, self.request.registry))
         return case if self.chosen.policy is None else self.chosen.policy.over(case)
 
-    def decide(self, request: "Request | None" = None, observer: "Observer | None" = None) -> "Result":
+    def decide(self, request: "Request | None" = None) -> "Result":
         """Return what the scheduler would decide on the source now; nothing is written.
 
         Raises: as ``read``.
         """
-        return (request or self.request).decide(self.read(), observer)
+        return (request or self.request).decide(self.read())
 
     @staticmethod
     def case_of(result: "Result") -> "Case":

@@ -105,10 +105,10 @@ class WorkQueue(Generic[K]):
     _pushed: int = 0
     _running: int = 0
 
-    def want(self, key: K, now: float, *, after: float = 0.0) -> None:
-        """Ask for a look at a key, not before `after` seconds have passed."""
+    def want(self, key: K, now: float) -> None:
+        """Ask for a look at a key."""
         item = self._items.get(key)
-        due = now + max(self.options.gather, after)
+        due = now + self.options.gather
         if item is None:
             self._items[key] = _Item(due=due, since=now)
             self._push(due, key)
@@ -236,9 +236,9 @@ class Workers(Generic[K]):
     _alarm: Alarm | None = None
     _tasks: anyio.abc.TaskGroup | None = None
 
-    def want(self, key: K, *, after: float = 0.0) -> None:
+    def want(self, key: K) -> None:
         """Ask for a look at a key."""
-        self.queue.want(key, self.clock.monotonic(), after=after)
+        self.queue.want(key, self.clock.monotonic())
         self._go()
 
     async def run(self) -> None:

@@ -40,17 +40,17 @@ class Arguments:
     notes: list[str] = attrs.field(factory=list)
     known: set[str] = attrs.field(factory=set)
 
-    def number(self, key: str, default: float, lowest: float = 0.0) -> float:
-        """Return a number; one below ``lowest`` counts as it."""
+    def number(self, key: str, lowest: float = 0.0) -> float:
+        """Return a number, 1 if there is none; one below ``lowest`` counts as it."""
         text = self._text(key)
         if text is None:
-            return default
+            return 1.0
         try:
             value = float(text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            return self._instead(key, "a number", default)
+            return self._instead(key, "a number", 1.0)
         return max(lowest, value)
 
     def duration(self, key: str) -> float:
@@ -103,8 +103,8 @@ def _plainly(*names: str) -> Translation:
 
 def _proportion(arguments: Arguments) -> tuple[PluginEntry, ...]:
     # The peer spells the second one exactly so, and passes over the correct spelling.
-    k = arguments.number("kValue", 1.0)
-    multiplier = arguments.number("relcaimerSaturationMultiplier", 1.0, lowest=1.0)
+    k = arguments.number("kValue")
+    multiplier = arguments.number("relcaimerSaturationMultiplier", lowest=1.0)
     return (PluginEntry("proportion", {"k": k, "saturation_multiplier": multiplier}),)
 
 

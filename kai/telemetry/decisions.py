@@ -83,13 +83,7 @@ def line_of(decision: Decision) -> bytes:
     return msgspec.json.encode(found) + b"\n"
 
 
-def decision_of(line: bytes) -> Decision | None:
-    """Return the decision in a line; None for a line that is none, such as one that was cut short."""
-    found = _read(line)
-    return found if isinstance(found, Decision) else None
-
-
-def _read(line: bytes) -> Decision | str:
+def read_line(line: bytes) -> Decision | str:
     """Return the decision in a line, or why it is none."""
     try:
         found = json.loads(line)
@@ -173,7 +167,7 @@ def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Deci
         for file in (*reversed(_older(newest)), newest):
             with file.open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
-                    found = _read(line)
+                    found = read_line(line)
                     if isinstance(found, Decision):
                         yield found
                     elif passed is not None and line.strip():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import structlog
 
@@ -34,9 +34,9 @@ def verbosity_of(text: str) -> int | None:
     return _NAMES.get(text.lower())
 
 
-def set_up_logs(*, verbosity: int = 3, json: bool = False, stream: TextIO | None = None) -> None:
-    """Let every logger of the process write to ``stream`` (standard error), the libraries' warnings included."""
-    out = sys.stderr if stream is None else stream
+def set_up_logs(*, verbosity: int = 3, json: bool = False) -> None:
+    """Let every logger of the process write to standard error, the libraries' warnings included."""
+    out = sys.stderr
     as_json = json or not out.isatty()
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     shared: list[Any] = [

@@ -58,7 +58,7 @@ from kai.podgrouper.kinds import KARTA
 from kai.podgrouper.resource import Resource
 from kai.scheduler.usage_queries import UsageError, read_samples
 from kai.simulation.sources.archive import read_archive
-from kai.telemetry.decisions import decision_of
+from kai.telemetry.decisions import read_line
 from kai.telemetry.listener import read_address
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.results.documents import result_of_document
@@ -317,7 +317,7 @@ TARGETS: Final = (
         read=_text(read_grant),
         is_raw=True,
     ),
-    Target(name="decision log", samples=_values(texts.DECISION), read=lambda given: decision_of(_json(given))),
+    Target(name="decision log", samples=_values(texts.DECISION), read=lambda given: read_line(_json(given))),
     *(
         Target(name=f"trace {name}", samples=_texts(text), read=_file(ending, read_trace), is_raw=True)
         for name, ending, text in (

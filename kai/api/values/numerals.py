@@ -33,15 +33,15 @@ def unsigned(text: str, *, bits: int = 64) -> int | None:
     return value if value < 1 << bits else None
 
 
-def signed(text: str, *, bits: int = 64) -> int | None:
-    """Return an integer written in decimal digits with an optional sign; None if the text is none, or does not fit.
+def signed(text: str) -> int | None:
+    """Return an integer of 64 bits written in decimal digits with an optional sign; None if the text is none.
 
     Source: Go's strconv.ParseInt with base 10.
     """
     if len(text) > _LONGEST or _SIGNED.fullmatch(text) is None:
         return None
     value = int(text)
-    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
+    return value if -(1 << 63) <= value < 1 << 63 else None
 
 
 def floating(text: str) -> float | None:

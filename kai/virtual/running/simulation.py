@@ -23,7 +23,6 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
-from kai.configuration.registry import Registry
 from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
@@ -81,7 +80,6 @@ def run(
     *,
     until: float = inf,
     settings: IntakeSettings | None = None,
-    registry: Registry | None = None,
 ) -> Run:
     """Return what becomes of a scene up to an instant, or until nothing more can happen.
 
@@ -93,7 +91,7 @@ def run(
             f"{scene.inputs.cluster}: faults by chance and autoscaling never end; say how long with --until"
         )
     chosen = configuration or scene.configuration or default_configuration()
-    simulation = Simulation(scene, make_profile(chosen, registry), settings or scene.settings, until)
+    simulation = Simulation(scene, make_profile(chosen), settings or scene.settings, until)
     return simulation.run()
 
 

@@ -1,5 +1,6 @@
 """Logs are one JSON object a line, from the level that was asked for."""
 
+import contextlib
 import io
 import json
 import logging
@@ -20,7 +21,8 @@ def as_before():
 
 def lines(verbosity):
     out = io.StringIO()
-    set_up_logs(verbosity=verbosity, stream=out)
+    with contextlib.redirect_stderr(out):
+        set_up_logs(verbosity=verbosity)
     structlog.get_logger().debug("detail", pod="a/b")
     structlog.get_logger().info("bound", pod="a/b")
     logging.getLogger("aiohttp.client").warning("slow")
