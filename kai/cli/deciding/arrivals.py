@@ -11,8 +11,8 @@ from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
+    from kai.simulation.cases.plan_document import Departure
     from kai.simulation.outcomes.overview import Job
-    from kai.simulation.outcomes.plan import Departure
     from kai.simulation.outcomes.queue_lines import QueueLine
 
 _FEW = 6

@@ -8,55 +8,8 @@ from typing import Any
 import attrs
 
 from kai.cli.schemas.document import Document
+from kai.simulation.cases.plan_document import Departure, Hold, Place
 from kai.virtual.results import result as over_time
-
-
-@attrs.frozen(kw_only=True)
-class PlaceItem:
-    """A pod that starts."""
-
-    cycle: int
-    pod: str
-    job: str
-    queue: str
-    node: str
-    gpus: float
-    slots: tuple[str, ...]
-    share: float | None
-    sliced: float = 0.0
-    """The part of ``gpus`` that are MIG slices; absent where none is."""
-
-
-@attrs.frozen(kw_only=True)
-class HoldItem:
-    """A pod that is promised a place which others have still to leave."""
-
-    cycle: int
-    pod: str
-    job: str
-    queue: str
-    node: str
-    gpus: float
-    sliced: float = 0.0
-    """The part of ``gpus`` that are MIG slices; absent where none is."""
-
-
-@attrs.frozen(kw_only=True)
-class DepartureItem:
-    """A pod that has to go."""
-
-    cycle: int
-    pod: str
-    job: str
-    queue: str
-    node: str
-    gpus: float
-    cause: str
-    rule: str
-    aggressor: str | None
-    to: str | None
-    sliced: float = 0.0
-    """The part of ``gpus`` that are MIG slices; absent where none is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,10 +39,10 @@ class Plan(Document):
     """What is decided (``kai replay``)."""
 
     answer: str | None
-    place: tuple[PlaceItem, ...]
-    hold: tuple[HoldItem, ...]
-    evict: tuple[DepartureItem, ...]
-    move: tuple[DepartureItem, ...]
+    place: tuple[Place, ...]
+    hold: tuple[Hold, ...]
+    evict: tuple[Departure, ...]
+    move: tuple[Departure, ...]
     counts: Mapping[str, int]
     decision_hash: str
     explanation: Mapping[str, Any] | None

@@ -13,6 +13,56 @@ import attrs
 KINDS = ("place", "evict", "move", "hold")
 
 
+@attrs.frozen(kw_only=True)
+class Place:
+    """A pod that starts."""
+
+    cycle: int
+    pod: str
+    job: str
+    queue: str
+    node: str
+    gpus: float
+    """Whole and shared ones, and MIG slices as quotas count them."""
+    sliced: float = 0.0
+    """The part of them that it has as MIG slices."""
+    slots: tuple[str, ...]
+    """The devices that it shares; one that begins with + is opened for it."""
+    share: float | None
+    """The part of each of them; None for a pod with whole GPUs or none."""
+
+
+@attrs.frozen(kw_only=True)
+class Hold:
+    """A pod that is promised a place which others have still to leave."""
+
+    cycle: int
+    pod: str
+    job: str
+    queue: str
+    node: str
+    gpus: float
+    sliced: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Departure:
+    """A pod that has to go."""
+
+    cycle: int
+    pod: str
+    job: str
+    queue: str
+    node: str
+    gpus: float
+    sliced: float = 0.0
+    cause: str
+    rule: str
+    aggressor: str | None
+    to: str | None
+    """The node that it is promised in exchange; such a pod moves."""
+
+
 def digest_of(plan: Mapping[str, Any]) -> str:
     """Return a digest of the decisions in a plan's document, whatever their order.
 
@@ -72,6 +122,3 @@ def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
 def comparable_slots(item: Mapping[str, Any]) -> list[str]:
     """Return the devices of a decision, in order. One that is opened has a name of the moment: it is ``+``."""
     return sorted("+" if str(name).startswith("+") else str(name) for name in item.get("slots") or ())
-
-
-__all__ = ["KINDS", "Difference", "comparable_slots", "differences", "digest_of"]

@@ -11,10 +11,11 @@ from typing import Any
 import attrs
 
 from kai.explain.phrases import Words
+from kai.simulation.cases.plan_document import Departure
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.explaining.condition_reasons import reasons_told
 from kai.simulation.outcomes.overview import Job, Overview
-from kai.simulation.outcomes.plan import Departure, plan_of
+from kai.simulation.outcomes.plan import plan_of
 from kai.wording import counted, first_of
 
 _FEW = 4

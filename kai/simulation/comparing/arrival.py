@@ -9,10 +9,11 @@ from typing import Final
 import attrs
 
 from kai.api.kubernetes.pod import GRACE_SECONDS
+from kai.simulation.cases.plan_document import Departure
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
-from kai.simulation.outcomes.plan import Departure, Plan, plan_of
+from kai.simulation.outcomes.plan import Plan, plan_of
 from kai.simulation.outcomes.queue_lines import QueueLine
 
 STARTS, AFTER_EVICTIONS, WAITS, NEVER = "starts", "starts-after-evictions", "waits", "impossible"

@@ -11,58 +11,8 @@ import attrs
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.rows import Int64s
-from kai.simulation.cases.plan_document import KINDS, digest_of
+from kai.simulation.cases.plan_document import KINDS, Departure, Hold, Place, digest_of
 from kai.simulation.deciding.run import Cycle, Outcome
-
-
-@attrs.frozen(kw_only=True)
-class Place:
-    """A pod that starts."""
-
-    cycle: int
-    pod: str
-    job: str
-    queue: str
-    node: str
-    gpus: float
-    """Whole and shared ones, and MIG slices as quotas count them."""
-    sliced: float = 0.0
-    """The part of them that it has as MIG slices."""
-    slots: tuple[str, ...] = ()
-    """The devices that it shares; one that begins with + is opened for it."""
-    share: float | None = None
-    """The part of each of them; None for a pod with whole GPUs or none."""
-
-
-@attrs.frozen(kw_only=True)
-class Hold:
-    """A pod that is promised a place which others have still to leave."""
-
-    cycle: int
-    pod: str
-    job: str
-    queue: str
-    node: str
-    gpus: float
-    sliced: float = 0.0
-
-
-@attrs.frozen(kw_only=True)
-class Departure:
-    """A pod that has to go."""
-
-    cycle: int
-    pod: str
-    job: str
-    queue: str
-    node: str
-    gpus: float
-    sliced: float = 0.0
-    cause: str
-    rule: str
-    aggressor: str | None = None
-    to: str | None = None
-    """The node that it is promised in exchange; such a pod moves."""
 
 
 @attrs.frozen(kw_only=True)

@@ -2,16 +2,25 @@
 
 import attrs
 
-from kai.simulation.cases.plan_document import differences, digest_of
+from kai.simulation.cases.plan_document import Departure, Hold, Place, differences, digest_of
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.plan import Departure, Hold, Place, Plan, plan_of
+from kai.simulation.outcomes.plan import Plan, plan_of
 from kai.simulation.scenarios.scenario import read_short
 
-START = Place(cycle=1, pod="x/a-0", job="x/a", queue="q", node="n1", gpus=1.0)
+START = Place(cycle=1, pod="x/a-0", job="x/a", queue="q", node="n1", gpus=1.0, slots=(), share=None)
 SHARED = Place(cycle=1, pod="x/s-0", job="x/s", queue="q", node="n1", gpus=0.5, slots=("+1/0",), share=0.5)
 WAIT = Hold(cycle=1, pod="x/b-0", job="x/b", queue="q", node="n2", gpus=2.0)
 GONE = Departure(
-    cycle=1, pod="x/c-0", job="x/c", queue="q", node="n2", gpus=2.0, cause="reclaim", rule="fair share", aggressor="x/b"
+    cycle=1,
+    pod="x/c-0",
+    job="x/c",
+    queue="q",
+    node="n2",
+    gpus=2.0,
+    cause="reclaim",
+    rule="fair share",
+    aggressor="x/b",
+    to=None,
 )
 PLAN = Plan(place=(START, SHARED), hold=(WAIT,), evict=(GONE,), move=())
 
