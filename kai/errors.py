@@ -35,9 +35,16 @@ class _RejectedError(KaiError):
     Carries one message, or several when the whole text was read before giving up.
     """
 
-    def __init__(self, message: str, *more: str) -> None:
+    def __init__(self, message: str, *more: str, help: str = "", helps: Iterable[str] = ()) -> None:  # noqa: A002 - the word that the command prints
+        """Carry messages with a line of help for each, in ``helps``, or with ``help`` for the first."""
         self.messages: tuple[str, ...] = tuple(map(on_one_line, (message, *more)))
+        self.helps: tuple[str, ...] = tuple(helps) or (help, *("" for _ in more))
         super().__init__(*self.messages)
+
+    @property
+    def help(self) -> str:
+        """Return the first line of help; "" if there is none."""
+        return next(filter(None, self.helps), "")
 
     def __str__(self) -> str:
         """Return the messages, one a line."""

@@ -118,9 +118,7 @@ def report_error(error: KaiError) -> int:
             say(finding_text(finding))
         return INPUT
     if isinstance(error, ConfigError | InputError):
-        *first, _ = error.messages
-        helps = getattr(error, "helps", None) or (*("" for _ in first), str(getattr(error, "help", "")))
-        for message, line in zip(error.messages, helps, strict=True):
+        for message, line in zip(error.messages, error.helps, strict=True):
             say_error(message, line)
         return INPUT
     if isinstance(error, UnreachableError):

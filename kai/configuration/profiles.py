@@ -6,7 +6,7 @@ from kai.configuration import aliases
 from kai.configuration.aliases import PluginEntry
 from kai.configuration.options import build, described
 from kai.configuration.reading import ON_FAILURE, Configuration, default_configuration
-from kai.configuration.registry import Registry, UnknownNameError, helps_of, origin_of, suggestion
+from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.engine.profile import Action, Profile
 from kai.errors import ConfigError, told
 from kai.framework.hooks import OnFailure, Plugin, PluginUse
@@ -35,7 +35,7 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
     if errors:
         raise UnknownNameError(
             *(message for error in errors for message in error.messages),
-            helps=[line for error in errors for line in helps_of(error)],
+            helps=[line for error in errors for line in error.helps],
         )
     return Profile(actions=tuple(actions), plugins=tuple(plugins), parameters=configuration.parameters)
 

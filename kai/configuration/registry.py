@@ -26,21 +26,6 @@ _METHODS = {PLUGINS: "open", ACTIONS: "run"}
 class UnknownNameError(ConfigError):
     """Names in the configuration that stand for nothing; ``helps`` says of each message what may have been meant."""
 
-    def __init__(self, message: str, *more: str, help: str = "", helps: Iterable[str] = ()) -> None:  # noqa: A002 - the word that the command prints
-        """Carry messages with a line of help for each, in ``helps``, or with ``help`` for the first."""
-        super().__init__(message, *more)
-        self.helps: tuple[str, ...] = tuple(helps) or (help, *("" for _ in more))
-
-    @property
-    def help(self) -> str:
-        """Return the first line of help; "" if there is none."""
-        return next(filter(None, self.helps), "")
-
-
-def helps_of(error: ConfigError) -> tuple[str, ...]:
-    """Return a line of help for each message of an error; "" for those that need none."""
-    return error.helps if isinstance(error, UnknownNameError) else tuple("" for _ in error.messages)
-
 
 @attrs.frozen
 class Origin:

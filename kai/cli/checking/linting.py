@@ -15,7 +15,7 @@ from kai.cli.checking.doubts import doubts
 from kai.cli.checking.refusals import with_refusals
 from kai.cli.running.configuring import load_setup
 from kai.configuration.profiles import make_profile
-from kai.configuration.registry import Registry, helps_of
+from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.intake.groups import fault_of_tree
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
@@ -194,7 +194,7 @@ class _Linting:
                 said = _said(note, name)
                 self.findings.append(_placed(Finding(code="C002", message=said, file=name), source))
         except ConfigError as error:
-            for message, hint in zip(error.messages, helps_of(error), strict=True):
+            for message, hint in zip(error.messages, error.helps, strict=True):
                 said = _said(message, name)
                 self.findings.append(_placed(Finding(code="C001", message=said, file=name, hint=hint), source))
 

@@ -24,10 +24,6 @@ _LONGEST = 253
 class NoSubjectError(InputError):
     """A name belongs to nothing in the source; ``help`` is what may have been meant."""
 
-    def __init__(self, message: str, help: str = "") -> None:  # noqa: A002 - what the line is called that it fills
-        super().__init__(message)
-        self.help = help
-
 
 @attrs.frozen(kw_only=True)
 class Subject:
@@ -63,7 +59,7 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
     for of_kind, bare in (("", name), owner_subject(name)) if kind in {"", "job"} else ():
         why, hint = why_left_out(of_kind, bare, source.case_of(result))
         if why:
-            raise NoSubjectError(why, hint)
+            raise NoSubjectError(why, help=hint)
     raise _unknown(kind, name, known, owners, source)
 
 
@@ -83,7 +79,7 @@ def _unknown(
     hint = f"{source.command} {typed}{place}" if typed else f"kai {kind or 'job'}s{place} lists the {kind or 'job'}s"
     if of_kind and not typed and owned:
         hint = f"jobs here belong to {first_of(sorted(owned), _MOST_OWNERS)}"
-    return NoSubjectError(f"found no {of_kind or kind or 'job, queue or node'} {_cut(bare)}", hint)
+    return NoSubjectError(f"found no {of_kind or kind or 'job, queue or node'} {_cut(bare)}", help=hint)
 
 
 def unknown_job(
@@ -95,7 +91,7 @@ def unknown_job(
     of_kind, bare = ("", name) if kind else _of_known_kind(name, owned)
     typed = _near(bare, owned | {f"job/{line.job.name}": line.job.name for line in lines})
     hint = f"{source.command} {typed}" if typed else "kai jobs lists them"
-    return NoSubjectError(f"found no {of_kind or 'job'} {_cut(bare)} among {among}", hint)
+    return NoSubjectError(f"found no {of_kind or 'job'} {_cut(bare)} among {among}", help=hint)
 
 
 def _cut(name: str) -> str:
@@ -148,7 +144,7 @@ def named_jobs(
         of_kind, bare = ("", name) if kind else owner_subject(name)
         typed = f"{of_kind}/{namespaces[0]}/{bare}" if of_kind else found[0].job.key
         hint = f"{source.command} {typed}, or -n {namespaces[0]}"
-        raise NoSubjectError(f"found {bare} in the namespaces {', '.join(namespaces)}, expected one of them", hint)
+        raise NoSubjectError(f"found {bare} in the namespaces {', '.join(namespaces)}, expected one of them", help=hint)
     return found
 
 

@@ -215,7 +215,7 @@ def _named(record: Record, asked: "Asked") -> Record:
         return record
     wanted = record.jobs_named(_bare(asked.name))
     if not wanted:
-        raise NoSubjectError(f"found no eviction of {asked.name} on record", "kai why --evicted shows all of them")
+        raise NoSubjectError(f"found no eviction of {asked.name} on record", help="kai why --evicted shows all of them")
     return record.about(wanted)
 
 

@@ -16,15 +16,7 @@ _LONGEST: Final = 300
 _INSTALL: Final = "install it, or add the folder it is in to PATH; --context chooses another cluster and user"
 
 
-class ProgramError(ConfigError):
-    """A program that makes credentials is not there, or fails; ``help`` says what can be done."""
-
-    def __init__(self, message: str, *, help: str = "") -> None:  # noqa: A002 - what the line is called that it fills
-        super().__init__(message)
-        self.help = help
-
-
-def program_failed(error: Exception, fields: object, field: str) -> ProgramError | None:
+def program_failed(error: Exception, fields: object, field: str) -> ConfigError | None:
     """Return what is wrong with the program of a user; None where the user has none, or it is not at fault.
 
     ``fields`` are what a kubeconfig file says of the user, ``field`` where it names the program. Of what the program
@@ -42,12 +34,12 @@ def program_failed(error: Exception, fields: object, field: str) -> ProgramError
             why, helps = "may not be run", f"chmod +x {command}"
         else:
             why, helps = f"cannot be run ({_cut(str(error.strerror or error))})", ""
-        return ProgramError(f"{field}: found {shown(command)}, which {why}, {wanted}", help=helps)
+        return ConfigError(f"{field}: found {shown(command)}, which {why}, {wanted}", help=helps)
     words = str(error)
     if not words.startswith("exec: "):
         return None
     why = _cut(words.removeprefix("exec: ").partition("{")[0].strip())
-    return ProgramError(f"{field}: found {shown(command)}, which failed ({why}), {wanted}")
+    return ConfigError(f"{field}: found {shown(command)}, which failed ({why}), {wanted}")
 
 
 def _hint(program: Mapping[str, Any]) -> str:
@@ -59,6 +51,3 @@ def _hint(program: Mapping[str, Any]) -> str:
 def _cut(text: str) -> str:
     words = on_one_line(" ".join(text.split()))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
-
-
-__all__ = ["ProgramError", "program_failed"]
