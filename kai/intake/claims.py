@@ -13,6 +13,7 @@ from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
 from kai.model.claim import (
     AllocatedDevice,
+    Choice,
     Claim,
     ClaimCatalog,
     Device,
@@ -74,12 +75,25 @@ def gpus_of_nodes(slices: Iterable[api.ResourceSlice]) -> Mapping[str, int]:
 
 
 def gpus_of_claim(spec: api.ResourceClaimSpec) -> int:
-    """Return how many GPUs a claim asks for; "all of a node" counts as one, and alternatives do not count.
+    """Return how many GPUs a claim asks for; "all of a node" counts as one, of alternatives the largest counts.
 
-    Source: the peer's count of DRA GPUs.
+    Source: the peer's count of DRA GPUs, which leaves alternatives out: a queue would pass its limit by them.
     """
-    exact = [request.exactly for request in spec.devices.requests]
-    return sum(_count(each) for each in exact if each is not None and is_gpu(each.device_class_name))
+    exact = sum(_gpus(request.exactly) for request in spec.devices.requests if request.exactly is not None)
+    return exact + sum(max(gpus for _, gpus in each) for each in choices_of_claim(spec))
+
+
+def choices_of_claim(spec: api.ResourceClaimSpec) -> tuple[Choice, ...]:
+    """Return the alternatives of those requests that may come to GPUs."""
+    found = [
+        tuple((f"{request.name}/{each.name}", _gpus(each)) for each in request.first_available)
+        for request in spec.devices.requests
+    ]
+    return tuple(each for each in found if any(gpus for _, gpus in each))
+
+
+def _gpus(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
+    return _count(request) if is_gpu(request.device_class_name) else 0
 
 
 def _count(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
@@ -88,7 +102,7 @@ def _count(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
 
 def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
     metadata, devices, status = source.metadata, source.spec.devices, source.status
-    return Claim(
+    claim = Claim(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid or metadata.name,
@@ -96,12 +110,14 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
         constraints=tuple(_constraint(each) for each in devices.constraints),
         queue=metadata.labels.get(settings.queue_label_key),
         gpus=gpus_of_claim(source.spec),
+        choices=choices_of_claim(source.spec),
         owner_pod=only_pod(metadata.owner_references),
         allocation=allocated(status.allocation) if status.allocation is not None else None,
         nodes=selection.node_terms(status.allocation.node_selector) if status.allocation is not None else None,
         reserved_for=tuple(each.uid for each in status.reserved_for),
         has_other_users=any(each.resource not in ("", "pods") for each in status.reserved_for),
     )
+    return claim if claim.allocation is None else claim.settled(claim.allocation)
 
 
 def only_pod(owners: Iterable[OwnerReference]) -> str:

@@ -1,6 +1,6 @@
 """Resource claims and the devices that can satisfy them (dynamic resource allocation, structured parameters)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -50,6 +50,10 @@ class AllocatedDevice:
         return (self.driver, self.pool, self.device)
 
 
+Choice = tuple[tuple[str, int], ...]
+"""The alternatives of one request, as ``request/alternative``, and how many GPUs each comes to."""
+
+
 @attrs.frozen(kw_only=True)
 class Claim:
     """A resource claim.
@@ -66,7 +70,9 @@ class Claim:
     queue: str | None = None
     """The queue that the claim is labelled with, None without the label: a shared GPU claim belongs to one queue."""
     gpus: int = 0
-    """GPUs that the claim asks for, as far as quota counts them."""
+    """GPUs that the claim asks for, as far as quota counts them; of alternatives that are open, the most."""
+    choices: tuple[Choice, ...] = ()
+    """Requests of which alternatives are open, as far as they are about GPUs."""
     owner_pod: str = ""
     """Uid of the owning pod: the claim was made from a template."""
     allocation: tuple[AllocatedDevice, ...] | None = None
@@ -75,6 +81,23 @@ class Claim:
     """Uids of the pods that use the claim."""
     has_other_users: bool = False
     """Whether the status names users that are no pods."""
+
+    @property
+    def most_spared(self) -> int:
+        """How many of its GPUs the claim does without where it gets the smallest alternatives."""
+        return sum(max(gpus) - min(gpus) for gpus in ([gpus for _, gpus in each] for each in self.choices))
+
+    def spared(self, devices: Iterable[AllocatedDevice]) -> int:
+        """Return how many of its GPUs the claim does without, as it gets ``devices``."""
+        if not self.choices:
+            return 0
+        served = {device.request for device in devices}
+        taken = (max((gpus for name, gpus in each if name in served), default=0) for each in self.choices)
+        return sum(max(gpus for _, gpus in each) for each in self.choices) - sum(taken)
+
+    def settled(self, devices: Iterable[AllocatedDevice]) -> "Claim":
+        """Return the claim with no alternative open, as it has ``devices``."""
+        return attrs.evolve(self, gpus=self.gpus - self.spared(devices), choices=()) if self.choices else self
 
 
 @attrs.frozen(kw_only=True)

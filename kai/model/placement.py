@@ -72,8 +72,9 @@ class ExtendedAllocation:
 class ClaimPlacement:
     """All devices that a pod gets through claims on its node.
 
-    ``counted`` says how many of its GPUs the node counts already for pods that use them as well, ``promised`` how many
-    more for pods that were promised them.
+    ``counted`` says how many of its GPUs the node need not count: those that it counts already for pods that use them
+    as well, and those that a smaller alternative does without. ``promised`` says how many more it counts for pods that
+    were promised them.
     """
 
     claims: tuple[ClaimAllocation, ...] = ()

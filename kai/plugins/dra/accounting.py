@@ -35,6 +35,17 @@ class Holding:
     nodes: tuple[NodeTerm, ...] | None = None
 
 
+def spared_gpus(view: SessionView, placement: ClaimPlacement, node: NodeRow) -> int:
+    """Return how many GPUs ``node`` books for a pod that does without them, as it gets smaller alternatives.
+
+    A node without GPUs books none.
+    """
+    if not view.snapshot.nodes[node].allocatable.get("gpu", 0):
+        return 0
+    claims, held = view.snapshot.catalog.claims.claims, {each.claim: each.devices for each in placement.claims}
+    return sum(claims[claim].spared(devices) for claim, devices in held.items())
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Columns:
     """Tracked columns. Shapes: C claims, D devices, M capacities, K counters, P pods."""
@@ -188,13 +199,15 @@ class Accounting:
         return self._inventory.gpus_of(devices, node)
 
     def shared(self, placement: ClaimPlacement, node: NodeRow, most: int) -> ClaimPlacement:
-        """Return ``placement`` with how many of its GPUs, at most ``most``, the node counts already."""
+        """Return ``placement`` with how many of its GPUs, at most ``most``, the node need not count."""
+        spared = spared_gpus(self._view, placement, node)
+        most -= spared
         held = [(self.rows[each.claim], each.devices) for each in placement.claims]
         seats, promised = self.seats_beside(held), self.columns.promised.values
         rows = self.gpus(placement, node)
         used = min(most, sum(1 for row in rows if seats[row] > 0))
         more = min(most - used, sum(1 for row in rows if seats[row] == 0 and promised[row] > 0))
-        return attrs.evolve(placement, counted=used, promised=more)
+        return attrs.evolve(placement, counted=spared + used, promised=more)
 
     def seats_beside(self, held: Iterable[tuple[int, Iterable[AllocatedDevice]]]) -> Int64s:
         """Return int64[D]: how many pods sit on each device, as far as a pod with the claims ``held`` shares it.

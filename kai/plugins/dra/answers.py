@@ -137,7 +137,8 @@ class Answers:
 
     def _queue_objection(self, pod: PodRow, claim: Claim) -> str:
         """Say why a claim that pods may share is not for the queue of ``pod``; only GPU claims belong to queues."""
-        if not any(is_gpu(request.device_class) for request in claim.requests):
+        ways = (way for request in claim.requests for way in (request.alternatives or (request,)))
+        if not any(is_gpu(way.device_class) for way in ways):
             return ""
         if not claim.queue:
             return f"DRA claim {claim.name} is a shared GPU claim but does not have a queue label"
@@ -309,16 +310,20 @@ class Answers:
     def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
         """Return int64[2, n]: thousandths of a GPU that ``pod`` needs less, as its claims hold GPUs that are taken.
 
+        Of alternatives that are open the smallest may do; the search for devices has the last word.
         Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
         """
         claimed = self._shape(pod).gpu.claimed
         namespace, rows = self._view.snapshot.pods[pod].namespace, self._accounting.rows
-        fixed = self._wanted(pod, None).fixed
-        held = [(rows[namespace, reference.claim], holding.devices) for reference, holding in fixed]
+        wanted = self._wanted(pod, None)
+        held = [(rows[namespace, reference.claim], holding.devices) for reference, holding in wanted.fixed]
         devices = [device for _, each in held for device in each]
-        if not claimed or not devices:
+        claims = self._accounting.claims
+        spared = sum(claims[row].spared(each) for row, each in held)
+        spared += sum(demand.claim.most_spared for _, demand in wanted.open)
+        if not claimed or not (devices or spared):
             return np.zeros((2, len(nodes)), np.int64)
-        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
+        out = np.full((2, len(self._view.snapshot.nodes)), spared * GPU_UNIT, np.int64)
         seats, promised = self._accounting.seats_beside(held), self._accounting.columns.promised.values
         for row in self._inventory.gpus_of(devices):
             used = seats[row] > 0

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from kai.framework import ACTIVE_ALLOCATED, ACTIVE_USED, PodRow, PodRows, SessionView, within
+from kai.framework import ACTIVE_ALLOCATED, ACTIVE_USED, NodeRow, PodRow, PodRows, SessionView, within
 from kai.framework.claims import Claim, ClaimAllocation, ClaimPlacement, ClaimReference
-from kai.plugins.dra.accounting import Holding
+from kai.plugins.dra.accounting import Holding, spared_gpus
 from kai.plugins.dra.inventory import Inventory
 
 
@@ -27,7 +27,9 @@ def assigned_placements(view: SessionView, inventory: Inventory, pods: PodRows) 
         placement = _held(view, PodRow(row), owned)
         gpus = inventory.gpus_of(placement.devices(), int(node[row]))
         claimed = snapshot.shapes[snapshot.pod_shape[row]].gpu.claimed
-        out[PodRow(row)] = attrs.evolve(placement, counted=min(claimed, sum(gpu in seats for gpu in gpus)))
+        spared = spared_gpus(view, placement, NodeRow(int(node[row])))
+        counted = min(claimed, spared + sum(gpu in seats for gpu in gpus))
+        out[PodRow(row)] = attrs.evolve(placement, counted=counted)
         seats.update(gpus)
     return out
 

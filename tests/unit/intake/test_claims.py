@@ -16,6 +16,12 @@ def exact(name="r", **body):
     return {"name": name, "exactly": {"deviceClassName": "gpu.example.com", **body}}
 
 
+def first_of(*ways):
+    """Return a request for the first of so many devices of each class, called ``a0``, ``a1`` and so on."""
+    alternatives = [{"name": f"a{at}", "deviceClassName": name, "count": n} for at, (name, n) in enumerate(ways)]
+    return {"name": "r", "firstAvailable": alternatives}
+
+
 def slice_(name, generation=1, **spec):
     pool = {"name": "pool", "generation": generation, "resourceSliceCount": 1}
     return other("ResourceSlice", VERSION, name, spec={"driver": "gpu.example.com", "pool": pool, **spec})
@@ -44,11 +50,32 @@ def test_the_api_counts_as_served_when_any_of_its_objects_is_there():
         (exact(count=3, allocationMode="All"), 1),
         (exact(deviceClassName="GPU-large"), 1),
         (exact(deviceClassName="nic.example.com"), 0),
-        ({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}, 0),
+        ({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}, 1),
+        (first_of(("gpu.example.com", 1), ("nic.example.com", 9), ("gpu.example.com", 4)), 4),
+        (first_of(("nic.example.com", 9)), 0),
     ],
 )
 def test_a_claim_counts_the_devices_of_gpu_classes(request_, gpus):
     assert read_claim(request_).gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("request_", "held", "gpus"),
+    [
+        (first_of(("gpu.example.com", 8), ("gpu.example.com", 2)), ["r/a1", "r/a1"], 2),
+        (first_of(("gpu.example.com", 2), ("nic.example.com", 1)), ["r/a1"], 0),
+    ],
+)
+def test_a_claim_that_is_allocated_counts_what_it_has(request_, held, gpus):
+    results = [{"request": name, "driver": "d", "pool": "p", "device": str(at)} for at, name in enumerate(held)]
+    found = read_claim(request_, status={"allocation": {"devices": {"results": results}}})
+    assert (found.gpus, found.choices, found.most_spared) == (gpus, (), 0)
+
+
+def test_a_claim_does_without_the_gpus_of_the_alternatives_that_it_does_not_get():
+    found = read_claim(first_of(("gpu.example.com", 8), ("gpu.example.com", 2), ("nic.example.com", 1)))
+    held = AllocatedDevice(request="r/a1", driver="d", pool="p", device="0")
+    assert (found.gpus, found.most_spared, found.spared([held, held]), found.spared([])) == (8, 8, 6, 8)
 
 
 def test_a_request_says_how_many_devices_of_which_kind():

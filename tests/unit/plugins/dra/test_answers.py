@@ -16,6 +16,7 @@ from tests.unit.plugins.dra.manifests import (
     device,
     device_class,
     exactly,
+    first_of,
     offer,
 )
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
@@ -87,6 +88,12 @@ def test_a_shared_gpu_claim_is_for_its_queue_only():
     assert "does not have a queue label" in stage_of(claim("c", queue=""), claiming("a-0", "c")).refusal("a-0")
     refusal = stage_of(claim("c", queue="other"), claiming("a-0", "c")).refusal("a-0")
     assert "wrong queue label (expected queue: team, claim queue label: other)" in refusal
+
+
+def test_a_shared_claim_that_may_come_to_gpus_is_for_its_queue_only():
+    wanted = first_of("r", exactly("nic", of="nic.example.com"), exactly("gpu"))
+    refusal = stage_of(claim("c", wanted, queue=""), claiming("a-0", "c")).refusal("a-0")
+    assert "does not have a queue label" in refusal
 
 
 def test_a_shared_claim_of_other_devices_is_for_everybody():
