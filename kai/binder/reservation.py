@@ -74,19 +74,17 @@ def reservation_pod(
     node: str,
     group: str,
     tolerations: Iterable[Toleration] = (),
-    name: str = "",
-    resources: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a reservation pod, already on its node: no scheduler is asked.
 
-    `tolerations` are those of the pod that it is made for; `name` and `resources` replace what the settings give.
+    `tolerations` are those of the pod that it is made for.
     """
     container: dict[str, Any] = {
         "name": _CONTAINER,
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
         "env": [_from_field("POD_NAME", "metadata.name"), _from_field("POD_NAMESPACE", "metadata.namespace")],
-        "resources": gpu_resources(settings.resources) if resources is None else dict(resources),
+        "resources": gpu_resources(settings.resources),
     }
     if settings.args:
         container["args"] = list(settings.args)
@@ -106,7 +104,7 @@ def reservation_pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name or reservation_name(node, group),
+            "name": reservation_name(node, group),
             "namespace": settings.namespace,
             "labels": {names.APP: settings.app_label, names.GPU_GROUP: group},
             "annotations": {names.KARPENTER_DO_NOT_DISRUPT: "true"},

@@ -102,24 +102,15 @@ def _upsert(case: dict[str, Any]) -> Plan[dict[str, Any]]:
 
 def _reservation_pod(case: dict[str, Any]) -> Plan[dict[str, Any]]:
     source = structure_as(Pod, case.get("sourcePod") or {})
-    given = _says_name_and_resources(case)
     manifest = reservation_pod(
         _settings(case),
         node=case["node"],
         group=case["gpuGroup"],
         tolerations=source.spec.tolerations,
-        name=case["name"] if given else "",
-        resources=case.get("resources") or {} if given else None,
     )
     metadata = manifest["metadata"]
     yield from create(Ref(Pod, metadata["name"], metadata["namespace"]), manifest)
     return {}
-
-
-def _says_name_and_resources(case: dict[str, Any]) -> bool:
-    """Return whether the case's `name` is the pod's name; otherwise it is the case's own, made from its source file."""
-    stem = case["source"]["file"].rpartition("/")[2].removesuffix("_test.go").replace("_", "-")
-    return "resources" in case or not case["name"].startswith(stem)
 
 
 def _reserve(case: dict[str, Any]) -> Plan[dict[str, Any]]:
