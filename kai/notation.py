@@ -30,6 +30,16 @@ def shown(found: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def as_text(found: object) -> str:
+    """Return the text that a person meant by a value which YAML does not read as one: ``true`` of a label is a word.
+
+    A key without a value has the empty text, as with Kubernetes.
+    """
+    if isinstance(found, bool) or found is None:
+        return "" if found is None else _scalar(found)
+    return str(found)
+
+
 def _written(found: object, depth: int) -> str:
     if not isinstance(found, Mapping | list | tuple):
         return _scalar(found)

@@ -4,7 +4,7 @@ from datetime import date
 import pytest
 import yaml
 
-from kai.notation import shown
+from kai.notation import as_text, shown
 
 WRITTEN = [
     (True, "true"),
@@ -78,3 +78,10 @@ def test_a_list_that_contains_itself_can_be_shown() -> None:
 
 def test_a_text_between_double_quotes_is_json_too() -> None:
     assert json.loads(shown("it's\n")) == "it's\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "text"), [("yes", "true"), ("off", "false"), ("'yes'", "yes"), ("", ""), ("7", "7"), ("1.5", "1.5")]
+)
+def test_a_label_is_the_word_that_was_meant(written, text):
+    assert as_text(yaml.safe_load(f"label: {written}")["label"]) == text

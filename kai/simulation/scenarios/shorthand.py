@@ -26,7 +26,7 @@ from kai.api.values import times
 from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
-from kai.notation import shown
+from kai.notation import as_text, shown
 from kai.simulation.scenarios.short_nodes import NODE_KEYS, Manifest, node, node_names, topology
 from kai.simulation.scenarios.validation import Values, boolean, fields, mapping, seconds, spread, texts, whole
 
@@ -305,7 +305,7 @@ class _Group:
 
     def _written(self, key: str) -> dict[str, str]:
         """Return labels or annotations as a workload has them: they are on its group and on its pods."""
-        return {name: str(value) for name, value in mapping(self._values.get(key), f"{self._place}.{key}").items()}
+        return {name: as_text(value) for name, value in mapping(self._values.get(key), f"{self._place}.{key}").items()}
 
     def _pod(self, at: int, subgroup: str, each: Values) -> Manifest:
         requests, annotations = _requests(each, f"{self._place}.each")

@@ -38,7 +38,7 @@ from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path
-from kai.notation import shown
+from kai.notation import as_text, shown
 from kai.simulation.scenarios.shorthand import expand
 from kai.simulation.scenarios.validation import spread
 from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent
@@ -206,7 +206,7 @@ class _Reading:
         labels = {"kubernetes.io/hostname": name, **labels}
         if "memory" in values:
             labels[names.NODE_GPU_MEMORY] = str(_amount(values["memory"], (*path, "memory")) // _MIB)
-        labels |= {key: str(value) for key, value in _mapping(values, "labels", path).items()}
+        labels |= {key: as_text(value) for key, value in _mapping(values, "labels", path).items()}
         amounts = {"cpu": str(values.get("cpu", DEFAULT_CPU)), "memory": str(values.get("ram", DEFAULT_RAM))}
         for key, written in (("cpu", "cpu"), ("memory", "ram")):
             _amount(amounts[key], (*path, written))

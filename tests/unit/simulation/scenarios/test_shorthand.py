@@ -163,9 +163,14 @@ def test_what_cannot_be_read_is_named(document, message):
 
 
 def test_labels_and_annotations_of_a_workload_are_on_its_group_and_on_its_pods():
-    group = {"queue": "a", "labels": {"team": "x"}, "annotations": {"example.com/seconds": 60}, "runs_on": "n1"}
+    group = {
+        "queue": "a",
+        "labels": {"team": "x", "fast": True},
+        "annotations": {"example.com/seconds": 60},
+        "runs_on": "n1",
+    }
     cluster = {"nodes": {"n1": {"gpu": 1}}}
     found = expand({"cluster": cluster, "queues": {"a": {}}, "groups": {"g": group}}, "s.yaml")
     told = [each["metadata"] for each in found if each["kind"] in ("PodGroup", "Pod")]
-    assert [each["labels"]["team"] for each in told] == ["x", "x"]
+    assert [(each["labels"]["team"], each["labels"]["fast"]) for each in told] == [("x", "true"), ("x", "true")]
     assert [each["annotations"]["example.com/seconds"] for each in told] == ["60", "60"]

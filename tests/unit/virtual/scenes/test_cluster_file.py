@@ -110,3 +110,10 @@ queues: {a: {parent: root}, b: {parent: other}}
 def test_a_file_that_says_nothing_is_refused(text: str):
     with pytest.raises(InputError, match=r"^cluster\.yaml: found nothing, expected a cluster file: shapes, queues"):
         read_cluster_file(text.encode(), "cluster.yaml")
+
+
+def test_a_label_that_yaml_takes_for_a_boolean_is_the_word():
+    file = "shapes: {a: {gpu: 8, count: 1, labels: {fast: true, zone: 3}}}\n"
+    found = read_cluster_file((QUEUES + file).encode(), "cluster.yaml").documents
+    (labels,) = [each.manifest["metadata"]["labels"] for each in found if each.manifest["kind"] == "Node"]
+    assert (labels["fast"], labels["zone"]) == ("true", "3")
