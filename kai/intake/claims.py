@@ -217,6 +217,7 @@ def _device(source: api.Device, driver: str) -> Device:
         ),
         multiple_allocations=bool(source.allow_multiple_allocations),
         taints=tuple(Taint(each.key, each.value, each.effect) for each in source.taints if each.effect != "None"),
+        attached_later=bool(source.binding_conditions),
     )
 
 

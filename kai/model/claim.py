@@ -114,6 +114,8 @@ class Device:
     """Shared counters that the device takes from: (set, counter, amount)."""
     multiple_allocations: bool = False
     taints: tuple[Taint, ...] = ()
+    attached_later: bool = False
+    """Whether the device is usable only once its driver has met conditions, after it was allocated."""
 
 
 @attrs.frozen(kw_only=True)

@@ -102,7 +102,7 @@ class Demands:
             every=request.all_devices,
             admin=request.admin_access,
             capacity=dict(request.capacity),
-            matching=matching & self._tolerated(request.tolerations) & self._large_enough(request.capacity),
+            matching=matching & self._usable(request.tolerations) & self._large_enough(request.capacity),
             faulty=faulty,
             fault=fault,
         )
@@ -131,10 +131,17 @@ class Demands:
                     fault = fault or answer.text
         return mask, faulty, fault
 
-    def _tolerated(self, tolerations: Sequence[Toleration]) -> Bools:
-        """Return bool[D]: devices without a taint that keeps the request away."""
+    def _usable(self, tolerations: Sequence[Toleration]) -> Bools:
+        """Return bool[D]: devices without a taint that keeps the request away, and ready as soon as they are allocated.
+
+        Others become ready once their driver has met conditions. The binder waits for none, so the pod would start
+        before its device is there.
+        """
         devices = self._inventory.devices
-        return np.array([not device.taints or _is_tolerated(device, tolerations) for device in devices], np.bool_)
+        tolerated = [not device.taints or _is_tolerated(device, tolerations) for device in devices]
+        return np.array(
+            [good and not device.attached_later for good, device in zip(tolerated, devices, strict=True)], np.bool_
+        )
 
     def _large_enough(self, capacity: Sequence[tuple[str, int]]) -> Bools:
         """Return bool[D]: devices that have all of ``capacity`` while they are unused."""
