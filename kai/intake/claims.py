@@ -1,6 +1,7 @@
 """Resource claims and the devices that can satisfy them, in the terms of the model."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes import dra as api
@@ -33,7 +34,7 @@ def read_claims(objects: ClusterObjects, settings: IntakeSettings) -> ClaimCatal
     classes = [_class(source) for source in in_order(objects.device_classes)]
     return ClaimCatalog(
         claims={(claim.namespace, claim.name): claim for claim in claims},
-        slices=tuple(_slice(source) for source in newest(in_order(objects.resource_slices))),
+        slices=tuple(_slice(source) for source in complete(newest(in_order(objects.resource_slices)))),
         classes={each.name: each for each in classes},
         served=bool(claims or classes or objects.resource_slices or objects.resource_claim_templates),
     )
@@ -47,6 +48,18 @@ def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:
         key = _pool(source)
         generations[key] = max(generations.get(key, 0), source.spec.pool.generation)
     return [source for source in ordered if source.spec.pool.generation == generations[_pool(source)]]
+
+
+def complete(slices: Sequence[api.ResourceSlice]) -> Iterable[api.ResourceSlice]:
+    """Return the slices of pools of which all are there; a pool that says no number of slices counts as one of them.
+
+    A driver that publishes a pool anew writes slice by slice. What is allocated from the first of them may have gone to
+    a device that a later one describes otherwise.
+
+    Source: Kubernetes' allocator, which takes no device of an incomplete pool.
+    """
+    there = Counter(map(_pool, slices))
+    return (each for each in slices if each.spec.pool.resource_slice_count in (0, there[_pool(each)]))
 
 
 def _pool(source: api.ResourceSlice) -> tuple[str, str]:

@@ -148,8 +148,20 @@ def test_an_allocation_names_devices_and_the_nodes_from_which_they_can_be_used()
 
 
 def test_only_the_newest_generation_of_a_pool_counts():
-    found = read(slice_("a", 1), slice_("b", 2), slice_("c", 2)).slices
+    two = {"pool": {"name": "pool", "generation": 2, "resourceSliceCount": 2}}
+    found = read(slice_("a", 1), slice_("b", **two), slice_("c", **two)).slices
     assert [each.name for each in found] == ["b", "c"]
+
+
+def test_a_pool_of_which_slices_lack_counts_once_all_are_there():
+    def one_of_two(name, generation, of=2):
+        pool = {"name": "p", "generation": generation, "resourceSliceCount": of}
+        return slice_(name, generation, pool=pool)
+
+    assert read(one_of_two("a", 1), one_of_two("b", 2)).slices == ()
+    found = read(one_of_two("a", 1), one_of_two("b", 2), one_of_two("c", 2)).slices
+    assert [each.name for each in found] == ["b", "c"]
+    assert [each.name for each in read(one_of_two("b", 2, of=0)).slices] == ["b"]
 
 
 def test_devices_have_qualified_attributes_and_amounts():
