@@ -2,6 +2,7 @@
 
 A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
 volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
+A claim for one pod at a time keeps others waiting, see ``exclusive``.
 
 Where drivers report how much they can still provision, a claim must fit in that. Under ``schedule_csi_storage`` of
 the scheduler's parameters it is shared out instead, see ``capacity``.
@@ -32,6 +33,7 @@ from kai.framework import (
     Verdict,
 )
 from kai.plugins.volumes.capacity import Storage
+from kai.plugins.volumes.exclusive import Exclusive
 from kai.plugins.volumes.mounts import Mounts
 from kai.plugins.volumes.objects import CAPACITIES, CLAIMS, CLASSES, DRIVERS, VOLUMES, VolumeCatalog, read_catalog
 from kai.plugins.volumes.reach import Answer, Reach
@@ -52,8 +54,9 @@ class Volumes:
             return ()
         is_shared = session.parameters.schedule_csi_storage and bool(catalog.drivers)
         storage = Storage(session, catalog, mounts) if is_shared else None
-        answers = _Answers(session, mounts, Reach(session, catalog), storage)
-        depends = Dependence.SESSION if storage is not None else Dependence.SHAPE
+        exclusive = Exclusive.of(session, catalog)
+        answers = _Answers(session, mounts, Reach(session, catalog), storage, exclusive)
+        depends = Dependence.SHAPE if storage is None and exclusive is None else Dependence.SESSION
         extensions: list[Extension] = [
             NodeFilter(
                 answers.filter_nodes,
@@ -88,6 +91,7 @@ class _Answers:
     mounts: Sequence[Mounts | None]
     reach: Reach
     storage: Storage | None
+    exclusive: Exclusive | None
 
     def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
         """Return bool[n]: where every claim of the pod can be satisfied, now or once terminating pods are gone."""
@@ -128,3 +132,5 @@ class _Answers:
         yield from self.reach.answers(mount)
         if self.storage is not None:
             yield from self.storage.answers(pod, mount)
+        if self.exclusive is not None:
+            yield from self.exclusive.answers(pod)

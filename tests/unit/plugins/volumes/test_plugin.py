@@ -5,6 +5,7 @@ from kai.explain.messages import fit_message
 from kai.framework.hooks import Dependence
 from kai.model.constraints import Requirement, Selector
 from kai.plugins.volumes import Volumes
+from kai.plugins.volumes.exclusive import IN_USE
 from kai.plugins.volumes.mounts import UNBOUND
 from kai.plugins.volumes.objects import StorageCapacity
 from kai.plugins.volumes.reach import CONFLICT, LOST_VOLUME, NO_SPACE, NO_VOLUME
@@ -182,3 +183,24 @@ def test_the_signature_looks_at_class_size_and_phase_of_claims_not_at_their_name
     a, b, c, d, e = (session.policy.signature(int(shape)) for shape in session.facts.pods.shape)
     assert a == b
     assert len({a, c, d, e}) == 4
+
+
+# ----------------------------------------------------------------------------------------- claims for one pod at a time
+
+ONE_POD = bound(access_modes=("ReadWriteOncePod",))
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_claim_for_one_pod_at_a_time_keeps_others_off_all_nodes_until_that_pod_is_gone(leaving):
+    objects = catalog(AT_ONCE, ONE_POD, volume("v"))
+    held = mounting("a-0", "data", on="n1", leaving=leaving)
+    stage = Stage.of(Volumes(), snapshot_with(objects, held, mounting("b-0", "data")))
+    assert stage.accepting("b-0") == []
+    assert set(stage.reasons("b-0")) == {IN_USE}
+
+
+@pytest.mark.parametrize(("one", "wanted"), [(bound(), "data"), (ONE_POD, "other")])
+def test_a_claim_for_many_pods_or_another_one_keeps_none_away(one, wanted):
+    objects = catalog(AT_ONCE, one, bound("other"), volume("v"))
+    held = mounting("a-0", "data", on="n1")
+    assert Stage.of(Volumes(), snapshot_with(objects, held, mounting("b-0", wanted))).accepting("b-0")
