@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import attrs
 import click
 
-from kai.cli.failures import say, write_out
+from kai.cli.failures import flush_out, say, write_out
 from kai.cli.progress import ProgressLine
 from kai.cli.visible import visible
 from kai.progress import heard_by
@@ -61,8 +61,9 @@ class Console:
         return text.translate(_PLAIN) if self.plain else text
 
     def talk(self, text: str, level: int = 0) -> None:
-        """Write talk, unless the user asked for silence."""
+        """Write talk, unless the user asked for silence; it follows the data that it is about, if that was written."""
         if not self.quiet and self.verbose >= level:
+            flush_out()
             say(self.plainly(text))
 
     def styled(self, text: str, **style: Any) -> str:  # noqa: ANN401 - passed on to click
