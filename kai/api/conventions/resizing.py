@@ -18,9 +18,9 @@ from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Container, Pod, ResourceRequirements
 from kai.api.values.quantity import amount
 
-_RESIZABLE: Final = (names.CPU, names.MEMORY)
+_RESIZABLE: Final = {names.CPU: 1000, names.MEMORY: 1}
+"""What can be changed, and in how many parts of its unit it is counted: bytes of the largest amounts have no parts."""
 _HUGE: Final = "hugepages-"
-_FINEST: Final = 1000
 _PENDING: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 
@@ -58,11 +58,11 @@ def _counted(
     if all(not amounts or amounts == asked for amounts in told):
         return asked
     most = dict(asked)
-    for name in _RESIZABLE:
+    for name, parts in _RESIZABLE.items():
         if is_infeasible and given and name in most:
             most[name] = given.get(name, "0")
         for text in (amounts[name] for amounts in told if name in amounts):
-            if name not in most or amount(most[name], _FINEST) < amount(text, _FINEST):
+            if name not in most or amount(most[name], parts) < amount(text, parts):
                 most[name] = text
     return most
 

@@ -8,6 +8,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.conventions.amounts import effective_requests
 from kai.api.kubernetes.pod import Pod
 from kai.intake.requests import demand, resource_key
+from kai.model.amounts import LARGEST_AMOUNT
 
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
@@ -81,6 +82,16 @@ def test_a_limit_does_not_stand_for_a_request_that_is_infeasible():
     assert cpus(found) == 0
     status = {"containerStatuses": [told({"memory": "1Gi"})], "conditions": [INFEASIBLE]}
     assert cpus(structure_as(Pod, {"spec": limits, "status": status})) == 0
+
+
+@pytest.mark.parametrize("asked", ["100Pi", "7Ei"])
+@pytest.mark.parametrize("conditions", [(), (INFEASIBLE,)])
+def test_as_much_memory_as_can_be_asked_for_is_read(asked, conditions):
+    """An owner may ask for it, and the pods of others are read in the same turn."""
+    found = pod({"memory": asked}, told({"memory": "1Gi"}, {"memory": "1Gi"}), conditions=conditions)
+    counted = dict(demand(resource_key(found)).request)["memory"]
+    assert counted == (2**30 if conditions else LARGEST_AMOUNT)
+    assert effective_requests(found)["memory"].text == ("1Gi" if conditions else asked)
 
 
 def test_gpus_are_counted_as_they_are_asked_for():
