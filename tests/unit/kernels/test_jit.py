@@ -6,7 +6,6 @@ from threading import Thread
 import numba
 import numpy as np
 import pytest
-from numba.core.runtime import nrt, rtsys
 
 from kai.kernels import _jit, compiling
 from kai.kernels.struct import Float64s, Struct
@@ -22,8 +21,10 @@ class Amounts(Struct):
     factor: float
 
 
-def run(program: str) -> list[str]:
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+def run(program: str | Path) -> list[str]:
+    """Return the lines that a program prints. Kernels of its own are kept beside it, so that it must be a file."""
+    what = [program] if isinstance(program, Path) else ["-c", program]
+    ran = subprocess.run([sys.executable, *what], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
@@ -101,47 +102,59 @@ def test_a_struct_that_was_made_plainly_is_read_by_compiled_kernels_from_the_sam
 
 
 @compiled
-def test_references_that_kernels_make_are_given_back(plain):
-    @_jit.inner
-    def first(amounts):
-        return amounts.values[:1]
+def test_references_that_kernels_make_are_given_back(tmp_path):
+    """In a process of its own: what else is freed in this one would count, too."""
+    program = tmp_path / "references.py"
+    program.write_text("""
+import sys
+import numpy as np
+from numba.core.runtime import nrt, rtsys
+from kai.kernels import _jit
+from kai.kernels.struct import Float64s, Struct
 
-    @_jit.inner
-    def doubled(amounts):
-        return amounts.values * 2.0
+class Amounts(Struct):
+    values: Float64s
+    factor: float
 
-    @_jit.inner
-    def only_reads(amounts):
-        rest = amounts.values[1:]
-        return rest[0] if rest.shape[0] > 0 else 0.0
+@_jit.inner
+def first(amounts):
+    return amounts.values[:1]
 
-    @_jit.kernel
-    def total(amounts: Amounts) -> float:
-        part = first(amounts)
-        return part[0] + doubled(amounts)[0] + only_reads(amounts)
+@_jit.inner
+def doubled(amounts):
+    return amounts.values * 2.0
 
-    @_jit.kernel
-    def values_of(amounts: Amounts) -> Float64s:
-        return amounts.values
+@_jit.inner
+def only_reads(amounts):
+    rest = amounts.values[1:]
+    return rest[0] if rest.shape[0] > 0 else 0.0
 
-    for function in (first, doubled, only_reads):
-        total.py_func.__globals__[function.__name__] = function
-    _jit.run_compiled()
-    amounts = Amounts(values=np.array([1.0, 2.0]), factor=3.0)
-    total(amounts)
-    nrt._nrt.memsys_enable_stats()
-    before = made_and_freed(), sys.getrefcount(amounts.values)
-    assert [total(amounts) for _ in range(3)] == [5.0] * 3
-    assert values_of(amounts).tolist() == [1.0, 2.0]
-    made, freed = np.subtract(made_and_freed(), before[0])
-    references = sys.getrefcount(amounts.values)
-    assert made == freed >= 3
-    assert references == before[1]
+@_jit.kernel
+def total(amounts: Amounts) -> float:
+    part = first(amounts)
+    return part[0] + doubled(amounts)[0] + only_reads(amounts)
 
+@_jit.kernel
+def values_of(amounts: Amounts) -> Float64s:
+    return amounts.values
 
-def made_and_freed() -> tuple[int, int]:
+def made_and_freed():
     stats = rtsys.get_allocation_stats()
-    return stats.alloc, stats.free
+    return np.array([stats.alloc, stats.free])
+
+_jit.run_compiled()
+amounts = Amounts(values=np.array([1.0, 2.0]), factor=3.0)
+total(amounts)
+nrt._nrt.memsys_enable_stats()
+before, references = made_and_freed(), sys.getrefcount(amounts.values)
+print([total(amounts) for _ in range(3)], values_of(amounts).tolist())
+print(*(made_and_freed() - before), sys.getrefcount(amounts.values) - references)
+""")
+    told, counted = run(program)
+    assert told == "[5.0, 5.0, 5.0] [1.0, 2.0]"
+    made, freed, more_references = map(int, counted.split())
+    assert made == freed >= 3
+    assert more_references == 0
 
 
 def test_a_kernel_can_be_looked_at_like_its_function():
