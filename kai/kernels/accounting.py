@@ -6,7 +6,7 @@ that are shared depend on which pod came first.
 """
 
 from kai.kernels._jit import inner, kernel
-from kai.kernels.booking import accepted_gpu, book_slot, device_memory, is_shared
+from kai.kernels.booking import accepted_gpu, device_memory, is_shared
 from kai.kernels.columns import (
     ACTIVE_ALLOCATED,
     ACTIVE_USED,
@@ -22,6 +22,7 @@ from kai.kernels.columns import (
     Facts,
     Offsets,
 )
+from kai.kernels.slot_booking import book_slot
 from kai.kernels.struct import Int64s
 
 

@@ -16,8 +16,9 @@ import math
 import numpy as np
 
 from kai.kernels._jit import inner
-from kai.kernels.booking import device_memory, is_shared, whole
+from kai.kernels.booking import device_memory, is_shared
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_WHOLE, MEMORY, Columns, Facts
+from kai.kernels.slot_booking import whole
 from kai.kernels.struct import BoolTable, Float64s, Int64s, Int64Table, Struct
 
 STEPS = 1024.0

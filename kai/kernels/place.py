@@ -1,13 +1,13 @@
 """Placing pods: best node first, devices on it, then the booking; many pods in one call.
 
-Source: the peer's actions/common/allocate and gpu_sharing.
+Source: the peer's actions/common/allocate.
 """
 
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.arrays import copy
-from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, slots_in_use, whole
+from kai.kernels.booking import allocate, is_shared, new_placement, pipeline
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_MEMORY, KIND_MIG, MEMORY, Columns, Facts, Offsets
 from kai.kernels.fit import (
     CODES,
@@ -17,109 +17,13 @@ from kai.kernels.fit import (
     gpu_on_node,
     refusal,
     shortage,
-    slot_fits,
-    slot_has_idle,
 )
-from kai.kernels.fragments import FRESH, NONE, choose_devices
 from kai.kernels.score import free_bounds, is_cpu_only, node_score, score_within
+from kai.kernels.slot_booking import slots_in_use
+from kai.kernels.slots import IDLE, NO_ROOM, choose_slots
 from kai.kernels.struct import Float64s, Int64s
 
-NO_ROOM, IDLE, RELEASING_TOO = -1, 0, 1
 ABSENT = -(2**62)
-
-
-@inner
-def _slot_score(facts: Facts, columns: Columns, rules: Rules, node: int, slot: int) -> float:
-    filled = columns.slot_used[slot] / facts.nodes.gpu_memory[node]
-    return rules.pack_slots * filled + rules.spread_slots * (1.0 - filled)
-
-
-@inner
-def _fresh_slot(facts: Facts, columns: Columns, node: int, chosen: Int64s) -> int:
-    for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
-        if facts.nodes.slot_named[slot] or columns.slot_used[slot] != 0 or columns.slot_known[slot] != 0:
-            continue
-        taken = False
-        for picked in chosen:
-            taken = taken or picked == slot
-        if not taken:
-            return slot
-    return -1
-
-
-@inner
-def _best_shared_slot(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, chosen: Int64s) -> int:
-    best = -1
-    best_score = 0.0
-    for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
-        if not slot_fits(facts, columns, shape, node, slot):
-            continue
-        taken = False
-        for picked in chosen:
-            taken = taken or picked == slot
-        if taken:
-            continue
-        score = _slot_score(facts, columns, rules, node, slot)
-        if best < 0 or score > best_score:
-            best = slot
-            best_score = score
-    return best
-
-
-@inner
-def _choose_by_mix(
-    facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s
-) -> int:
-    """Do what ``choose_slots`` does, where devices are chosen by what stays usable."""
-    waits = promise or shortage(facts, columns, shape, node, True) != 0
-    picked = np.full(facts.shapes.devices[shape], NONE, np.int64)
-    choose_devices(facts, columns, rules.mix, shape, node, picked)
-    for device in range(picked.shape[0]):
-        slot = picked[device]
-        if slot == FRESH:
-            slot = _fresh_slot(facts, columns, node, chosen)
-        elif slot != NONE:
-            waits = waits or not slot_has_idle(facts, columns, shape, node, slot)
-        if slot < 0:
-            return NO_ROOM
-        chosen[device] = slot
-    return RELEASING_TOO if waits else IDLE
-
-
-@kernel
-def choose_slots(
-    facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s
-) -> int:
-    """Choose the devices of a sharing pod on ``node``.
-
-    ``chosen`` [D] receives the slots, -1 fills up. Shared devices and whole ones are taken by score, shared ones
-    first on a tie; every device is a different one. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still
-    being released (or ``promise`` says so). A pod that asks for more than D devices, which is more than any node has,
-    finds no room.
-    """
-    chosen[:] = -1
-    # Compiled code does not check where it writes.
-    if facts.shapes.devices[shape] > chosen.shape[0]:
-        return NO_ROOM
-    if rules.mix.weight > 0.0:
-        return _choose_by_mix(facts, columns, rules, shape, node, promise, chosen)
-    idle = shortage(facts, columns, shape, node, True) == 0
-    wholes = whole(columns.idle[node, GPU]) + whole(columns.releasing[node, GPU])
-    waits = promise
-    for device in range(facts.shapes.devices[shape]):
-        slot = _best_shared_slot(facts, columns, rules, shape, node, chosen)
-        if slot >= 0 and (wholes <= 0 or _slot_score(facts, columns, rules, node, slot) >= rules.spread_slots):
-            waits = waits or not idle or not slot_has_idle(facts, columns, shape, node, slot)
-        elif wholes > 0:
-            slot = _fresh_slot(facts, columns, node, chosen)
-            wholes -= 1
-            waits = waits or not idle
-        else:
-            return NO_ROOM
-        if slot < 0:
-            return NO_ROOM
-        chosen[device] = slot
-    return RELEASING_TOO if waits else IDLE
 
 
 @kernel

@@ -4,7 +4,7 @@ from kai.engine.observe import Silent
 from kai.engine.profile import Profile
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
-from kai.kernels import place
+from kai.kernels import slots
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
 UNTOUCHED = 77
@@ -20,9 +20,9 @@ def test_nothing_is_written_past_the_devices_that_there_is_room_for():
 
     def choose(width):
         chosen = memory[2 : 2 + width]
-        return place.choose_slots(session.facts, session.columns, session.policy.rules, 0, 0, False, chosen)
+        return slots.choose_slots(session.facts, session.columns, session.policy.rules, 0, 0, False, chosen)
 
-    assert choose(2) == place.NO_ROOM
+    assert choose(2) == slots.NO_ROOM
     assert memory.tolist() == [UNTOUCHED] * 2 + [-1] * 2 + [UNTOUCHED] * 4
-    assert choose(4) == place.IDLE
+    assert choose(4) == slots.IDLE
     assert memory.tolist() == [UNTOUCHED] * 2 + [0, 1, 2, -1] + [UNTOUCHED] * 2
