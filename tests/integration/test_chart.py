@@ -139,6 +139,19 @@ def test_a_decision_log_and_a_usage_database_can_be_given_and_pods_that_kai_make
     assert accounts["kai"] is None, "its pods have them themselves"
 
 
+@pytest.mark.parametrize("form", ["single", "split", "shadow"])
+def test_on_openshift_pods_name_no_user_and_the_binder_may_block_the_deletion_of_owners(helm, form):
+    manifests = rendered(helm, values={"form": form, "openshift": True})
+    for each in of_kind(manifests, "Deployment"):
+        assert each["spec"]["template"]["spec"]["securityContext"] == {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    finalizers = {"apiGroups": [""], "resources": ["pods/finalizers"], "verbs": ["update"]}
+    roles = {each["metadata"]["name"] for each in of_kind(manifests, "ClusterRole") if finalizers in each["rules"]}
+    assert roles == (set() if form == "shadow" else {"kai:binder"})
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -107,6 +107,7 @@
 {{- with .root.Values.imagePullSecrets }}{{ $_ := set $object "imagePullSecrets" . }}{{ end -}}
 {{- end -}}
 {{- if eq $object.kind "Deployment" }}{{ include "kai.deployment" . }}{{ end -}}
+{{- if .root.Values.openshift }}{{ include "kai.openshift" . }}{{ end -}}
 {{- if .root.Values.webhooks.deviceAccess }}{{ include "kai.device-access" . }}{{ end -}}
 {{- end }}
 
@@ -117,6 +118,18 @@
 {{- $hook := first $object.webhooks }}{{ $_ := set $hook "matchConditions" (list (first $hook.matchConditions)) -}}
 {{- else if eq $name "kai-pod-validation" -}}
 {{- $_ := set (first $object.webhooks) "failurePolicy" "Fail" -}}
+{{- end -}}
+{{- end }}
+
+{{/* OpenShift chooses the user of a pod, and asks who may block the deletion of an owner. */}}
+{{- define "kai.openshift" -}}
+{{- $object := .object -}}
+{{- if eq $object.kind "Deployment" -}}
+{{- $user := $object.spec.template.spec.securityContext -}}
+{{- $_ := unset $user "runAsUser" }}{{ $_ := unset $user "runAsGroup" -}}
+{{- else if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "kai:binder") -}}
+{{- $rule := dict "apiGroups" (list "") "resources" (list "pods/finalizers") "verbs" (list "update") -}}
+{{- $_ := set $object "rules" (append $object.rules $rule) -}}
 {{- end -}}
 {{- end }}
 
