@@ -9,6 +9,8 @@ from kai.model.claim import (
     DeviceConstraint,
     DeviceRequest,
     DeviceSlice,
+    SharePolicy,
+    qualified,
 )
 from kai.model.placement import (
     ClaimAllocation,
@@ -34,4 +36,6 @@ __all__ = [
     "DeviceRequest",
     "DeviceSlice",
     "ExtendedAllocation",
+    "SharePolicy",
+    "qualified",
 ]

@@ -22,6 +22,8 @@ from kai.model.claim import (
     DeviceConstraint,
     DeviceRequest,
     DeviceSlice,
+    SharePolicy,
+    qualified,
 )
 from kai.model.constraints import Taint, Toleration
 
@@ -149,6 +151,7 @@ def allocated(source: api.AllocationResult) -> tuple[AllocatedDevice, ...]:
             device=each.device,
             admin_access=bool(each.admin_access),
             consumed=_amounts(each.consumed_capacity),
+            shared=bool(each.share_id),
             share=each.share_id or "",
         )
         for each in source.devices.results
@@ -218,8 +221,14 @@ def _slice(source: api.ResourceSlice) -> DeviceSlice:
 def _device(source: api.Device, driver: str) -> Device:
     return Device(
         name=source.name,
-        attributes={_qualified(name, driver): _attribute(each) for name, each in source.attributes.items()},
-        capacity={_qualified(name, driver): quantity.amount(each.value) for name, each in source.capacity.items()},
+        attributes={qualified(name, driver): _attribute(each) for name, each in source.attributes.items()},
+        capacity={qualified(name, driver): quantity.amount(each.value) for name, each in source.capacity.items()},
+        policies={
+            qualified(name, driver): _policy(each.request_policy)
+            for name, each in source.capacity.items()
+            if each.request_policy is not None
+        },
+        written={qualified(name, driver): name for name in source.capacity if "/" not in name},
         node=source.node_name or "",
         all_nodes=bool(source.all_nodes),
         nodes=selection.node_terms(source.node_selector),
@@ -234,9 +243,20 @@ def _device(source: api.Device, driver: str) -> Device:
     )
 
 
-def _qualified(name: str, driver: str) -> str:
-    """Return a name with its domain, which is the driver's unless it says otherwise."""
-    return name if "/" in name else f"{driver}/{name}"
+def _policy(source: api.CapacityRequestPolicy) -> SharePolicy:
+    bounds = source.valid_range or api.CapacityRequestPolicyRange()
+    return SharePolicy(
+        default=_amount(source.default),
+        values=tuple(quantity.amount(each) for each in source.valid_values),
+        ranged=source.valid_range is not None,
+        least=_amount(bounds.min) or 0,
+        most=_amount(bounds.max),
+        step=_amount(bounds.step) or 0,
+    )
+
+
+def _amount(source: str | None) -> int | None:
+    return None if source is None else quantity.amount(source)
 
 
 def _attribute(source: api.DeviceAttribute) -> str | int | bool:

@@ -21,6 +21,7 @@ from kai.quantity import canonical
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
 _ZONES: Final = "predictedNUMAZones"
 _EXACT: Final = "ExactCount"
+_KIBI: Final = 1024
 
 
 def fields(request: Mapping[str, object], pod: Pod | None = None) -> dict[str, object]:
@@ -77,7 +78,7 @@ def allocation_result(
 
 
 def _result(device: AllocatedDevice, share: str) -> dra.DeviceRequestAllocationResult:
-    named = device.share or (str(uuid.uuid5(_SHARES, "/".join((*device.key, share)))) if device.consumed else "")
+    named = device.share or (str(uuid.uuid5(_SHARES, "/".join((*device.key, share)))) if device.shared else "")
     return dra.DeviceRequestAllocationResult(
         request=device.request,
         driver=device.driver,
@@ -85,8 +86,13 @@ def _result(device: AllocatedDevice, share: str) -> dra.DeviceRequestAllocationR
         device=device.device,
         admin_access=True if device.admin_access else None,
         share_id=named or None,
-        consumed_capacity={name: str(amount) for name, amount in device.consumed},
+        consumed_capacity={name: _quantity(amount) for name, amount in device.consumed},
     )
+
+
+def _quantity(amount: int) -> str:
+    """Return an amount as the API server writes it: what it returns is compared with what the request said."""
+    return canonical(amount, style="decimal" if amount % _KIBI else "binary")
 
 
 def _term(term: NodeTerm) -> selection.NodeSelectorTerm:

@@ -7,6 +7,11 @@ import attrs
 from kai.model.constraints import NodeTerm, Taint, Toleration
 
 
+def qualified(name: str, driver: str) -> str:
+    """Return the name of an attribute or a capacity with its domain, which is the driver's unless it says otherwise."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
 @attrs.frozen(kw_only=True)
 class DeviceRequest:
     """One request of a claim. ``all_devices``: every matching device of the node; selectors are CEL expressions."""
@@ -19,6 +24,7 @@ class DeviceRequest:
     alternatives: tuple["DeviceRequest", ...] = ()
     """First available: tried in order; the request itself then only carries the name."""
     capacity: tuple[tuple[str, int], ...] = ()
+    """What each device is to have, or a share of it; a name without domain is meant in that of the device's driver."""
     admin_access: bool = False
     tolerations: tuple[Toleration, ...] = ()
 
@@ -34,7 +40,11 @@ class DeviceConstraint:
 
 @attrs.frozen(kw_only=True)
 class AllocatedDevice:
-    """A device that a claim holds, by the request it serves."""
+    """A device that a claim holds, by the request it serves.
+
+    ``shared``: it is one of several shares of the device, ``share`` names it once it is written; of each capacity the
+    share has what ``consumed`` says. Names of capacities are as the slice writes them.
+    """
 
     request: str
     driver: str
@@ -42,6 +52,7 @@ class AllocatedDevice:
     device: str
     admin_access: bool = False
     consumed: tuple[tuple[str, int], ...] = ()
+    shared: bool = False
     share: str = ""
 
     @property
@@ -101,12 +112,34 @@ class Claim:
 
 
 @attrs.frozen(kw_only=True)
+class SharePolicy:
+    """How much of a capacity a share may have: one of ``values``, or from ``least`` in steps of ``step`` to ``most``.
+
+    ``default`` is what a share has that asks for nothing (None: all). A step of 0 is none.
+    """
+
+    default: int | None = None
+    values: tuple[int, ...] = ()
+    ranged: bool = False
+    least: int = 0
+    most: int | None = None
+    step: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class Device:
-    """One device of a slice. Attributes are by qualified name (domain/name); capacities are integers in base units."""
+    """One device of a slice.
+
+    Attributes and capacities are by qualified name (domain/name); capacities are integers in base units.
+    """
 
     name: str
     attributes: Mapping[str, str | int | bool] = attrs.field(factory=dict, eq=False)
     capacity: Mapping[str, int] = attrs.field(factory=dict, eq=False)
+    policies: Mapping[str, SharePolicy] = attrs.field(factory=dict, eq=False)
+    """How capacities are shared, as far as the driver says so."""
+    written: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    """How the slice writes the names of capacities that it writes without domain."""
     node: str = ""
     all_nodes: bool = False
     nodes: tuple[NodeTerm, ...] | None = None

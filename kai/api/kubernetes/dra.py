@@ -185,11 +185,29 @@ class DeviceAttribute:
 
 
 @attrs.frozen(kw_only=True)
+class CapacityRequestPolicyRange:
+    """Amounts from ``min`` on, in steps, up to ``max``."""
+
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CapacityRequestPolicy:
+    """How much of a capacity one share of a device may have: of a list or of a range, and how much unless it says."""
+
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+@attrs.frozen(kw_only=True)
 class DeviceCapacity:
-    """An amount that a device has; the policy for sharing it is carried, not read."""
+    """An amount that a device has, and how it is shared."""
 
     value: Quantity = "0"
-    request_policy: JsonObject = attrs.field(default=EMPTY, eq=by_json)
+    request_policy: CapacityRequestPolicy | None = None
 
 
 @attrs.frozen(kw_only=True)

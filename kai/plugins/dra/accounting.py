@@ -51,11 +51,11 @@ class Columns:
     """Tracked columns. Shapes: C claims, D devices, M capacities, K counters, P pods."""
 
     in_use: Tracked
-    """[D] Holders of a device that can only have one."""
+    """[D] Holders of a device; one that holds all of a device that may be allocated many times counts as the most."""
     consumed: Tracked
     """[M]"""
     drawn: Tracked
-    """[K]"""
+    """[K] By devices that can only have one holder."""
     reserved: Tracked
     """[C] Consumers of a claim."""
     choice: Tracked
@@ -167,24 +167,28 @@ class Accounting:
 
     def taken(self) -> Tables:
         """Return what is taken of devices, capacities and counters, as things stand."""
+        return self._inventory.with_draws(self._counted())
+
+    def _counted(self) -> Tables:
         columns = self.columns
         return columns.in_use.values, columns.consumed.values, columns.drawn.values
 
     def taken_or_releasing(self) -> Tables:
         """Return the same with what claims that are being released hold still."""
-        in_use, consumed, drawn = self.taken()
+        in_use, consumed, drawn = self._counted()
         tables = in_use.copy(), consumed.copy(), drawn.copy()
         for row, users in self._releasing.items():
             if self.columns.reserved.values[row] == users:
                 _book(tables, self._inventory.takes(self.claims[row].allocation or ()))
-        return tables
+        return self._inventory.with_draws(tables)
 
     def is_overdrawn(self, holding: Holding, taken: Tables) -> bool:
         """Say whether ``taken`` is more than there is of something that ``holding`` takes."""
-        limits = self._inventory.limits
-        return any(
-            taken[table][cell] > limits[table][cell] for table, cell, _ in self._inventory.takes(holding.devices)
-        )
+        inventory = self._inventory
+        keys = [each.key for each in holding.devices if not each.admin_access and each.key in inventory.rows]
+        draws = [draw for key in keys for draw in inventory.draws_of(inventory.rows[key])]
+        cells = [*inventory.takes(holding.devices), *draws]
+        return any(taken[table][cell] > inventory.limits[table][cell] for table, cell, _ in cells)
 
     @property
     def any_releasing(self) -> bool:

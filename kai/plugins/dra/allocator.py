@@ -7,7 +7,7 @@ of steps is bounded: a search that goes beyond it counts as failed.
 Source: the structured allocator of Kubernetes (resource.k8s.io/v1).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -36,7 +36,8 @@ class _Pick:
     claim: int
     want: Want
     row: int
-    consumed: tuple[tuple[str, int], ...]
+    takes: tuple[tuple[int, int, int], ...]
+    """Table, cell and amount of what it takes from others."""
 
 
 class Allocator:
@@ -75,13 +76,16 @@ class Allocator:
 
     def _allocated(self, pick: _Pick) -> AllocatedDevice:
         driver, pool, device = self._inventory.keys[pick.row]
+        written = self._inventory.devices[pick.row].written
+        consumed = pick.want.consumes.get(pick.row, {})
         return AllocatedDevice(
             request=pick.want.name,
             driver=driver,
             pool=pool,
             device=device,
             admin_access=pick.want.admin,
-            consumed=pick.consumed,
+            consumed=tuple((written.get(name, name), amount) for name, amount in consumed.items()),
+            shared=bool(self._inventory.multiple[pick.row]),
         )
 
     # ------------------------------------------------------------------ the search
@@ -136,14 +140,12 @@ class Allocator:
 
     def _pick(self, claim: int, want: Want, row: int) -> bool:
         """Take a device if it is free and agrees with the constraints of its claim; say whether."""
-        consumed = self._consumed(want, row)
-        draws = self._inventory.draws.get(row, ())
-        if any(counter < 0 for counter, _ in draws):
+        if any(counter < 0 for counter, _ in self._inventory.draws.get(row, ())):
             return False
-        takes = () if want.admin else tuple(self._inventory.takes_row(row, consumed))
+        takes = () if want.admin else tuple(self._takes(want, row))
         if any(self._beyond(table, cell, amount) for table, cell, amount in takes):
             return False
-        pick = _Pick(claim, want, row, tuple(consumed.items()) if self._inventory.multiple[row] else ())
+        pick = _Pick(claim, want, row, takes)
         if not all(self._agrees(constraint, pick) for constraint in self._demands[claim].claim.constraints):
             return False
         for table, cell, amount in takes:
@@ -151,26 +153,21 @@ class Allocator:
         self._picks.append(pick)
         return True
 
+    def _takes(self, want: Want, row: int) -> Iterator[tuple[int, int, int]]:
+        yield from self._inventory.takes_row(row, want.consumes.get(row))
+        if self._inventory.multiple[row] and not self._held(0, row):
+            yield from self._inventory.draws_of(row)
+
+    def _held(self, table: int, cell: int) -> int:
+        return int(self._taken[table][cell]) + self._more.get((table, cell), 0)
+
     def _beyond(self, table: int, cell: int, amount: int) -> bool:
-        held = int(self._taken[table][cell]) + self._more.get((table, cell), 0)
-        return held + amount > int(self._inventory.limits[table][cell])
+        return self._held(table, cell) + amount > int(self._inventory.limits[table][cell])
 
     def _drop_to(self, count: int) -> None:
         while len(self._picks) > count:
-            pick = self._picks.pop()
-            if not pick.want.admin:
-                for table, cell, amount in self._inventory.takes_row(pick.row, dict(pick.consumed)):
-                    self._more[table, cell] -= amount
-
-    def _consumed(self, want: Want, row: int) -> Mapping[str, int]:
-        """Return what a want consumes of a device that may be allocated many times.
-
-        A want consumes all of a capacity that it does not name.
-        """
-        if not self._inventory.multiple[row]:
-            return {}
-        capacity = self._inventory.devices[row].capacity
-        return {name: want.capacity.get(name, capacity[name]) for name in sorted(capacity)}
+            for table, cell, amount in self._picks.pop().takes:
+                self._more[table, cell] -= amount
 
     def _agrees(self, constraint: DeviceConstraint, pick: _Pick) -> bool:
         """Say whether a device has the attribute, and the value of those picked before it (distinct: another one)."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from kai.framework import Bools, Toleration, tolerates
 from kai.framework.claims import Claim, Device, DeviceClass, DeviceRequest
+from kai.plugins.dra.capacity import consumption
 from kai.plugins.dra.inventory import Inventory
 from kai.plugins.dra.selectors import Fault, Selectors
 
@@ -28,7 +29,8 @@ class Want:
     count: int
     every: bool
     admin: bool
-    capacity: Mapping[str, int]
+    consumes: Mapping[int, Mapping[str, int]]
+    """What it has of each capacity of a device that may be allocated many times, by row and qualified name."""
     matching: Bools
     """[D]"""
     faulty: Bools
@@ -47,14 +49,14 @@ class Demand:
 
     @property
     def simple(self) -> bool:
-        """Whether counting free devices answers it: one request, one way, nothing in common, nothing consumed."""
+        """Whether counting free devices answers it: one request, one way, nothing in common, nothing shared."""
         return (
             not self.fault
             and not self.claim.constraints
             and len(self.requests) == 1
             and len(self.requests[0]) == 1
             and not self.requests[0][0].every
-            and not self.requests[0][0].capacity
+            and not self.requests[0][0].consumes
         )
 
 
@@ -96,13 +98,14 @@ class Demands:
             fault = f"no device class {request.device_class}"
         else:
             matching, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
+        consumes, enough = self._consumed(matching, request.capacity)
         return Want(
             name=name,
             count=max(request.count, 1),
             every=request.all_devices,
             admin=request.admin_access,
-            capacity=dict(request.capacity),
-            matching=matching & self._usable(request.tolerations) & self._large_enough(request.capacity),
+            consumes=consumes,
+            matching=enough & self._usable(request.tolerations),
             faulty=faulty,
             fault=fault,
         )
@@ -143,13 +146,21 @@ class Demands:
             [good and not device.attached_later for good, device in zip(tolerated, devices, strict=True)], np.bool_
         )
 
-    def _large_enough(self, capacity: Sequence[tuple[str, int]]) -> Bools:
-        """Return bool[D]: devices that have all of ``capacity`` while they are unused."""
-        devices = self._inventory.devices
-        if not capacity:
-            return np.ones(len(devices), np.bool_)
-        enough = [all(device.capacity.get(name, -1) >= amount for name, amount in capacity) for device in devices]
-        return np.array(enough, np.bool_)
+    def _consumed(
+        self, matching: Bools, capacity: Sequence[tuple[str, int]]
+    ) -> tuple[Mapping[int, Mapping[str, int]], Bools]:
+        """Return what is had of devices in shares, and bool[D]: those of ``matching`` that have ``capacity`` at all."""
+        inventory = self._inventory
+        rows = np.flatnonzero(matching if capacity else matching & inventory.multiple)
+        enough = matching.copy()
+        consumes: dict[int, Mapping[str, int]] = {}
+        for row in map(int, rows):
+            found = consumption(inventory.devices[row], inventory.keys[row][0], capacity)
+            if found is None:
+                enough[row] = False
+            elif inventory.multiple[row]:
+                consumes[row] = found
+        return consumes, enough
 
 
 def _is_tolerated(device: Device, tolerations: Sequence[Toleration]) -> bool:

@@ -9,13 +9,15 @@ import attrs
 import numpy as np
 
 from kai.framework import NONE, Bools, Int64s, Node, NodeTerm, Requirement
-from kai.framework.claims import AllocatedDevice, Device, DeviceSlice
+from kai.framework.claims import AllocatedDevice, Device, DeviceSlice, qualified
 
 DeviceKey = tuple[str, str, str]
 """Driver, pool, device."""
 Selected = Callable[[Iterable[NodeTerm]], Bools]
 Tables = tuple[Int64s, Int64s, Int64s]
-"""Amounts by device [D], by capacity [M], by counter [K]."""
+"""Holders by device [D], amounts by capacity [M] and by counter [K]."""
+MOST_SHARES = 1 << 40
+"""Holders that a device may have which may be allocated many times: as many as its capacities allow."""
 CounterKey = tuple[str, str, str, str]
 """Driver, pool, counter set, counter."""
 
@@ -56,7 +58,7 @@ class Inventory:
     draws: Mapping[int, tuple[tuple[int, int], ...]]
     """Counter rows and amounts that a device draws when it is allocated. A counter that no pool offers has row -1."""
     limits: Tables
-    """How much there is of each device that can have one holder (1), of each capacity, and of each counter."""
+    """How many holders each device can have, how much there is of each capacity and of each counter."""
     local: Mapping[int, Int64s]
     """Device rows of each node that has devices of its own, ascending."""
 
@@ -98,22 +100,38 @@ class Inventory:
         for device in devices:
             row = self.rows.get(device.key)
             if row is not None and not device.admin_access:
-                yield from self.takes_row(row, dict(device.consumed))
+                consumed = {qualified(name, device.driver): amount for name, amount in device.consumed}
+                yield from self.takes_row(row, consumed if device.shared else None)
 
-    def takes_row(self, row: int, consumed: Mapping[str, int]) -> Iterable[tuple[int, int, int]]:
-        """Yield table, cell and amount of what the device in ``row`` takes.
+    def takes_row(self, row: int, consumed: Mapping[str, int] | None) -> Iterable[tuple[int, int, int]]:
+        """Yield table, cell and amount of what a holder of the device in ``row`` takes.
 
-        ``consumed`` counts for a device that may be allocated many times; any other is taken as a whole.
+        Of a device that may be allocated many times it takes a share with ``consumed``, or all if that is None; any
+        other device as a whole. What the shares of a device draw from counters is in no share: see ``with_draws``.
         """
-        if self.multiple[row]:
-            for name, amount in consumed.items():
-                if (row, name) in self.cells:
-                    yield 1, self.cells[row, name], amount
-        else:
+        if not self.multiple[row]:
             yield 0, row, 1
-        for counter, amount in self.draws.get(row, ()):
-            if counter >= 0:
-                yield 2, counter, amount
+            yield from self.draws_of(row)
+            return
+        yield 0, row, MOST_SHARES if consumed is None else 1
+        for name, amount in (consumed or {}).items():
+            if (row, name) in self.cells:
+                yield 1, self.cells[row, name], amount
+
+    def draws_of(self, row: int) -> Iterable[tuple[int, int, int]]:
+        """Yield table, cell and amount of what the device in ``row`` draws from counters, however many hold it."""
+        return ((2, counter, amount) for counter, amount in self.draws.get(row, ()) if counter >= 0)
+
+    def with_draws(self, taken: Tables) -> Tables:
+        """Return ``taken`` with what devices draw from counters that are held in shares: once for all their shares."""
+        held = [row for row in self.draws if self.multiple[row] and taken[0][row] > 0]
+        if not held:
+            return taken
+        drawn = taken[2].copy()
+        for row in held:
+            for _, counter, amount in self.draws_of(row):
+                drawn[counter] += amount
+        return taken[0], taken[1], drawn
 
     def selector(self, rows: Sequence[int], node_name: str) -> tuple[NodeTerm, ...] | None:
         """Return where an allocation of the devices ``rows`` can be used, made for the node ``node_name``.
@@ -189,6 +207,7 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
                     for group, counter, amount in device.counters
                 )
     node = np.array(draft.node, np.int64)
+    multiple = np.array([device.multiple_allocations for device in devices], np.bool_)
     return Inventory(
         slices=tuple(slices),
         devices=tuple(devices),
@@ -198,12 +217,12 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
         distant=draft.distant,
         terms=draft.terms,
         gpu=np.array([is_gpu(driver) for driver, _, _ in rows], np.bool_),
-        multiple=np.array([device.multiple_allocations for device in devices], np.bool_),
+        multiple=multiple,
         cells=draft.cells,
         counters=counters,
         draws=draft.draws,
         limits=(
-            np.ones(len(devices), np.int64),
+            np.where(multiple, MOST_SHARES, 1).astype(np.int64),
             np.array([devices[row].capacity[name] for row, name in draft.cells], np.int64),
             np.array([amount for _, amount in counters.values()], np.int64),
         ),

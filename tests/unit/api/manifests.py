@@ -491,7 +491,13 @@ DEVICE: Final = {
         "model": {"string": "x"},
         "driver": {"version": "1.2.3"},
     },
-    "capacity": {"memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi"}}},
+    "capacity": {
+        "memory": {
+            "value": "80Gi",
+            "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "max": "40Gi", "step": "1Gi"}},
+        },
+        "cores": {"value": "8", "requestPolicy": {"default": "1", "validValues": ["1", "8"]}},
+    },
     "consumesCounters": [{"counterSet": "set", "counters": {"slices": {"value": "1"}}}],
     "nodeName": "n1",
     "nodeSelector": NODE_SELECTOR,

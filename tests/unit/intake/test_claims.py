@@ -1,6 +1,6 @@
 import pytest
 
-from kai.model.claim import AllocatedDevice, DeviceConstraint, DeviceRequest
+from kai.model.claim import AllocatedDevice, DeviceConstraint, DeviceRequest, SharePolicy
 from kai.model.constraints import NodeTerm, Requirement, Taint, Toleration
 from tests.unit.intake.making import other, taken
 
@@ -143,7 +143,7 @@ def test_an_allocation_names_devices_and_the_nodes_from_which_they_can_be_used()
     assert found.nodes == (NodeTerm((Requirement("zone", "In", ("a",)),)),)
     consumed = (("memory", 1024),)
     assert found.allocation == (
-        AllocatedDevice(request="r", driver="d", pool="p", device="0", share="s", consumed=consumed),
+        AllocatedDevice(request="r", driver="d", pool="p", device="0", shared=True, share="s", consumed=consumed),
     )
 
 
@@ -173,7 +173,14 @@ def test_devices_have_qualified_attributes_and_amounts():
             "ok": {"bool": False},
             "v": {"version": "1.2.3"},
         },
-        "capacity": {"memory": {"value": "1Ki"}},
+        "capacity": {
+            "memory": {"value": "1Ki", "requestPolicy": {"default": "1", "validValues": ["1", "1Ki"]}},
+            "other.io/bits": {
+                "value": "8",
+                "requestPolicy": {"default": "2", "validRange": {"min": "2", "max": "6", "step": "2"}},
+            },
+            "bits": {"value": "8"},
+        },
         "consumesCounters": [{"counterSet": "s", "counters": {"b": {"value": "2"}, "a": {"value": "1"}}}],
         "taints": [{"key": "k", "effect": "NoSchedule"}, {"key": "watched", "effect": "None"}],
         "allowMultipleAllocations": True,
@@ -189,7 +196,12 @@ def test_devices_have_qualified_attributes_and_amounts():
         f"{driver}/ok": False,
         f"{driver}/v": "1.2.3",
     }
-    assert made.capacity == {f"{driver}/memory": 1024}
+    assert made.capacity == {f"{driver}/memory": 1024, "other.io/bits": 8, f"{driver}/bits": 8}
+    assert made.written == {f"{driver}/memory": "memory", f"{driver}/bits": "bits"}
+    assert made.policies == {
+        f"{driver}/memory": SharePolicy(default=1, values=(1, 1024)),
+        "other.io/bits": SharePolicy(default=2, ranged=True, least=2, most=6, step=2),
+    }
     assert made.counters == (("s", "a", 1), ("s", "b", 2))
     assert made.taints == (Taint("k", "", "NoSchedule"),)
     assert made.multiple_allocations

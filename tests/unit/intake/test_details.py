@@ -1,3 +1,4 @@
+import attrs
 import pytest
 
 from kai.api.codec.structuring import structure_all, structure_as
@@ -12,7 +13,9 @@ from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
 from tests.unit.intake.making import pod
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")
-PART = AllocatedDevice(request="s", driver="d", pool="p", device="x", admin_access=True, consumed=(("d/memory", 5),))
+PART = AllocatedDevice(
+    request="s", driver="d", pool="p", device="x", admin_access=True, consumed=(("d/memory", 5),), shared=True
+)
 HERE = (NodeTerm((Requirement("rack", "In", ("r1", "r2")),), (Requirement("metadata.name", "In", ("n1",)),)),)
 
 
@@ -29,9 +32,27 @@ def test_shares_of_a_device_have_names_of_their_own_that_stay():
     def share(claim):
         return details.allocation_result((PART,), None, claim).devices.results[0].share_id
 
+    written = details.allocation_result((PART, PART), None, "default/c").devices.results
+    assert written[0].share_id != written[1].share_id
     assert share("default/c") == share("default/c")
     assert share("default/c") != share("default/e")
     assert details.allocation_result((GPU,), None, "default/c").devices.results[0].share_id is None
+
+
+def test_a_share_without_capacities_has_a_name_as_well():
+    written = details.allocation_result((attrs.evolve(PART, consumed=()),), None, "default/c")
+    assert written.devices.results[0].share_id
+    assert written.devices.results[0].consumed_capacity == {}
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (5, "5"), (1000, "1k"), (1500, "1500"), (1024, "1Ki"), (10 * 1024**3, "10Gi"), (1_536_000, "1500Ki")],
+)
+def test_what_a_share_consumes_is_written_as_the_api_server_writes_it(amount, text):
+    part = attrs.evolve(PART, consumed=(("memory", amount),))
+    written = details.allocation_result((part,), None, "default/c")
+    assert written.devices.results[0].consumed_capacity == {"memory": text}
 
 
 def test_records_of_plugins_are_told_in_their_form_on_the_wire():

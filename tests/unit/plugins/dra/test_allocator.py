@@ -2,6 +2,7 @@ import pytest
 
 from kai.model.rows import NodeRow
 from kai.plugins.dra import Dra
+from tests.unit.plugins.dra.choosing import chosen
 from tests.unit.plugins.dra.manifests import (
     CLASS,
     GPU_CLASS,
@@ -20,15 +21,6 @@ from tests.unit.plugins.dra.manifests import (
 from tests.unit.plugins.stage import Stage, node, snapshot_of
 
 ROOT = "topology.example.com/root"
-
-
-def chosen(*manifests, claims=("c",), node_row=0):
-    """Return the devices that a pod with ``claims`` gets on a node, as (request, device); None if it gets none."""
-    stage = Stage.of(Dra(), snapshot_of(NODE, *manifests, claiming("a-0", *claims)))
-    filtered = stage.session.snapshot.nodes[node_row].name in stage.accepting("a-0")
-    placement = stage.answers.placement.choose(stage.row("a-0"), NodeRow(node_row))
-    assert (placement is not None) == filtered
-    return None if placement is None else [(each.request, each.device) for each in placement.devices()]
 
 
 def rooted(name, root, **attributes):
@@ -171,32 +163,6 @@ def test_partitions_draw_from_the_counters_they_share():
 
 def test_a_partition_of_a_counter_that_nobody_offers_is_not_to_be_had():
     assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), claim("c")) == [("r", "d1")]
-
-
-def shared(name, memory):
-    return device(name, capacity={"memory": memory}, allowMultipleAllocations=True)
-
-
-def wanting(memory, **parts):
-    return exactly(capacity={"requests": {"gpu.example.com/memory": memory}}, **parts)
-
-
-def test_a_device_with_room_is_allocated_many_times():
-    slices = offer("n1", shared("d0", "40Gi"), shared("d1", "40Gi"))
-    manifests = (CLASS, slices, claim("c", wanting("30Gi")), claim("e", wanting("10Gi")), claim("f", wanting("15Gi")))
-    assert chosen(*manifests, claims=("c", "e", "f")) == [("r", "d0"), ("r", "d0"), ("r", "d1")]
-    assert chosen(CLASS, slices, claim("c", wanting("50Gi"))) is None
-
-
-def test_who_names_no_amount_takes_all_of_a_device():
-    slices = offer("n1", shared("d0", "40Gi"))
-    assert chosen(CLASS, slices, claim("c"), claim("e", wanting("1Gi")), claims=("c", "e")) is None
-    assert chosen(CLASS, slices, claim("c")) == [("r", "d0")]
-
-
-def test_a_device_for_one_needs_the_capacity_that_is_asked_for():
-    slices = offer("n1", device("d0", capacity={"memory": "40Gi"}), device("d1", capacity={"memory": "80Gi"}))
-    assert chosen(CLASS, slices, claim("c", wanting("60Gi"))) == [("r", "d1")]
 
 
 def test_network_devices_serve_every_node():

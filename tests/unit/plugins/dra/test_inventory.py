@@ -3,7 +3,7 @@ import numpy as np
 from kai.model.claim import AllocatedDevice, Device, DeviceSlice
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.node import Node
-from kai.plugins.dra.inventory import is_gpu, name_term, take_inventory
+from kai.plugins.dra.inventory import MOST_SHARES, is_gpu, name_term, take_inventory
 
 NODES = (Node(name="n1"), Node(name="n2"))
 RACK = (NodeTerm(labels=(Requirement("rack", "In", ("r2",)),)),)
@@ -75,13 +75,14 @@ def test_gpus_of_a_node_are_named_once():
 
 
 def test_a_device_takes_itself_or_what_is_consumed_of_it():
-    shared = Device(name="m", capacity={"d/memory": 10}, multiple_allocations=True)
+    shared = Device(name="m", capacity={"gpu.example.com/memory": 10}, multiple_allocations=True)
     partition = Device(name="p", counters=(("set", "memory", 4), ("set", "unknown", 1)))
     found = inventory(on("n1", "a", shared, partition, node="n1", counters=(("set", "memory", 8),)))
-    consumed = held("n1", "m", consumed=(("d/memory", 3), ("d/other", 1)))
+    consumed = held("n1", "m", consumed=(("memory", 3), ("d/other", 1)), shared=True)
     taken = found.takes([held("n1", "a"), consumed, held("n1", "p"), held("n1", "a", admin_access=True)])
-    assert list(taken) == [(0, 0, 1), (1, 0, 3), (0, 2, 1), (2, 0, 4)]
-    assert [list(limits) for limits in found.limits] == [[1, 1, 1], [10], [8]]
+    assert list(taken) == [(0, 0, 1), (0, 1, 1), (1, 0, 3), (0, 2, 1), (2, 0, 4)]
+    assert list(found.takes([held("n1", "m")])) == [(0, 1, MOST_SHARES)]
+    assert [list(limits) for limits in found.limits] == [[1, MOST_SHARES, 1], [10], [8]]
     assert found.intricate
     assert not inventory(on("n1", "a")).intricate
 
