@@ -37,12 +37,23 @@ class Cap:
     name: str
     most: float
     would_be: float
+    before: float = 0.0
+    """GPUs of ``would_be`` that were evicted before these victims, and not for them."""
     queue: str = ""
+    is_for_part: bool = False
+    """Whether the victims make room for a part of the group, so that the whole of it takes at least as many."""
 
     @property
     def reason(self) -> Reason:
         """The reason for which the group waits. A queue is named as a fact, and not in texts that tenants read."""
-        facts = {"cap": self.name, "most": self.most, "found": self.would_be, "queue": self.queue}
+        facts = {
+            "cap": self.name,
+            "most": self.most,
+            "found": self.would_be,
+            "before": self.before,
+            "queue": self.queue,
+            "part": self.is_for_part,
+        }
         return Reason(code=Code.EVICTIONS_CAPPED, facts=facts)
 
 
@@ -86,8 +97,8 @@ class EvictionCaps:
         if gained == 0 and given.evicted_gpus_per_gpu > 0:
             return Cap("evicted_gpus_per_gpu", 0.0, total / GPU_UNIT)
         return (
-            _beyond("evicted_gpus_per_cycle", given.evicted_gpus_per_cycle, int(cycle.sum()))
-            or _beyond("evicted_gpus_per_hour", given.evicted_gpus_per_hour, int(hour.sum()) + self._elsewhere)
+            _beyond("evicted_gpus_per_cycle", given.evicted_gpus_per_cycle, int(cycle.sum()), total)
+            or _beyond("evicted_gpus_per_hour", given.evicted_gpus_per_hour, int(hour.sum()) + self._elsewhere, total)
             or self._queue_beyond("queue_evicted_gpus_per_cycle", given.queue_evicted_gpus_per_cycle, cycle, lost)
             or self._queue_beyond("queue_evicted_gpus_per_hour", given.queue_evicted_gpus_per_hour, hour, lost)
         )
@@ -96,7 +107,7 @@ class EvictionCaps:
         if most <= 0:
             return None
         for queue in np.flatnonzero(lost).tolist():
-            found = _beyond(name, most, int(amounts[queue]), self._world.snapshot.queues[queue].name)
+            found = _beyond(name, most, int(amounts[queue]), int(lost[queue]), self._world.snapshot.queues[queue].name)
             if found is not None:
                 return found
         return None
@@ -118,9 +129,10 @@ def held_gpus(world: World, pod: int) -> int:
     return int(accepted_gpu(world.facts, shape, node))
 
 
-def _beyond(name: str, most: float, amount: int, queue: str = "") -> Cap | None:
+def _beyond(name: str, most: float, amount: int, lost: int, queue: str = "") -> Cap | None:
+    """Return the cap if ``amount``, ``lost`` included, is more than it allows."""
     if most > 0 and amount > most * GPU_UNIT:
-        return Cap(name, most, amount / GPU_UNIT, queue)
+        return Cap(name, most, amount / GPU_UNIT, (amount - lost) / GPU_UNIT, queue)
     return None
 
 

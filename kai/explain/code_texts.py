@@ -71,9 +71,16 @@ _CAPS: Mapping[str, str] = {
 
 def _evictions_capped(facts: Facts) -> str:
     """Return which cap holds evictions back; the peer has none."""
-    found, most, what = number(facts.get("found")), number(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
+    found, most, before = (number(facts.get(key)) for key in ("found", "most", "before"))
+    cap, what = str(facts.get("cap")), "1 GPU" if facts.get("found") == 1 else f"{found:.12g} GPUs"
+    setting = f"parameters.{cap} in the configuration of the scheduler"
+    if most <= 0:
+        return f"No room could be made within a cap: {what} would be evicted for a job that gains none ({setting})"
+    what = f"at least {what}" if facts.get("part") else what
+    already = f", {before:.12g} of them before this job," if before else ","
     return (
-        f"No room could be made within a cap: {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
+        f"No room could be made within a cap: {what} would be evicted {_CAPS.get(cap, '')}{already}"
+        f" and at most {most:.12g} may be ({setting})"
     )
 
 

@@ -24,11 +24,13 @@ class Stage(IntEnum):
     """What may not be taken back is granted within quota only."""
     MATCH = 5
     """No node matches what a pod demands."""
-    ROOM = 6
+    SPARED = 6
+    """There is no room, and who could make some is spared."""
+    ROOM = 7
     """The whole gang, or a domain of a topology, has no room."""
-    FAIRNESS = 7
+    FAIRNESS = 8
     """There is no room, and none may be taken."""
-    OTHERS = 8
+    OTHERS = 9
     """Others are in the way, or are leaving."""
 
 
@@ -188,6 +190,19 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
     ),
     *_codes(
+        Stage.SPARED,
+        (
+            "EvictionsCapped",
+            "There is no room; a cap stopped the search for pods to evict, which other rules may yet protect.",
+            "Wait, or have an administrator raise the cap; the message says which, and what would be evicted.",
+        ),
+        (
+            "VictimsProtected",
+            "There is no room, and jobs that could be evicted are spared: budgets protected them, or they are moved.",
+            "Wait: a move takes two minutes at most. Or let the disruption budgets of those jobs allow more.",
+        ),
+    ),
+    *_codes(
         Stage.ROOM,
         (
             "Plugin",
@@ -211,16 +226,6 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "AtFairShare",
             "There is no room, and with this job the queue would pass its fair share, so it may take none.",
             "Wait until others end, ask for less, or raise the quota of the queue.",
-        ),
-        (
-            "EvictionsCapped",
-            "There is no room; a cap stopped the search for pods to evict, which other rules may yet protect.",
-            "Wait, or have an administrator raise the cap that the message names.",
-        ),
-        (
-            "VictimsProtected",
-            "There is no room, and jobs that could be evicted are spared: budgets protected them, or they are moved.",
-            "Wait: a move takes two minutes at most. Or let the disruption budgets of those jobs allow more.",
         ),
         (
             "PreemptionDelayNotElapsed",

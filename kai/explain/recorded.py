@@ -116,6 +116,14 @@ def whole_histogram(found: Iterable[object]) -> Histogram | None:
     return max(histograms, key=lambda each: each.nodes, default=None)
 
 
+def spared(record: GroupRecord) -> Iterator[Words]:
+    """Yield why groups that could be evicted are not, although a search looked at them."""
+    for reason in record.reasons:
+        if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
+            text = messages.reason_text(reason)
+            yield Words(reason.code, f"{text[:1].lower()}{text[1:]}", reason.facts)
+
+
 def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[Words]:
     """Yield what plugins say, and what the whole gang does not find, of which ``running`` pods have a node."""
     for reason in record.reasons:

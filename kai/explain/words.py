@@ -32,6 +32,7 @@ from kai.explain.recorded import (
     refusal_words,
     said_of_nodes,
     share_text,
+    spared,
     sub_groups_asked,
 )
 from kai.framework.decisions import Recorder
@@ -104,6 +105,7 @@ class Teller:
         # Nodes that are too small have been told of already where no node is large enough.
         yield from (each for each in self._matches(waiting, record) if not (vain and each.facts.get("sized")))
         yield from self._unscored(waiting)
+        yield from spared(record)
         yield from no_room(record, facts, sum(within(int(self._report.status[pod]), COUNTED) for pod in pods))
         yield from self._forbidden(record, facts, waiting)
         yield from self._others(record, waiting)
@@ -242,10 +244,6 @@ class Teller:
     # ------------------------------------------------------------------ others are in the way
 
     def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
-        for reason in record.reasons:
-            if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
-                text = messages.reason_text(reason)
-                yield Words(reason.code, f"{text[:1].lower()}{text[1:]}", reason.facts)
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
             numbers = self._share(facts, waiting)
             yield Words(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)

@@ -11,6 +11,7 @@ TITLES = {
     Stage.LIMIT: "A limit",
     Stage.QUOTA: "A quota that non-preemptible work must fit into",
     Stage.MATCH: "No node matches",
+    Stage.SPARED: "There is no room, and jobs that could make some are spared",
     Stage.ROOM: "The whole gang, or a domain, has no room",
     Stage.FAIRNESS: "There is no room, and none may be taken",
     Stage.OTHERS: "Others are in the way, or are leaving",

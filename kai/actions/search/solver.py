@@ -102,7 +102,7 @@ class Search:
         self._judges = [each for each in session.policy.victims if each.accept is not None]
         self._states = states
         self.cap: Cap | None = None
-        """The cap on evictions that held back what was found last."""
+        """The cap on evictions that held back what was found: the least of it that would serve the whole group."""
         self._done: VictimProposals | None = None
         """The generator that proposes nothing, or whose time is up."""
 
@@ -360,8 +360,18 @@ class Search:
         helps_all = len(scenario.waiting) == self._wanted
         cap = self._session.caps.passed_by(victims, self._gained if helps_all else None)
         if cap is not None:
-            self.cap = cap
+            self._note_cap(attrs.evolve(cap, is_for_part=not helps_all))
         return cap is None
+
+    def _note_cap(self, cap: Cap) -> None:
+        """Remember a cap: the least amount that would do is what its reader has to compare with it."""
+        known = self.cap
+        if known is not None and cap.is_for_part == known.is_for_part:
+            is_better = cap.name == known.name and cap.would_be < known.would_be
+        else:
+            is_better = known is None or known.is_for_part
+        if is_better:
+            self.cap = cap
 
     @cached_property
     def _feasible(self) -> NodeRows:

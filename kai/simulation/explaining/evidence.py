@@ -217,6 +217,20 @@ def _taking(site: Site) -> Iterator[Evidence]:
     )
 
 
+def _cap(site: Site) -> Iterator[Evidence]:
+    """Yield what the cap on evictions allows, and what would be evicted."""
+    facts = site.reasons[0].facts
+    cap, queue = str(facts["cap"]), str(facts["queue"])
+    most, found, before = (number(facts[key]) for key in ("most", "found", "before"))
+    parts = [f"parameters.{cap} {most:.12g}"] if most else [f"parameters.{cap}"]
+    parts += [f"queue {queue}"] if queue else []
+    parts += [f"evicted before {before:.12g}"] if before else []
+    parts.append(f"for {'a part of ' if facts.get('part') else ''}this job {found - before:.12g}")
+    parts += [f"over by {found - most:.12g}"] if most else []
+    values = {"cap": cap, "most": most, "evictedBefore": before, "forThisJob": found - before, "queue": queue or None}
+    yield Evidence(label="cap", text="   ".join(parts), values=values)
+
+
 # ---------------------------------------------------------------------------------------------------------------- nodes
 
 
@@ -382,6 +396,7 @@ _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
     "NoNodeMatches": (_needs, _objections, _selected),
+    "EvictionsCapped": (_cap, *_NO_ROOM),
     "HeldForLeaving": (_held,),
     "Moves": (),
 }

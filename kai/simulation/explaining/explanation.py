@@ -40,6 +40,8 @@ _SAYS_THE_SAME = {
     "DomainTooSmall": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
     "NoNodeMatches": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
     "HeldForLeaving": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
+    "EvictionsCapped": frozenset({"GangDoesNotFit"}),
+    "VictimsProtected": frozenset({"GangDoesNotFit"}),
     "TopologyMissing": frozenset({"TopologyHasNoRoom"}),
     "TopologyLevelMissing": frozenset({"TopologyHasNoRoom"}),
 }

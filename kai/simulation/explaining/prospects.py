@@ -4,6 +4,7 @@ from typing import Final
 
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import Words, number, quantity
+from kai.framework.verdict import Code
 from kai.model.axis import LEADING
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.suggestions import Suggestions
@@ -61,6 +62,8 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     delay = any(each.change.field == "preemptionDelay" for each in found.told)
     if reason.code == "PreemptionDelayNotElapsed" and found.all_tried and not delay:
         return f"{_OTHERS_END}; it would wait without the delay, too"
+    if reason.code == Code.EVICTIONS_CAPPED:
+        return _within_cap(reason)
     if reason.code not in _BOUNDS:
         return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
     resource = str(reason.facts["resource"])
@@ -72,6 +75,16 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)
     return f"until {reason.facts['queue']} uses {more} less (no end time is known)"
+
+
+def _within_cap(reason: Words) -> str:
+    """Return what waiting leads to where a cap on evictions holds a job back: others may be evicted for it later."""
+    most, found, before = (number(reason.facts[key]) for key in ("most", "found", "before"))
+    cap = str(reason.facts["cap"])
+    if not before or found - before > most:
+        return f"{_OTHERS_END}; what would be evicted for it alone passes the cap"
+    later = "within the hour counts no more" if cap.endswith("_per_hour") else "in this cycle counts no more"
+    return f"until what was evicted {later}, or running work ends (no end time is known)"
 
 
 __all__ = ["LOST", "hopes", "waiting"]

@@ -243,11 +243,32 @@ def test_a_pod_for_which_others_are_not_evicted_is_told_what_its_group_is(held_b
     assert pod_message(record, 3, detailed=True) == detailed_group_message(record.reasons)
 
 
-def test_a_cap_does_not_say_that_room_could_be_made_without_it():
-    facts = {"cap": "evicted_gpus_per_cycle", "most": 1.0, "found": 2.0}
-    assert reason_text(Reason(code=Code.EVICTIONS_CAPPED, facts=facts)) == (
-        "No room could be made within a cap: 2 GPUs would be evicted in a cycle, and at most 1 may be"
-    )
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (
+            {"cap": "evicted_gpus_per_cycle", "most": 1.0, "found": 2.0},
+            "2 GPUs would be evicted in a cycle, and at most 1 may be",
+        ),
+        (
+            {"cap": "queue_evicted_gpus_per_hour", "most": 4.0, "found": 6.0, "before": 4.0},
+            "6 GPUs would be evicted from one queue in an hour, 4 of them before this job, and at most 4 may be",
+        ),
+        (
+            {"cap": "evicted_gpus_per_hour", "most": 0.5, "found": 1.0, "part": True},
+            "at least 1 GPU would be evicted in an hour, and at most 0.5 may be",
+        ),
+        (
+            {"cap": "evicted_gpus_per_gpu", "most": 0.0, "found": 2.0},
+            "2 GPUs would be evicted for a job that gains none",
+        ),
+    ],
+    ids=["cycle", "hour", "part", "gains none"],
+)
+def test_a_cap_is_told_with_what_would_be_evicted_its_value_and_where_it_is_set(facts, text):
+    told = reason_text(Reason(code=Code.EVICTIONS_CAPPED, facts=facts))
+    setting = f"parameters.{facts['cap']} in the configuration of the scheduler"
+    assert told == f"No room could be made within a cap: {text} ({setting})"
 
 
 def test_what_keeps_a_pod_from_every_node_is_told_at_once():
