@@ -8,6 +8,7 @@ import attrs
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
+from kai.api.kubernetes.pod import Pod
 from kai.intake.aside import Aside
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
@@ -29,6 +30,8 @@ class CycleInput:
     """Thousandths of GPUs that pods of each queue lost in the hour before."""
     protected: tuple[str, ...] = ()
     """UIDs of pods that disruption budgets protected a moment before, and of stand-ins."""
+    early: tuple[Pod, ...] = ()
+    """Pods that are not among the objects: stand-ins stand for them until all have come that start with them."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
     aside: Aside = attrs.field(factory=dict)

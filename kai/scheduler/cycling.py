@@ -32,6 +32,7 @@ from kai.model.status import Status
 from kai.scheduler.aside import with_aside
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import write_archive
+from kai.scheduler.early_successors import with_early
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.faults import Faults
@@ -145,7 +146,7 @@ class Cycles:
             again, inquiry = self.inquiry.ended(), self.inquiry
             self.faults.ended(done.report.failures, self.clock())
             overall = with_aside(done.overall, given.objects, inquiry.records, inquiry.left_out)
-            return attrs.evolve(done, overall=overall, again=again)
+            return attrs.evolve(done, overall=with_early(overall, given.objects, given.early), again=again)
         except AbandonedError as stop:
             error = str(stop)
             return Failure(kind=type(stop).__name__, message=error, is_abandoned=True)

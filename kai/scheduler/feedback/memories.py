@@ -60,6 +60,7 @@ class Feedback:
         return attrs.evolve(
             given,
             objects=moved.shown(self._without_resting(objects, now)),
+            early=moved.early(objects),
             awaited=moved.served_first(given.awaited),
             refused=self.node_refusals.current(objects.nodes, objects.pods, now),  # of pods that rest, too
             evicted=self.recent_evictions.current(now) if self.counts_the_hour else (),

@@ -211,6 +211,11 @@ class MovedPods:
         pods = objects.pods if not early else [pod for pod in objects.pods if _identity(pod.metadata) not in early]
         return attrs.evolve(objects, pods=(*pods, *stand_ins))
 
+    def early(self, objects: ClusterObjects) -> tuple[Pod, ...]:
+        """Return the pods that `shown` leaves out, so that they can be told what they wait for."""
+        found = self._early
+        return tuple(pod for pod in objects.pods if _identity(pod.metadata) in found) if found else ()
+
     def served_first(self, awaited: tuple[str, ...]) -> tuple[str, ...]:
         """Return the keys of groups that are served before others: those of ``awaited``, then those of successors."""
         mine = dict.fromkeys(each.key for each in self._came.values() if each.waits)

@@ -3,13 +3,20 @@
 import pytest
 
 from kai.api.conventions.grants import grant_of
+from kai.cluster.port import Term
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
 from kai.model.status import Status
+from kai.scheduler.cycle_input import CycleInput
+from kai.scheduler.cycling import Cycles
 from kai.scheduler.effects import Decided
 from kai.scheduler.feedback.moved_pods import MovedPods
+from kai.scheduler.observe import CycleObserver
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.stream import Stream
+from kai.telemetry.tracing import no_tracing
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -326,3 +333,28 @@ def test_groups_whose_places_are_kept_lose_no_pods_meanwhile():
     succeed(world)
     look(world)
     assert world.committer.feedback.moved_pods.spared(("uid-x",)) == ("uid-x",)
+
+
+def test_pods_that_a_cycle_does_not_see_are_told_that_their_places_are_kept_until_their_gang_is_whole():
+    world = cluster(running("a9"), least=2)
+    move(world, names=("a0", "a9"))
+    succeed(world, "a1")
+    (account,) = accounts(world)
+    assert account.condition is None
+    assert account.not_ready == (
+        "Job is not ready for scheduling. Waiting for 2 pods, currently 1 exist, 0 are gated. "
+        "Pods of it were moved; their places on n2 are kept for two minutes at most."
+    )
+    assert [(pod.name, pod.message, pod.on_pod) for pod in account.pods] == [("a1", account.not_ready, False)]
+    succeed(world, "a2")
+    assert not any(account.not_ready for account in accounts(world))
+
+
+def accounts(world):
+    """Return what the next cycle tells of group a."""
+    given = CycleInput(objects=making.objects(*world.server.objects.values()), now=making.NOW, cycle=1)
+    given = world.committer.feedback.applied(given, world.time)
+    cycles = Cycles(SchedulerSettings(), make_profile(default_configuration()), no_tracing().tracer, lambda: 0.0)
+    observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, 1)
+    done = cycles.run(given, Stream(Term(1, "life"), 1, observer, lambda _: None, lambda: False))
+    return [account for account in done.overall.groups if account.name == "a"]
