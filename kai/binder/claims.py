@@ -1,11 +1,12 @@
 """The step that gives a pod its devices by resource claims, as the scheduler allocated them.
 
 A claim must name the pod among those it is reserved for before the kubelet prepares its devices; the allocation is
-written only where there is none. Devices for extended resources have no claim yet: one is made, under a name that
+written only where there is none, on a claim that is protected from deletion: Kubernetes frees the devices of no other
+once its last user is gone. Devices for extended resources have no claim yet: one is made, under a name that
 follows from the pod, so that a lost answer does not make two.
 
-Source: the peer's binder, except that a failed bind gives back what it took: a claim reserved for a pod that runs
-nowhere would keep its devices from all others.
+Source: the peer's binder, except that a failed bind gives back what it took, as a claim reserved for a pod that runs
+nowhere would keep its devices from all others; and except for the protection, which is as Kubernetes' scheduler does.
 """
 
 from __future__ import annotations
@@ -86,8 +87,10 @@ def _change_status(ref: Ref[ResourceClaim], change: StatusChange, *, missing_is_
         status = change(claim)
         if not status:
             return
-        metadata = claim.metadata
         try:
+            if status.get("allocation") and names.DRA_FINALIZER not in claim.metadata.finalizers:
+                claim = yield from _protect(ref, claim)
+            metadata = claim.metadata
             yield from patch(
                 ref,
                 {"status": status},
@@ -100,6 +103,12 @@ def _change_status(ref: Ref[ResourceClaim], change: StatusChange, *, missing_is_
                 raise
         else:
             return
+
+
+def _protect(ref: Ref[ResourceClaim], claim: ResourceClaim) -> Plan[ResourceClaim]:
+    metadata = claim.metadata
+    body = {"metadata": {"finalizers": [*metadata.finalizers, names.DRA_FINALIZER]}}
+    return (yield from patch(ref, body, uid=metadata.uid, resource_version=metadata.resource_version))
 
 
 def _reservation(context: BindContext, allocation: AllocationResult) -> StatusChange:

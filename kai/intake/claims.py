@@ -130,6 +130,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
         allocation=allocated(status.allocation) if status.allocation is not None else None,
         nodes=selection.node_terms(status.allocation.node_selector) if status.allocation is not None else None,
         reserved_for=tuple(each.uid for each in status.reserved_for),
+        deleting=metadata.deletion_timestamp is not None,
         has_other_users=any(each.resource not in ("", "pods") for each in status.reserved_for),
     )
     return claim if claim.allocation is None else claim.settled(claim.allocation)

@@ -90,6 +90,8 @@ class Claim:
     nodes: tuple[NodeTerm, ...] | None = None
     reserved_for: tuple[str, ...] = ()
     """Uids of the pods that use the claim."""
+    deleting: bool = False
+    """Whether the claim is being deleted: it takes no further users."""
     has_other_users: bool = False
     """Whether the status names users that are no pods."""
 

@@ -120,6 +120,8 @@ class Answers:
         claim = self._catalog.claims.get(name)
         if claim is None:
             return f"failed to get resource claim {facts.namespace}/{reference.claim}: not found"
+        if claim.deleting:
+            return f"resource claim {'/'.join(name)} is being deleted"
         row = self._accounting.rows[name]
         if self._accounting.consumers(row, pod) >= MOST_CONSUMERS:
             return f"resource claim {'/'.join(name)} has reached its maximum number of consumers ({MOST_CONSUMERS})"

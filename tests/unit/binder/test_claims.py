@@ -55,8 +55,18 @@ def test_a_claim_is_allocated_and_reserved_for_the_pod():
     server = cluster(claiming_pod(), claim())
     prepare(server)
     assert status(server) == {"allocation": ALLOCATION, "reservedFor": [ME]}
+    writes = len(server.writes)
     prepare(server)
-    assert len(server.writes) == 1
+    assert len(server.writes) == writes
+
+
+def test_a_claim_is_protected_from_deletion_before_it_is_allocated():
+    server = cluster(claiming_pod(), claim(finalizers=["other"]))
+    prepare(server)
+    protected = ["other", "resource.kubernetes.io/delete-protection"]
+    assert server.get("ResourceClaim", "claim", "ns")["metadata"]["finalizers"] == protected
+    first, second = server.writes
+    assert (first.subresource, second.subresource) == ("", "status")
 
 
 def test_an_allocation_that_stands_is_shared():

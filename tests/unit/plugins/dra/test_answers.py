@@ -77,6 +77,13 @@ def test_a_claim_that_is_still_to_be_made_is_waited_for():
     assert "no resource claim name found" in stage_of(waiting).refusal("a-0")
 
 
+def test_a_claim_that_is_being_deleted_takes_no_further_pods():
+    going = claim("c", held=[("n1", "d0")], users=["default-x-0"])
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    stage = stage_of(offer("n1", "d0"), going, claiming("x-0", "c", on="n1"), claiming("a-0", "c"))
+    assert stage.refusal("a-0") == "resource claim default/c is being deleted"
+
+
 def test_a_claim_made_from_a_template_needs_no_queue():
     status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}
     made = pod("a-0", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}], status=status)
