@@ -6,13 +6,16 @@ from kai.model.claim import (
     ClaimCatalog,
     Device,
     DeviceClass,
+    DeviceConfig,
     DeviceConstraint,
     DeviceRequest,
     DeviceSlice,
+    DeviceToleration,
     SharePolicy,
     qualified,
 )
 from kai.model.placement import (
+    AllocatedConfig,
     ClaimAllocation,
     ClaimPlacement,
     ContainerMappings,
@@ -22,6 +25,7 @@ from kai.model.placement import (
 from kai.model.pod import ClaimReference
 
 __all__ = [
+    "AllocatedConfig",
     "AllocatedDevice",
     "Claim",
     "ClaimAllocation",
@@ -32,9 +36,11 @@ __all__ = [
     "Device",
     "DeviceAllocation",
     "DeviceClass",
+    "DeviceConfig",
     "DeviceConstraint",
     "DeviceRequest",
     "DeviceSlice",
+    "DeviceToleration",
     "ExtendedAllocation",
     "SharePolicy",
     "qualified",

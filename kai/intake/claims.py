@@ -1,9 +1,11 @@
 """Resource claims and the devices that can satisfy them, in the terms of the model."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.fields import JsonObject
 from kai.api.kubernetes import dra as api
 from kai.api.kubernetes import selection as api_selection
 from kai.api.kubernetes.meta import OwnerReference
@@ -19,13 +21,15 @@ from kai.model.claim import (
     ClaimCatalog,
     Device,
     DeviceClass,
+    DeviceConfig,
     DeviceConstraint,
     DeviceRequest,
     DeviceSlice,
+    DeviceToleration,
     SharePolicy,
     qualified,
 )
-from kai.model.constraints import Taint, Toleration
+from kai.model.constraints import Taint
 
 _GPU = "gpu"
 
@@ -123,6 +127,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
         uid=metadata.uid or metadata.name,
         requests=tuple(_request(each) for each in devices.requests),
         constraints=tuple(_constraint(each) for each in devices.constraints),
+        config=tuple(map(_config, devices.config)),
         queue=metadata.labels.get(settings.queue_label_key),
         gpus=gpus_of_claim(source.spec),
         choices=choices_of_claim(source.spec),
@@ -151,6 +156,7 @@ def allocated(source: api.AllocationResult) -> tuple[AllocatedDevice, ...]:
             pool=each.pool,
             device=each.device,
             admin_access=bool(each.admin_access),
+            tolerations=tuple(map(_toleration, each.tolerations)),
             consumed=_amounts(each.consumed_capacity),
             shared=bool(each.share_id),
             share=each.share_id or "",
@@ -179,8 +185,19 @@ def _exact(name: str, source: api.ExactDeviceRequest | api.DeviceSubRequest) -> 
     )
 
 
-def _toleration(source: api_selection.Toleration) -> Toleration:
-    return Toleration(source.key, source.operator or "Equal", source.value, source.effect)
+def _toleration(source: api_selection.Toleration) -> DeviceToleration:
+    return DeviceToleration(
+        source.key, source.operator or "Equal", source.value, source.effect, source.toleration_seconds
+    )
+
+
+def _config(source: JsonObject) -> DeviceConfig:
+    requests = source.get("requests")
+    body = {key: value for key, value in source.items() if key != "requests"}
+    return DeviceConfig(
+        body=json.dumps(body, sort_keys=True, default=dict),
+        requests=tuple(map(str, requests)) if isinstance(requests, list | tuple) else (),
+    )
 
 
 def _expressions(selectors: Iterable[api.DeviceSelector]) -> tuple[str, ...]:
@@ -197,6 +214,7 @@ def _class(source: api.DeviceClass) -> DeviceClass:
     return DeviceClass(
         name=source.metadata.name,
         selectors=_expressions(source.spec.selectors),
+        config=tuple(map(_config, source.spec.config)),
         extended_resource=source.spec.extended_resource_name or "",
     )
 

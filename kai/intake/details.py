@@ -6,16 +6,16 @@ The way back of what intake reads: it is the seam between objects and state, in 
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final, cast
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
 from kai.api.kubernetes import dra, selection
 from kai.api.kubernetes.pod import ExtendedResourceMapping, Pod
 from kai.model.amounts import Amounts, axis_name, parts_of
-from kai.model.claim import AllocatedDevice, DeviceRequest
+from kai.model.claim import AllocatedDevice, DeviceRequest, DeviceToleration
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
+from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
 from kai.quantity import canonical
 
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
@@ -37,7 +37,7 @@ def _written(value: object, pod: Pod | None) -> object:
         case Quantities():
             return texts(value.amounts)
         case DeviceAllocation():
-            return unstructure(allocation_result(value.devices, value.nodes, value.claim))
+            return unstructure(allocation_result(value.devices, value.nodes, value.claim, value.config))
         case DeviceRequest():
             return unstructure(_request(value))
         case ContainerMappings() if pod is not None:
@@ -64,12 +64,16 @@ def texts(amounts: Amounts) -> dict[str, str]:
 
 
 def allocation_result(
-    devices: Iterable[AllocatedDevice], nodes: tuple[NodeTerm, ...] | None, claim: str
+    devices: Iterable[AllocatedDevice],
+    nodes: tuple[NodeTerm, ...] | None,
+    claim: str,
+    config: Iterable[AllocatedConfig] = (),
 ) -> dra.AllocationResult:
     """Return an allocation; ``claim`` makes the names of shares of devices unique."""
     return dra.AllocationResult(
         devices=dra.DeviceAllocationResult(
-            results=tuple(_result(device, f"{claim}/{at}") for at, device in enumerate(devices))
+            results=tuple(_result(device, f"{claim}/{at}") for at, device in enumerate(devices)),
+            config=tuple(map(_config, config)),
         ),
         node_selector=None
         if nodes is None
@@ -85,9 +89,26 @@ def _result(device: AllocatedDevice, share: str) -> dra.DeviceRequestAllocationR
         pool=device.pool,
         device=device.device,
         admin_access=True if device.admin_access else None,
+        tolerations=tuple(map(_toleration, device.tolerations)),
         share_id=named or None,
         consumed_capacity={name: _quantity(amount) for name, amount in device.consumed},
     )
+
+
+def _toleration(source: DeviceToleration) -> selection.Toleration:
+    return selection.Toleration(
+        key=source.key,
+        operator=cast("selection.TolerationOperator", source.operator),
+        value=source.value,
+        effect=cast("selection.TaintEffect", source.effect),
+        toleration_seconds=source.seconds,
+    )
+
+
+def _config(source: AllocatedConfig) -> dict[str, Any]:
+    """Return a configuration as the kubelet's plugins of drivers read it; without requests it is for all of them."""
+    told = {"requests": list(source.config.requests)} if source.config.requests else {}
+    return {"source": "FromClass" if source.of_class else "FromClaim", **told, **json.loads(source.config.body)}
 
 
 def _quantity(amount: int) -> str:

@@ -12,6 +12,21 @@ def qualified(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
+@attrs.frozen
+class DeviceToleration(Toleration):
+    """Which taints of its devices a request puts up with, those that evict for so many ``seconds`` (None: for good)."""
+
+    seconds: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DeviceConfig:
+    """What a driver is told with the devices of ``requests`` (none: of all): ``body`` is JSON that only it can read."""
+
+    body: str
+    requests: tuple[str, ...] = ()
+
+
 @attrs.frozen(kw_only=True)
 class DeviceRequest:
     """One request of a claim. ``all_devices``: every matching device of the node; selectors are CEL expressions."""
@@ -26,7 +41,7 @@ class DeviceRequest:
     capacity: tuple[tuple[str, int], ...] = ()
     """What each device is to have, or a share of it; a name without domain is meant in that of the device's driver."""
     admin_access: bool = False
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +66,7 @@ class AllocatedDevice:
     pool: str
     device: str
     admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
     consumed: tuple[tuple[str, int], ...] = ()
     shared: bool = False
     share: str = ""
@@ -78,6 +94,7 @@ class Claim:
     uid: str
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
     queue: str | None = None
     """The queue that the claim is labelled with, None without the label: a shared GPU claim belongs to one queue."""
     gpus: int = 0
@@ -170,10 +187,11 @@ class DeviceSlice:
 
 @attrs.frozen(kw_only=True)
 class DeviceClass:
-    """A device class: CEL selectors, and the extended resource it backs ("" for none)."""
+    """A device class: CEL selectors, what drivers are told, and the extended resource it backs ("" for none)."""
 
     name: str
     selectors: tuple[str, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
     extended_resource: str = ""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from kai.model.amounts import Amounts
-from kai.model.claim import AllocatedDevice, DeviceRequest
+from kai.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest
 from kai.model.constraints import NodeTerm
 
 
@@ -21,12 +21,21 @@ class Quantities:
 
 
 @attrs.frozen(kw_only=True)
+class AllocatedConfig:
+    """What a driver is told with devices, as the class says it (``of_class``) or the claim."""
+
+    config: DeviceConfig
+    of_class: bool
+
+
+@attrs.frozen(kw_only=True)
 class DeviceAllocation:
     """Devices that a bind request gives to ``claim``, whose name makes the names of shares of devices unique."""
 
     claim: str
     devices: tuple[AllocatedDevice, ...]
     nodes: tuple[NodeTerm, ...] | None
+    config: tuple[AllocatedConfig, ...] = ()
 
 
 @attrs.frozen

@@ -84,6 +84,7 @@ class Allocator:
             pool=pool,
             device=device,
             admin_access=pick.want.admin,
+            tolerations=pick.want.tolerations,
             consumed=tuple((written.get(name, name), amount) for name, amount in consumed.items()),
             shared=bool(self._inventory.multiple[pick.row]),
         )

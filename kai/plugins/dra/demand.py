@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from kai.framework import Bools, Toleration, tolerates
-from kai.framework.claims import Claim, Device, DeviceClass, DeviceRequest
+from kai.framework.claims import Claim, Device, DeviceClass, DeviceRequest, DeviceToleration
 from kai.plugins.dra.capacity import consumption
 from kai.plugins.dra.inventory import Inventory
 from kai.plugins.dra.selectors import Fault, Selectors
@@ -29,6 +29,7 @@ class Want:
     count: int
     every: bool
     admin: bool
+    tolerations: tuple[DeviceToleration, ...]
     consumes: Mapping[int, Mapping[str, int]]
     """What it has of each capacity of a device that may be allocated many times, by row and qualified name."""
     matching: Bools
@@ -104,6 +105,7 @@ class Demands:
             count=max(request.count, 1),
             every=request.all_devices,
             admin=request.admin_access,
+            tolerations=request.tolerations,
             consumes=consumes,
             matching=enough & self._usable(request.tolerations),
             faulty=faulty,

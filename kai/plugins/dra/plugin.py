@@ -71,7 +71,7 @@ class Dra:
                 recorded=answers.recorded,
                 effects=answers.effects,
                 lasting_effects=answers.lasting_effects,
-                encode=partial(encode, session.snapshot.pods),
+                encode=partial(encode, session.snapshot.pods, session.snapshot.catalog.claims),
                 corrections=answers.opening_effects(),
                 credit=answers.credit,
                 concerns=concerns,

@@ -1,14 +1,21 @@
 import pytest
 
-from kai.model.claim import AllocatedDevice, DeviceConstraint, DeviceRequest, SharePolicy
-from kai.model.constraints import NodeTerm, Requirement, Taint, Toleration
+from kai.model.claim import (
+    AllocatedDevice,
+    DeviceConfig,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceToleration,
+    SharePolicy,
+)
+from kai.model.constraints import NodeTerm, Requirement, Taint
 from tests.unit.intake.making import other, taken
 
 VERSION = "resource.k8s.io/v1"
 
 
 def claim(*requests, **body):
-    devices = {"requests": list(requests), "constraints": body.pop("constraints", [])}
+    devices = {"requests": list(requests), **{key: body.pop(key, []) for key in ("constraints", "config")}}
     return other("ResourceClaim", VERSION, "c", namespace="default", spec={"devices": devices}, **body)
 
 
@@ -96,7 +103,7 @@ def test_a_request_says_how_many_devices_of_which_kind():
             selectors=("device.driver == 'x'",),
             capacity=(("memory", 2**30),),
             admin_access=True,
-            tolerations=(Toleration("k", "Equal", "", "NoSchedule"),),
+            tolerations=(DeviceToleration("k", "Equal", "", "NoSchedule"),),
         ),
     )
 
@@ -205,6 +212,15 @@ def test_devices_have_qualified_attributes_and_amounts():
     assert made.counters == (("s", "a", 1), ("s", "b", 2))
     assert made.taints == (Taint("k", "", "NoSchedule"),)
     assert made.multiple_allocations
+
+
+def test_what_drivers_are_told_is_kept_as_it_is():
+    opaque = {"driver": "d", "parameters": {"kind": "x", "apiVersion": "d/v1"}}
+    body = '{"opaque": {"driver": "d", "parameters": {"apiVersion": "d/v1", "kind": "x"}}}'
+    found = read_claim(exact(), config=[{"requests": ["r"], "opaque": opaque}, {"opaque": opaque}])
+    assert found.config == (DeviceConfig(body=body, requests=("r",)), DeviceConfig(body=body))
+    made = read(other("DeviceClass", VERSION, "x", spec={"config": [{"opaque": opaque}]})).classes["x"]
+    assert made.config == (DeviceConfig(body=body),)
 
 
 def test_a_class_may_back_an_extended_resource():

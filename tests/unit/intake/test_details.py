@@ -1,15 +1,15 @@
 import attrs
 import pytest
 
-from kai.api.codec.structuring import structure_all, structure_as
+from kai.api.codec.structuring import structure_all, structure_as, unstructure
 from kai.api.kubernetes.dra import AllocationResult
 from kai.api.kubernetes.pod import Pod
 from kai.intake import details
 from kai.intake.claims import allocated
 from kai.intake.selection import node_terms
-from kai.model.claim import AllocatedDevice, DeviceRequest
+from kai.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest, DeviceToleration
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
+from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
 from tests.unit.intake.making import pod
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")
@@ -53,6 +53,30 @@ def test_what_a_share_consumes_is_written_as_the_api_server_writes_it(amount, te
     part = attrs.evolve(PART, consumed=(("memory", amount),))
     written = details.allocation_result((part,), None, "default/c")
     assert written.devices.results[0].consumed_capacity == {"memory": text}
+
+
+def test_an_allocation_says_which_taints_its_requests_put_up_with():
+    tolerations = (DeviceToleration("k", "Exists", "", "NoExecute", 30), DeviceToleration("l", "Equal", "x"))
+    written = details.allocation_result((attrs.evolve(GPU, tolerations=tolerations),), None, "default/c")
+    assert unstructure(written)["devices"]["results"][0]["tolerations"] == [
+        {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
+        {"key": "l", "operator": "Equal", "value": "x"},
+    ]
+    assert allocated(written)[0].tolerations == tolerations
+
+
+def test_an_allocation_says_what_drivers_are_told():
+    body = '{"opaque": {"driver": "d", "parameters": {"kind": "x"}}}'
+    config = (
+        AllocatedConfig(config=DeviceConfig(body=body, requests=("r",)), of_class=True),
+        AllocatedConfig(config=DeviceConfig(body=body), of_class=False),
+    )
+    opaque = {"driver": "d", "parameters": {"kind": "x"}}
+    told = DeviceAllocation(claim="default/c", devices=(GPU,), nodes=None, config=config)
+    assert details.fields({"allocation": told})["allocation"]["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["r"], "opaque": opaque},
+        {"source": "FromClaim", "opaque": opaque},
+    ]
 
 
 def test_records_of_plugins_are_told_in_their_form_on_the_wire():
