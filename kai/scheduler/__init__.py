@@ -9,7 +9,7 @@ which a cycle goes; a name with a slash is a room of several modules, each of wh
     one cycle               cycling, search_budget, stream, observe
     where a cycle fails     suspects, faults, tracebacks, aside
     decisions as writes     committing/, orders, reader, effects, outbox
-    what users read         explanations, publishing/
+    what users read         explanations, early_successors, publishing/
     what operators read     signals, signal_log, metrics, evicted_groups, cycle_recorder, hourly, decision_log, dump,
                             joborder
     another scheduler       shadow, shadowing, placements
