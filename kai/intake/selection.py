@@ -4,7 +4,15 @@ from kai.api.kubernetes import selection as api
 from kai.api.kubernetes.meta import LabelSelector
 from kai.api.kubernetes.pod import PodSpec
 from kai.intake.requests import is_sidecar
-from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, Selector, Toleration
+from kai.model.constraints import (
+    AffinityTerm,
+    HostPort,
+    NodeTerm,
+    Requirement,
+    Selector,
+    SpreadConstraint,
+    Toleration,
+)
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that a host port without one occupies; nothing listens here
 
@@ -57,6 +65,31 @@ def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> Af
         named = (namespace,)
     return AffinityTerm(
         term.topology_key, selector(term.label_selector), named, selector(term.namespace_selector), weight
+    )
+
+
+def spread_constraints(sources: tuple[api.TopologySpreadConstraint, ...]) -> tuple[SpreadConstraint, ...]:
+    """Return the demands to be spread; constraints that are wishes are left out.
+
+    So are those that an API server refuses, a skew below 1 and an empty key: no pod could obey them.
+    """
+    return tuple([_spread_constraint(each) for each in sources if _demands(each)]) if sources else ()
+
+
+def _demands(source: api.TopologySpreadConstraint) -> bool:
+    return source.when_unsatisfiable == "DoNotSchedule" and source.max_skew > 0 and bool(source.topology_key)
+
+
+def _spread_constraint(source: api.TopologySpreadConstraint) -> SpreadConstraint:
+    """Return one constraint; a policy that is not known ignores, as for Kubernetes' scheduler."""
+    return SpreadConstraint(
+        source.topology_key,
+        selector(source.label_selector),
+        source.max_skew,
+        max(1, source.min_domains or 1),
+        tuple(sorted(set(source.match_label_keys))),
+        honors_affinity=source.node_affinity_policy in {None, "Honor"},
+        honors_taints=source.node_taints_policy == "Honor",
     )
 
 

@@ -36,7 +36,7 @@ class Surroundings:
     version: TableVersion
     library: Library
     label_keys: tuple[str, ...] | None
-    """Labels that terms about other pods look at; None when no pod has such terms."""
+    """Labels that demands and wishes about other pods look at; None when no pod has any."""
     tokens: tuple[Token, ...]
     """For pods by their ``References``."""
 
@@ -48,7 +48,7 @@ class Surroundings:
     def of(self, record: PodRecord) -> Additions:
         """Return what the surroundings add to the shape of a pod.
 
-        Terms about other pods look at namespaces and at the labels that any selector names; only those tell pods apart.
+        Demands about other pods look at namespaces and at the labels that they name; only those tell pods apart.
         """
         traits, pod, catalog = record.traits, record.pod, self.library.catalog
         missing: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def surroundings_of(
 ) -> Surroundings:
     """Return the surroundings of ``records``, with the tokens of ``before`` where nothing that they stand for changed.
 
-    ``selective`` are those of them with terms about other pods.
+    ``selective`` are those of them with demands or wishes about other pods.
     """
     label_keys = before.label_keys if before is not None and before.version is version else _label_keys(selective)
     tokens = [Token(), Token(), Token()]

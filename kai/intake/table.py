@@ -78,7 +78,7 @@ class PodTable:
         self.columns = PodColumns.of(())
 
     def selective(self, records: Sequence[PodRecord], version: TableVersion) -> list[PodRecord]:
-        """Return the records that have terms about other pods."""
+        """Return the records that have demands or wishes about other pods."""
 
         def is_selective(rows: Sequence[int]) -> tuple[Bools]:
             return (np.array([records[row].traits.term_labels is not None for row in rows], np.bool_),)

@@ -55,7 +55,7 @@ class Traits:
     config_maps: tuple[str, ...] = ()
     """Config maps that must exist; only missing ones become part of a shape."""
     term_labels: frozenset[str] | None = None
-    """Keys of pod labels that the terms about other pods look at; None: there are no terms."""
+    """Keys of pod labels that demands and wishes about other pods look at; None: there are none."""
     references: References
 
 
@@ -166,6 +166,7 @@ def read_traits(key: TraitKey) -> Traits:
         anti_affinity=selection.affinity_terms(away, key.namespace),
         preferred_affinity=selection.preferred_terms(near, key.namespace),
         preferred_anti_affinity=selection.preferred_terms(away, key.namespace),
+        spread=selection.spread_constraints(key.spread),
         volume_claims=key.volume_claims,
         claims=key.claims,
         nominated_node=key.nominated,
@@ -192,9 +193,11 @@ def _term_labels(constraints: Constraints) -> frozenset[str] | None:
         *constraints.preferred_affinity,
         *constraints.preferred_anti_affinity,
     )
-    if not terms:
+    if not terms and not constraints.spread:
         return None
-    return frozenset(each.key for term in terms if term.selector for each in term.selector.requirements)
+    selectors = (*(each.selector for each in terms), *(each.selector for each in constraints.spread))
+    looked_at = {each.key for selector in selectors if selector for each in selector.requirements}
+    return frozenset(looked_at.union(*(each.match_label_keys for each in constraints.spread)))
 
 
 def _signature(key: TraitKey) -> str:

@@ -74,6 +74,27 @@ class AffinityTerm:
 
 
 @attrs.frozen
+class SpreadConstraint:
+    """How evenly pods are to be spread: in no domain ``max_skew`` more of them than in the domain with the fewest.
+
+    It is a demand on the pod that has it; constraints that are wishes are none of these. Pods of other namespaces are
+    not meant.
+    """
+
+    topology_key: str
+    selector: Selector | None
+    max_skew: int
+    min_domains: int = 1
+    """Of fewer domains than these, the fewest pods in one are taken to be none."""
+    match_label_keys: tuple[str, ...] = ()
+    """Labels of which pods that are meant have the pod's own values; one that the pod lacks is not looked at."""
+    honors_affinity: bool = True
+    """Whether nodes that the pod does not select, by node selector or required affinity, are left out of domains."""
+    honors_taints: bool = False
+    """Whether nodes with a repelling taint that the pod does not tolerate are left out."""
+
+
+@attrs.frozen
 class Toleration:
     """What a pod puts up with. Empty ``key`` and ``effect`` stand for any."""
 

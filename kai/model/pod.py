@@ -10,7 +10,7 @@ from enum import IntEnum
 import attrs
 
 from kai.model.axis import GPU_UNIT
-from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, Toleration
+from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, SpreadConstraint, Toleration
 
 
 class GpuKind(IntEnum):
@@ -72,6 +72,7 @@ class Constraints:
     anti_affinity: tuple[AffinityTerm, ...] = ()
     preferred_affinity: tuple[AffinityTerm, ...] = ()
     preferred_anti_affinity: tuple[AffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
     volume_claims: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
     claims: tuple[ClaimReference, ...] = ()
@@ -94,7 +95,7 @@ class Shape:
     """What identical pods have in common. ``request`` is by resource name in axis units and always holds one ``pods``.
 
     ``namespace`` is part of a shape only where a demand refers to it ("" otherwise), ``labels`` only where an
-    inter-pod term may look at them.
+    inter-pod term or a spread constraint may look at them.
     """
 
     request: tuple[tuple[str, int], ...]

@@ -107,10 +107,7 @@ class Toleration:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class TopologySpreadConstraint:
-    """A wish to spread; kai does not obey it, but pods that differ in it are of different shapes.
-
-    Source: the peer only lets it change a pod's scheduling signature.
-    """
+    """How evenly pods are to be spread over the values of a node label: a demand (``DoNotSchedule``) or a wish."""
 
     topology_key: str = ""
     max_skew: Int32 = 0

@@ -68,6 +68,27 @@ def test_with_terms_about_pods_namespaces_and_the_labels_that_are_looked_at_tell
     assert (four.labels, four.namespace) == ((("app", "x"),), "elsewhere")
 
 
+def test_a_demand_to_be_spread_looks_at_labels_of_its_selector_and_at_keys_that_are_to_match():
+    demand = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["run"]}
+    selecting = demand | {"labelSelector": {"matchLabels": {"app": "x"}}}
+    one, two, three, four = shapes_of(
+        pod("a", labels={"app": "x", "run": "1", "else": "1"}),
+        pod("b", labels={"app": "x", "run": "1", "else": "2"}),
+        pod("c", labels={"run": "2"}, spec={"topologySpreadConstraints": [selecting]}),
+        elsewhere(pod("d", labels={"app": "x"})),
+    )
+    assert one == two
+    assert one.labels == (("app", "x"), ("run", "1"))
+    assert (three.labels, three.namespace) == ((("run", "2"),), "default")
+    assert (four.labels, four.namespace) == ((("app", "x"),), "elsewhere")
+
+
+def test_a_wish_to_be_spread_looks_at_nothing():
+    wish = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+    one, _ = shapes_of(pod("a", labels={"app": "x"}), pod("b", spec={"topologySpreadConstraints": [wish]}))
+    assert (one.labels, one.namespace) == ((), "")
+
+
 def test_terms_of_finished_pods_matter_to_nobody():
     one, _ = shapes_of(pod("a", labels={"app": "x"}), pod("b", phase="Succeeded", spec=near(app="x")))
     assert (one.labels, one.namespace) == ((), "")

@@ -1,7 +1,15 @@
 import pytest
 
 from kai.intake.selection import ANY_ADDRESS
-from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, Selector, Toleration
+from kai.model.constraints import (
+    AffinityTerm,
+    HostPort,
+    NodeTerm,
+    Requirement,
+    Selector,
+    SpreadConstraint,
+    Toleration,
+)
 from kai.model.pod import ClaimReference
 from tests.unit.intake.making import pod, taken
 
@@ -118,6 +126,26 @@ def test_volume_claims_are_named_or_called_after_pod_and_volume():
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
     ]
     assert constraints(volumes=volumes).volume_claims == ("a-scratch", "shared")
+
+
+def test_a_demand_to_be_spread_is_kept_as_it_is_written():
+    demand = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
+    selecting = {"labelSelector": {"matchLabels": {"app": "x"}}, "matchLabelKeys": ["z", "b", "b"], "minDomains": 3}
+    policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    app = Selector((Requirement("app", "In", ("x",)),))
+    assert constraints(topologySpreadConstraints=[demand, demand | selecting | policies]).spread == (
+        SpreadConstraint("zone", None, 2),
+        SpreadConstraint("zone", app, 2, 3, ("b", "z"), honors_affinity=False, honors_taints=True),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"whenUnsatisfiable": "ScheduleAnyway"}, {"whenUnsatisfiable": ""}, {"maxSkew": 0}, {"topologyKey": ""}],
+)
+def test_wishes_to_be_spread_and_demands_that_no_pod_could_obey_are_left_out(change):
+    demand = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    assert constraints(topologySpreadConstraints=[demand | change]).spread == ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,202 @@
+"""Spread pods evenly over domains: topology spread constraints with ``DoNotSchedule``.
+
+A constraint names pods of the pod's own namespace by label selector, and a node label whose equal values make a domain.
+A node is refused if the pod would make its domain hold more than ``maxSkew`` of those pods above the domain that holds
+the fewest, or if it has no such label. Constraints with ``ScheduleAnyway`` are wishes and are not asked about.
+
+Which shapes a constraint means and which nodes make its domains is worked out once in a session. Where the pods of
+those shapes are is read from the live columns each time, so that whatever was placed, promised, moved or evicted in
+this session counts at once, and undoing needs no care. A pod that is terminating, or evicted, counts no more: that it
+goes is what makes room in its domain.
+
+Source: kube-scheduler's PodTopologySpread filter. The peer does not run it.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework import (
+    Bools,
+    Constraints,
+    Dependence,
+    Extension,
+    Int64s,
+    LabelTable,
+    NodeFilter,
+    NodeRows,
+    PodRow,
+    Requirement,
+    Selector,
+    SessionView,
+    Shape,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+    tolerates,
+)
+
+UNEVEN = "node(s) didn't match pod topology spread constraints"
+LACKING = f"{UNEVEN} (missing required label)"
+
+_REPELLING = ("NoSchedule", "NoExecute")
+_NAMESPACE = "namespace"
+
+
+@attrs.frozen(kw_only=True)
+class PodTopologySpread:
+    """Refuse nodes in domains that would hold too many of the pods that a pod is to be spread with."""
+
+    def open(self, session: SessionView) -> Sequence[Extension]:
+        """Return the filter, for shapes with such constraints."""
+        demands = session.snapshot.by_shape("how shapes are spread", lambda shape: shape.constraints.spread)
+        concerns = np.array([bool(spread) for spread in demands], np.bool_)
+        if not concerns.any():
+            return ()
+        shapes = _Shapes(session)
+        rules: dict[int, _Rules] = {}
+
+        def rules_of(pod: PodRow) -> _Rules:
+            shape = session.shape_of(pod)
+            if shape not in rules:
+                rules[shape] = _Rules(session, shapes, shape)
+            return rules[shape]
+
+        def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
+            return rules_of(pod).accepted(nodes)
+
+        def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+            return rules_of(pod).objections(nodes)
+
+        return (
+            NodeFilter(
+                filter_nodes,
+                depends=Dependence.SESSION,
+                concerns=concerns,
+                explain=explain_nodes,
+                signatures=session.snapshot.by_shape("who is spread together", _signature),
+            ),
+        )
+
+
+def _signature(shape: Shape) -> str:
+    """Return what tells pods with equal constraints apart: their namespaces, and the labels that selectors look at."""
+    return f"{shape.namespace} {shape.labels}" if shape.constraints.spread else ""
+
+
+class _Shapes:
+    """Which shapes a constraint means."""
+
+    def __init__(self, session: SessionView) -> None:
+        shapes = session.snapshot.shapes
+        self._labels = session.once("labels of shapes", (shapes,), lambda: LabelTable([dict(s.labels) for s in shapes]))
+        self._namespaces = session.once(
+            "namespaces of shapes", (shapes,), lambda: LabelTable([{_NAMESPACE: s.namespace} for s in shapes])
+        )
+        self._selected: dict[tuple[Selector | None, tuple[Requirement, ...]], Bools] = {}
+
+    def meant_by(self, constraint: SpreadConstraint, shape: Shape) -> Bools:
+        """Return bool[K]: the shapes of pods that ``constraint`` counts, for a pod of ``shape``.
+
+        An absent selector means none; beside keys whose values are to match, those alone decide.
+        """
+        labels = dict(shape.labels)
+        equal = tuple([Requirement(key, "In", (labels[key],)) for key in constraint.match_label_keys if key in labels])
+        key = (constraint.selector, equal)
+        if key not in self._selected:
+            selector = Selector() if constraint.selector is None and equal else constraint.selector
+            self._selected[key] = self._labels.selects(selector) & self._labels.satisfies(equal)
+        return self._selected[key] & self._namespaces.matches(Requirement(_NAMESPACE, "In", (shape.namespace,)))
+
+
+class _Rules:
+    """The constraints that pods of one shape have."""
+
+    def __init__(self, session: SessionView, shapes: _Shapes, number: int) -> None:
+        shape = session.snapshot.shapes[number]
+        spread = shape.constraints.spread
+        # A node that lacks the label of one constraint counts for none.
+        labelled = np.ones(len(session.snapshot.nodes), np.bool_)
+        for each in spread:
+            labelled &= session.label_codes(each.topology_key) > 0
+        self._each = [_Rule(session, each, shape, number, shapes.meant_by(each, shape), labelled) for each in spread]
+
+    def accepted(self, nodes: NodeRows) -> Bools:
+        """Return bool[n]: which of ``nodes`` the pod may go to."""
+        mask = np.ones(len(nodes), np.bool_)
+        for each in self._each:
+            mask &= each.is_in_domain(nodes) & each.is_even(nodes)
+        return mask
+
+    def objections(self, nodes: NodeRows) -> Sequence[str]:
+        """Return what the first constraint that refuses a node says, "" for nodes that none refuses."""
+        texts = [""] * len(nodes)
+        for each in self._each:
+            for text, fine in ((LACKING, each.is_in_domain(nodes)), (UNEVEN, each.is_even(nodes))):
+                for at in np.flatnonzero(~fine):
+                    texts[at] = texts[at] or text
+        return texts
+
+
+class _Rule:
+    """One constraint of pods of one shape."""
+
+    def __init__(
+        self,
+        session: SessionView,
+        constraint: SpreadConstraint,
+        shape: Shape,
+        number: int,
+        meant: Bools,
+        labelled: Bools,
+    ) -> None:
+        self._session = session
+        self._codes = session.label_codes(constraint.topology_key)
+        self._counted = labelled & _included(session, constraint, shape.constraints)
+        self._exists = np.zeros(int(self._codes.max(initial=0)) + 1, np.bool_)
+        self._exists[self._codes[self._counted]] = True
+        self._too_few = int(self._exists.sum()) < constraint.min_domains
+        self._pods = session.pods_of_shapes(meant)
+        self._most = constraint.max_skew - int(meant[number])
+
+    def is_in_domain(self, nodes: NodeRows) -> Bools:
+        """Return bool[n]: which of ``nodes`` have the label."""
+        mask: Bools = self._codes[nodes] > 0
+        return mask
+
+    def is_even(self, nodes: NodeRows) -> Bools:
+        """Return bool[n]: in the domains of which of ``nodes`` one pod more is not too many; no domain holds none."""
+        held = self._held()
+        fewest = 0 if self._too_few else int(held[self._exists].min())
+        mask: Bools = (held - fewest <= self._most)[self._codes[nodes]]
+        return mask
+
+    def _held(self) -> Int64s:
+        """Return int64 by code of a domain: how many pods it holds. Code 0 is no domain, and holds none.
+
+        Cost: O(pods that the constraint means), and of domains.
+        """
+        where = self._session.columns.node[self._session.placed(self._pods)]
+        where = where[where >= 0]
+        where = where[self._counted[where]]
+        return np.bincount(self._codes[where], minlength=len(self._exists))
+
+
+def _included(session: SessionView, constraint: SpreadConstraint, demands: Constraints) -> Bools:
+    """Return bool[N]: the nodes that make domains of ``constraint`` for a pod that demands these things of nodes."""
+    nodes = session.snapshot.nodes
+    mask = np.ones(len(nodes), np.bool_)
+    if constraint.honors_affinity:
+        mask &= session.node_labels.satisfies(Requirement(key, "In", (value,)) for key, value in demands.node_selector)
+        if demands.node_affinity is not None:
+            mask &= session.selected_nodes(demands.node_affinity)
+    if constraint.honors_taints:
+        known = {taints: _puts_up_with(taints, demands.tolerations) for taints in {node.taints for node in nodes}}
+        mask &= np.array([known[node.taints] for node in nodes], np.bool_)
+    return mask
+
+
+def _puts_up_with(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    repelling = [taint for taint in taints if taint.effect in _REPELLING]
+    return all(any(tolerates(each, taint) for each in tolerations) for taint in repelling)
