@@ -14,6 +14,8 @@ from kai.state.kept import node_columns
 from kai.state.snapshot import Snapshot
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
+_MEMORY_STEP = 100
+"""MiB of the memory of a GPU are counted down to a multiple of this."""
 
 
 class EmptyNodes:
@@ -125,7 +127,9 @@ class EmptyNodes:
             return Words("GpuMemoryUnknown", f"{asked}, and no node has the label {MEMORY_LABEL}", facts)
         most = max(node.gpu_memory for node in with_gpus)
         if most < memory:
-            return Words("NoNodeLargeEnough", f"{asked}, the largest GPU has {most} MiB", {**facts, "most": most})
+            rounded = ", since memory of GPUs counts in whole hundreds" if memory - most < _MEMORY_STEP else ""
+            text = f"{asked}, the largest GPU has {most} MiB{rounded}"
+            return Words("NoNodeLargeEnough", text, {**facts, "most": most})
         if int(self._allocatable[:, GPU].max()) < devices * GPU_UNIT:
             return self._too_few_devices(f"{memory} MiB of memory of", devices)
         return Words("NoNodeLargeEnough", f"{asked}, and no node has so many of them", {**facts, "most": most})

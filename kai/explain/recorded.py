@@ -10,7 +10,7 @@ from kai.explain.code_texts import delay_of
 from kai.explain.phrases import Words, counted, listed, number, quantity
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
-from kai.model.podgroup import PodGroup
+from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 
 
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
@@ -159,6 +159,24 @@ def least_pods(facts: PodGroup) -> int:
             minimum[at] = sum(fewest if subgroup.minimum is None else fewest[: subgroup.minimum])
         below.setdefault(subgroup.parent, []).append(minimum[at])
     return minimum.get(0, 0)
+
+
+def short_leaves(facts: PodGroup, counts: Mapping[int, int]) -> list[tuple[str, int, int]]:
+    """Return the sub-groups that have too few pods: name, pods needed, pods there; none if enough others are ready.
+
+    ``counts``: pods by the row of their sub-group.
+    """
+    children, satisfied, short = Counter(each.parent for each in facts.subgroups), Counter[int](), []
+    enough = True
+    for at in reversed(range(len(facts.subgroups))):  # children before their parents
+        each = facts.subgroups[at]
+        there, least = (counts.get(at, 0), 1) if each.leaf else (satisfied[at], children[at])
+        least = least if each.minimum is None else each.minimum
+        enough = there >= least
+        satisfied[each.parent] += enough
+        if each.leaf and not enough and each.name != DEFAULT_SUBGROUP:
+            short.append((each.name, least, there))
+    return [] if enough else sorted(short)  # the last one is the root
 
 
 def sub_groups_asked(facts: PodGroup) -> str:

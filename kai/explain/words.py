@@ -4,6 +4,7 @@ Several reasons can hold at once. The first in the order of ``kai.explain.codes`
 removal the others do not matter.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -32,10 +33,12 @@ from kai.explain.recorded import (
     refusal_words,
     said_of_nodes,
     share_text,
+    short_leaves,
     spared,
     sub_groups_asked,
 )
-from kai.framework.decisions import Recorder
+from kai.explain.takeable import ACTIONS, Takeable, takeable
+from kai.framework.decisions import Cause, Recorder
 from kai.framework.verdict import Code, Reason
 from kai.model.axis import CPU, GPU, MEMORY
 from kai.model.pod import GpuKind
@@ -77,6 +80,11 @@ class Teller:
     def objections(self, pod: int) -> Mapping[str, Sequence[int]]:
         """Return the nodes that would refuse ``pod`` even if they were empty, by what they object to."""
         return self._matching.of(pod)[1]
+
+    def takeable(self, group: int, cause: Cause) -> Takeable | None:
+        """Return which groups ``group`` could take from; None if it belongs to no queue, or no such action runs."""
+        runs = any(each.name == ACTIONS[cause] for each in self._profile.actions)
+        return takeable(self._session, group, cause) if runs and self._snapshot.groups[group].queue_row >= 0 else None
 
     def _reasons(self, group: int) -> Iterator[Words]:
         """Yield everything that keeps the group waiting, dominant first; never nothing."""
@@ -186,6 +194,12 @@ class Teller:
             yield from self._gates(pods)
         elif asked := sub_groups_asked(facts):
             yield Words(Code.NOT_READY, asked)
+        elif short := short_leaves(facts, Counter(self._snapshot.pod_subgroup[pods].tolist())):
+            text = "; ".join(
+                f"only {there} of the {least} pods that must start together exist in its sub-group {name}"
+                for name, least, there in short
+            )
+            yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
         elif len(pods) < needed:
             text = f"only {len(pods)} of the {needed} pods that must start together exist"
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})

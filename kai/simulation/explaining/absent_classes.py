@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kai.api import names
 from kai.manifests.priorities import OF_THE_SYSTEM
 from kai.simulation.explaining.changes import Site
-from kai.simulation.explaining.evidence import Evidence
+from kai.simulation.explaining.fact import Evidence
 
 
 def absent_classes(site: Site) -> Iterator[Evidence]:

@@ -16,6 +16,8 @@ from kai.api.kubernetes.selection import Affinity, Toleration
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
 from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
 from kai.explain.phrases import Words, plain, quantity
+from kai.explain.takeable import Takeable
+from kai.framework.decisions import Cause
 from kai.model.axis import GPU_UNIT
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.field_names import OBJECTS, GroupFields
@@ -39,6 +41,8 @@ class Site:
     """Pods of the group that have a place."""
     reasons: tuple[Words, ...]
     """Why it waits, the dominant reason first."""
+    takeable: Callable[[Cause], Takeable | None] = lambda _: None
+    """Which groups it could take from; None where that was not asked, or no action does."""
     fields: GroupFields = OBJECTS
     """What texts call the fields of the group. ``Change.field`` has the name that objects have, in each form."""
 

@@ -20,7 +20,7 @@ from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status
-from kai.simulation.explaining.evidence import Evidence
+from kai.simulation.explaining.fact import Evidence
 from kai.state.snapshot import Snapshot
 
 _BOUNDS: Final = {each.value: each for each in (Code.OVER_LIMIT, Code.OVER_QUOTA)}

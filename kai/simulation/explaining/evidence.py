@@ -2,10 +2,8 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-import attrs
 import numpy as np
 
 from kai.explain import messages
@@ -21,6 +19,10 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.evictions import Evictions
+from kai.simulation.explaining.fact import Evidence, Maker, in_units
+from kai.simulation.explaining.idle import asks_gpus, idle
+from kai.simulation.explaining.obstacles import affinities, claims, devices, foreign_nodes, ports, topologies
+from kai.simulation.explaining.victims import preempting, reclaiming
 from kai.simulation.outcomes.quota_gpus import counted_gpus, demanded_by_memory
 from kai.wording import counted
 
@@ -28,28 +30,11 @@ _MOST_NAMED = 5
 _PODS = GPU + 1
 
 
-@attrs.frozen(kw_only=True)
-class Evidence:
-    """One fact. Units of values: GPUs in devices, CPU in millicores, memory in bytes."""
-
-    label: str
-    text: str
-    values: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-
-
-Maker = Callable[[Site], Iterator[Evidence]]
-
-
 def evidence(site: Site) -> tuple[Evidence, ...]:
     """Return what proves the dominant reason of a group."""
     code = site.reasons[0].code
     makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _NO_ROOM)
     return tuple(found for make in makers or () for found in make(site))
-
-
-def in_units(amount: float, resource: str) -> float:
-    """Return an amount in axis units as machines are told it: GPUs in devices, the rest as it is."""
-    return amount / GPU_UNIT if resource == "gpu" else amount
 
 
 # --------------------------------------------------------------------------------------------------------- what it asks
@@ -172,8 +157,7 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
 
 def _holders(site: Site) -> Iterator[Evidence]:
     """Yield the groups that hold the GPUs which the pods would need, wherever they are; most first."""
-    snapshot = site.cycle.snapshot
-    if any(snapshot.requests[int(shape), GPU] for shape in _shapes(site)):
+    if asks_gpus(site):
         yield from _users(site, -1, GPU, fixed=False)
 
 
@@ -232,30 +216,6 @@ def _cap(site: Site) -> Iterator[Evidence]:
 
 
 # ---------------------------------------------------------------------------------------------------------------- nodes
-
-
-def _idle(site: Site) -> Iterator[Evidence]:
-    """Yield the idle GPUs in the end, if the group wants any, by how many nodes have how many."""
-    snapshot, report = site.cycle.snapshot, site.cycle.report
-    if not any(snapshot.requests[int(shape), GPU] for shape in _shapes(site)):
-        return
-    idle = np.maximum(report.idle[:, GPU], 0)
-    names = {snapshot.nodes[row].name: int(idle[row]) for row in np.flatnonzero(idle)}
-    by_amount: dict[int, list[str]] = {}
-    for name, amount in names.items():
-        by_amount.setdefault(amount, []).append(name)
-    ready = {node.name for node in snapshot.nodes if node.ready}
-    for nodes in by_amount.values():
-        nodes[:] = [name if name in ready else f"{name} (not ready or cordoned)" for name in nodes]
-    texts = [f"{plain(amount)} on {listed(nodes, 4)}" for amount, nodes in sorted(by_amount.items(), reverse=True)]
-    text = quantity(int(idle.sum()), "gpu") + (f": {'; '.join(texts[:_MOST_NAMED])}" if texts else "")
-    values = {"gpus": int(idle.sum()) / GPU_UNIT, "nodes": {name: amount / GPU_UNIT for name, amount in names.items()}}
-    yield Evidence(label="idle", text=text, values=values)
-
-
-def _shapes(site: Site) -> set[int]:
-    snapshot = site.cycle.snapshot
-    return {int(shape) for shape in snapshot.pod_shape[snapshot.pod_group == site.group]}
 
 
 def _histogram(site: Site) -> Iterator[Evidence]:
@@ -383,7 +343,19 @@ def _amount(amount: float, resource: str) -> str:
     return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
 
 
-_NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _domains_now, _holders, _taking)
+_NO_ROOM: tuple[Maker, ...] = (
+    _needs,
+    idle,
+    _histogram,
+    ports,
+    claims,
+    devices,
+    _domains_now,
+    _holders,
+    _taking,
+    reclaiming,
+    preempting,
+)
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (),
     Stage.READINESS: (),
@@ -395,7 +367,11 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
-    "NoNodeMatches": (_needs, _objections, _selected),
+    "NoNodeMatches": (_needs, _objections, _selected, affinities, claims, ports),
+    "NoNodes": (_needs, foreign_nodes),
+    "PodRefused": (_needs, claims, devices),
+    "TopologyMissing": (_needs, topologies),
+    "TopologyLevelMissing": (_needs, topologies),
     "EvictionsCapped": (_cap, *_NO_ROOM),
     "HeldForLeaving": (_held,),
     "Moves": (),

@@ -3,8 +3,8 @@
 Values only; commands make tables and documents of them.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
 import attrs
 import numpy as np
@@ -21,7 +21,8 @@ from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.eta import Eta, Starts
 from kai.simulation.explaining.evictions import Eviction, Evictions
-from kai.simulation.explaining.evidence import Evidence, evidence
+from kai.simulation.explaining.evidence import evidence
+from kai.simulation.explaining.fact import Evidence
 from kai.simulation.explaining.field_names import OBJECTS, SHORT
 from kai.simulation.explaining.prospects import LOST, hopes, waiting
 from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
@@ -179,7 +180,7 @@ class Explainer:
             reason=reason,
             wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
-            evidence=(*proof, *absent_classes(site)),
+            evidence=(*proof, *absent_classes(site), *place_in_line(line)),
             suggestions=found,
             waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),
             position=line.position,
@@ -233,6 +234,7 @@ class Explainer:
             waiting=tuple(self._pods[each] for each in self._members.get(key, ())),
             placed=job.placed + job.held,
             reasons=self._teller.tell_all(self._rows[key]),
+            takeable=partial(self._teller.takeable, self._rows[key]),
             fields=SHORT if job.namespace == NAMESPACE and job.name in self._outcome.case.short_groups else OBJECTS,
         )
 
@@ -259,6 +261,18 @@ def _objects_before(outcome: Outcome) -> ClusterObjects:
     for cycle in outcome.cycles[:-1]:
         objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
     return objects
+
+
+def place_in_line(line: JobLine) -> Iterator[Evidence]:
+    """Yield how many jobs are asked before, where some of other queues are: the position counts those of its queue."""
+    if line.position is None or not line.others_before:
+        return
+    own, others = line.position - 1, line.others_before
+    mine = f"{own} of the queue and " if own else ""
+    are = "is" if own + others == 1 else "are"
+    whose = "another queue" if others == 1 else "other queues"
+    text = f"{mine}{others} of {whose} {are} asked before it, as things stand"
+    yield Evidence(label="in line", text=text, values={"ofQueue": own, "ofOtherQueues": others})
 
 
 def _tells_more(reason: Words) -> bool:

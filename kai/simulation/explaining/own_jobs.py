@@ -31,8 +31,8 @@ from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.cases.origin import Origin
 from kai.simulation.explaining.condition_reasons import bound_evidence, newest, reasons_told, unready
-from kai.simulation.explaining.evidence import Evidence
 from kai.simulation.explaining.explanation import JobExplanation, summary
+from kai.simulation.explaining.fact import Evidence
 from kai.simulation.explaining.suggestions import Suggestions
 from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_lines import JobLine, PodLine, owner_of

@@ -68,6 +68,11 @@ class JobLine:
     """Since when it runs, or waits if nothing of it runs; in seconds since the epoch, None where that is not known."""
     position: int | None
     """Its place among the jobs of its queue that wait; None for others."""
+    others_before: int | None = None
+    """How many jobs of other queues are asked before it; None where that is not known.
+
+    Each place that is given changes whose turn it is, so it is known after a cycle that decided nothing.
+    """
     keys: tuple[OrderKey, ...]
     pods: tuple[PodLine, ...]
     counted: bool = True
@@ -106,7 +111,8 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
                 labels=_labels(manifests.get(key), group),
                 owner=owner_of(manifests.get(key)),
                 since=_since(outcome, columns, group, pods),
-                position=places.get(row),
+                position=places[row].own if row in places else None,
+                others_before=places[row].others if row in places and not outcome.last.decisions else None,
                 keys=tuple(OrderKey(name, float(value)) for name, value in values),
                 pods=tuple(_pod(outcome, columns, pod) for pod in pods),
             )
@@ -126,15 +132,26 @@ def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
     return (line.waits, job.queue, line.position or 0, -(job.priority or 0), job.name, job.namespace)
 
 
-def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, int]:
-    """Return the place of each job that still waits, counted from 1 in its queue."""
+@attrs.frozen
+class _Place:
+    """Where a job that waits stands."""
+
+    own: int
+    """Its place among the jobs of its queue, counted from 1."""
+    others: int
+    """How many of other queues come before it."""
+
+
+def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, _Place]:
+    """Return the place of each job that still waits."""
     waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.words is not None}
     counts: Counter[str] = Counter()
-    places: dict[int, int] = {}
+    places: dict[int, _Place] = {}
     for row in order:
         if row in waiting:
             counts[waiting[row]] += 1
-            places[row] = counts[waiting[row]]
+            own = counts[waiting[row]]
+            places[row] = _Place(own, len(places) + 1 - own)
     return places
 
 

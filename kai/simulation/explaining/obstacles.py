@@ -1,0 +1,156 @@
+"""What is in the way of a job beside amounts: labels, volumes, ports, devices and topologies, each by its name."""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.kubernetes.selection import NodeSelectorRequirement
+from kai.api.kubernetes.storage import PersistentVolumeClaim
+from kai.explain.phrases import alternatives, listed
+from kai.model.claim import Claim, ClaimCatalog, DeviceRequest
+from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.fact import Evidence
+from kai.wording import counted
+
+_MOST = 4
+_IMMEDIATE = ("", "Immediate")
+
+
+def topologies(site: Site) -> Iterator[Evidence]:
+    """Yield the topologies that there are, or the levels of the one that is asked for."""
+    spec = site.source.spec
+    constraints = [spec.topology_constraint, *(each.topology_constraint for each in spec.sub_groups)]
+    wanted = next((each.topology for each in constraints if each is not None and each.topology), "")
+    found = {each.metadata.name: [level.node_label for level in each.spec.levels] for each in site.objects.topologies}
+    if wanted in found:
+        levels = found[wanted]
+        yield Evidence(label="levels", text=f"{wanted} has {listed(levels)}", values={"levels": levels})
+        return
+    near = difflib.get_close_matches(wanted, found, n=1)
+    known = [*near, *(name for name in sorted(found) if name not in near)]
+    text = f"there {'is' if len(known) == 1 else 'are'} {listed(known)}" if known else "there is none"
+    yield Evidence(label="topologies", text=text, values={"topologies": known})
+
+
+def foreign_nodes(site: Site) -> Iterator[Evidence]:
+    """Yield the nodes that take no part: labels give them to another scheduler, or to no kind of work."""
+    names = sorted({each.metadata.name for each in site.objects.nodes} - {n.name for n in site.cycle.snapshot.nodes})
+    if names:
+        text = f"{listed(names, _MOST)}: not of the node pool that is served, or without a worker label"
+        yield Evidence(label="left out", text=text, values={"nodes": names})
+
+
+def affinities(site: Site) -> Iterator[Evidence]:
+    """Yield on how many nodes each label of a required node affinity is, with the values that others have."""
+    asked: dict[NodeSelectorRequirement, None] = {}
+    for pod in site.waiting:
+        affinity = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+        required = None if affinity is None else affinity.required
+        for term in () if required is None else required.node_selector_terms:
+            asked |= dict.fromkeys(each for each in term.match_expressions if each.operator == "In")
+    nodes = site.objects.nodes
+    for each in asked:
+        values = Counter(node.metadata.labels[each.key] for node in nodes if each.key in node.metadata.labels)
+        on = sum(values[value] for value in each.values)
+        others = sorted(set(values) - set(each.values))
+        have = f"; others have {alternatives(others, _MOST)}" if others else "" if on else "; no node has this label"
+        text = f"{each.key} in {alternatives(each.values, _MOST)} is on {on or 'none'} of {counted(len(nodes), 'node')}"
+        numbers = {"key": each.key, "values": list(each.values), "nodesWith": on, "others": others}
+        yield Evidence(label="affinity", text=text + have, values=numbers)
+
+
+def claims(site: Site) -> Iterator[Evidence]:
+    """Yield where the volumes of the claims are, or what the claims wait for."""
+    known = {(each.metadata.namespace, each.metadata.name): each for each in site.objects.persistent_volume_claims}
+    for namespace, name in sorted({each for pod in site.waiting for each in _claims_of(pod)}):
+        claim = known.get((namespace, name))
+        text = f"claim {name} does not exist in namespace {namespace}" if claim is None else _place(site, claim)
+        if text:
+            yield Evidence(label="volume", text=text, values={"claim": f"{namespace}/{name}"})
+
+
+def _claims_of(pod: Pod) -> Iterator[tuple[str, str]]:
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield pod.metadata.namespace, volume.persistent_volume_claim.claim_name
+
+
+def _place(site: Site, claim: PersistentVolumeClaim) -> str:
+    """Return from where the volume of a claim can be reached, or why it has none; "" if neither is an obstacle."""
+    name, volume = claim.metadata.name, claim.spec.volume_name
+    if not volume:
+        wanted = claim.spec.storage_class_name
+        found = next((each for each in site.objects.storage_classes if each.metadata.name == wanted), None)
+        if found is not None and found.volume_binding_mode in _IMMEDIATE:
+            return f"claim {name} is not bound yet; {found.provisioner} has to provide a volume of class {wanted} first"
+        return ""
+    stored = next((each for each in site.objects.persistent_volumes if each.metadata.name == volume), None)
+    if stored is None:
+        return f"claim {name} is bound to volume {volume}, which does not exist"
+    affinity = stored.spec.node_affinity
+    terms = () if affinity is None or affinity.required is None else affinity.required.node_selector_terms
+    if not terms:
+        return ""
+    where = " or ".join(" and ".join(_condition(each) for each in term.match_expressions) for term in terms)
+    return f"claim {name} is bound to volume {volume}, which nodes reach where {where}"
+
+
+def _condition(each: NodeSelectorRequirement) -> str:
+    if each.operator == "In":
+        return f"{each.key} is {alternatives(each.values, _MOST)}"
+    return " ".join([each.key, each.operator, *each.values])
+
+
+def ports(site: Site) -> Iterator[Evidence]:
+    """Yield which pods have the host ports that the pods ask for."""
+    wanted = {port for pod in site.waiting for port in _host_ports(pod)}
+    users: dict[int, list[str]] = {}
+    if wanted:
+        for pod in site.objects.pods:
+            if pod.spec.node_name and pod.status.phase not in ENDED:
+                for port in wanted.intersection(_host_ports(pod)):
+                    users.setdefault(port, []).append(f"{pod.metadata.name} on {pod.spec.node_name}")
+    for port, names in sorted(users.items()):
+        yield Evidence(label="ports", text=f"{port} is used by {listed(sorted(names), _MOST)}", values={"port": port})
+
+
+def _host_ports(pod: Pod) -> Iterator[int]:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    yield from (port.host_port for each in containers for port in each.ports if port.host_port)
+
+
+def devices(site: Site) -> Iterator[Evidence]:
+    """Yield what the classes of the claims of devices select, and how many devices there are of which driver."""
+    catalog = site.cycle.snapshot.catalog.claims
+    for claim in _device_claims(site, catalog):
+        for request in (each for one in claim.requests for each in one.alternatives or (one,)):
+            text = f"claim {claim.name}: {_selection(request, catalog)}"
+            yield Evidence(label="devices", text=text, values={"class": request.device_class})
+
+
+def _device_claims(site: Site, catalog: ClaimCatalog) -> Sequence[Claim]:
+    """Return the claims of the pods that have no devices yet."""
+    names = {
+        (pod.metadata.namespace, each.resource_claim_name)
+        for pod in site.waiting
+        for each in pod.spec.resource_claims
+        if each.resource_claim_name
+    }
+    found = [catalog.claims[name] for name in sorted(names) if name in catalog.claims]
+    return [claim for claim in found if claim.allocation is None]
+
+
+def _selection(request: DeviceRequest, catalog: ClaimCatalog) -> str:
+    known = catalog.classes.get(request.device_class)
+    if known is None:
+        names = sorted(catalog.classes)
+        return f"there is no device class {request.device_class}" + (f"; there is {listed(names)}" if names else "")
+    drivers = Counter(each.driver for each in catalog.slices for _ in each.devices)
+    there = listed([f"{counted(count, 'device')} of driver {driver}" for driver, count in sorted(drivers.items())])
+    selects = " and ".join((*known.selectors, *request.selectors)) or "each device"
+    asked = "all" if request.all_devices else str(request.count)
+    return f"{asked} of class {request.device_class}, which selects {selects}; offered: {there or 'no device'}"
+
+
+__all__ = ["affinities", "claims", "devices", "foreign_nodes", "ports", "topologies"]
