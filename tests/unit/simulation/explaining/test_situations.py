@@ -173,8 +173,8 @@ def test_a_host_port_is_told_with_the_pods_that_have_it():
     ("known", "text"),
     [
         (
-            device_class("gpu.example.com", "device.driver == 'x'"),
-            "1 of class gpu.example.com, which selects device.driver == 'x'; offered: 1 device of driver gpu.example.com",
+            device_class("gpu.example.com", "false"),
+            "1 of class gpu.example.com, which selects false; offered: 1 device of driver gpu.example.com",
         ),
         (
             device_class("gpu", "device.driver == 'gpu.example.com'"),
