@@ -40,7 +40,7 @@ def read_claims(objects: ClusterObjects, settings: IntakeSettings) -> ClaimCatal
     classes = [_class(source) for source in in_order(objects.device_classes)]
     return ClaimCatalog(
         claims={(claim.namespace, claim.name): claim for claim in claims},
-        slices=tuple(_slice(source) for source in complete(newest(in_order(objects.resource_slices)))),
+        slices=_slices(newest(in_order(objects.resource_slices))),
         classes={each.name: each for each in classes},
         served=bool(claims or classes or objects.resource_slices or objects.resource_claim_templates),
     )
@@ -56,16 +56,18 @@ def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:
     return [source for source in ordered if source.spec.pool.generation == generations[_pool(source)]]
 
 
-def complete(slices: Sequence[api.ResourceSlice]) -> Iterable[api.ResourceSlice]:
-    """Return the slices of pools of which all are there; a pool that says no number of slices counts as one of them.
+def _slices(sources: Sequence[api.ResourceSlice]) -> tuple[DeviceSlice, ...]:
+    """Return slices, and of which pools not all are there; a pool that says no number of slices is finished.
 
     A driver that publishes a pool anew writes slice by slice. What is allocated from the first of them may have gone to
     a device that a later one describes otherwise.
 
     Source: Kubernetes' allocator, which takes no device of an incomplete pool.
     """
-    there = Counter(map(_pool, slices))
-    return (each for each in slices if each.spec.pool.resource_slice_count in (0, there[_pool(each)]))
+    there = Counter(map(_pool, sources))
+    return tuple(
+        _slice(each, unfinished=each.spec.pool.resource_slice_count not in (0, there[_pool(each)])) for each in sources
+    )
 
 
 def _pool(source: api.ResourceSlice) -> tuple[str, str]:
@@ -216,10 +218,11 @@ def _class(source: api.DeviceClass) -> DeviceClass:
         selectors=_expressions(source.spec.selectors),
         config=tuple(map(_config, source.spec.config)),
         extended_resource=source.spec.extended_resource_name or "",
+        created=source.metadata.creation_timestamp or 0.0,
     )
 
 
-def _slice(source: api.ResourceSlice) -> DeviceSlice:
+def _slice(source: api.ResourceSlice, *, unfinished: bool) -> DeviceSlice:
     spec = source.spec
     return DeviceSlice(
         name=source.metadata.name,
@@ -234,13 +237,18 @@ def _slice(source: api.ResourceSlice) -> DeviceSlice:
             for group in spec.shared_counters
             for name, counter in sorted(group.counters.items())
         ),
+        unfinished=unfinished,
     )
 
 
 def _device(source: api.Device, driver: str) -> Device:
     return Device(
         name=source.name,
-        attributes={qualified(name, driver): _attribute(each) for name, each in source.attributes.items()},
+        attributes={
+            qualified(name, driver): value
+            for name, each in source.attributes.items()
+            if (value := _attribute(each)) is not None
+        },
         capacity={qualified(name, driver): quantity.amount(each.value) for name, each in source.capacity.items()},
         policies={
             qualified(name, driver): _policy(each.request_policy)
@@ -258,6 +266,7 @@ def _device(source: api.Device, driver: str) -> Device:
         ),
         multiple_allocations=bool(source.allow_multiple_allocations),
         taints=tuple(Taint(each.key, each.value, each.effect) for each in source.taints if each.effect != "None"),
+        binds_to_node=bool(source.binds_to_node),
         attached_later=bool(source.binding_conditions),
     )
 
@@ -278,11 +287,10 @@ def _amount(source: str | None) -> int | None:
     return None if source is None else quantity.amount(source)
 
 
-def _attribute(source: api.DeviceAttribute) -> str | int | bool:
-    for value in (source.int_, source.bool_, source.string, source.version):
-        if value is not None:
-            return value
-    return ""
+def _attribute(source: api.DeviceAttribute) -> str | int | bool | None:
+    """Return the value of an attribute, None for one of a kind that we do not know: devices do not agree in it."""
+    values = (source.int_, source.bool_, source.string, source.version)
+    return next((value for value in values if value is not None), None)
 
 
 def _amounts(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:

@@ -301,7 +301,7 @@ class Intake:
         def axis() -> ResourceAxis:
             offered = self._memory.once("offered", (nodes,), lambda: _offered(nodes))
             asked = {name for shape in shapes for name, _ in shape.request}
-            backed = asked & {each.extended_resource for each in classes.values()}
+            backed = asked & {name for each in classes.values() for name in each.extended_resources}
             found = ResourceAxis.around(offered | backed, asked)
             if found != self._known_axis:
                 self._known_axis = found

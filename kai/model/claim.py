@@ -6,6 +6,9 @@ import attrs
 
 from kai.model.constraints import NodeTerm, Taint, Toleration
 
+IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
+"""What precedes the name of a class in the extended resource that each class backs."""
+
 
 def qualified(name: str, driver: str) -> str:
     """Return the name of an attribute or a capacity with its domain, which is the driver's unless it says otherwise."""
@@ -166,13 +169,15 @@ class Device:
     """Shared counters that the device takes from: (set, counter, amount)."""
     multiple_allocations: bool = False
     taints: tuple[Taint, ...] = ()
+    binds_to_node: bool = False
+    """Whether a claim that holds the device can only be used from the node that it was allocated for."""
     attached_later: bool = False
     """Whether the device is usable only once its driver has met conditions, after it was allocated."""
 
 
 @attrs.frozen(kw_only=True)
 class DeviceSlice:
-    """Devices that one driver offers in one pool."""
+    """Devices that one driver offers in one pool; ``unfinished``: of that pool slices are still to come."""
 
     name: str
     driver: str
@@ -183,16 +188,27 @@ class DeviceSlice:
     nodes: tuple[NodeTerm, ...] | None = None
     counters: tuple[tuple[str, str, int], ...] = ()
     """Counters that the slice offers: (set, counter, amount)."""
+    unfinished: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class DeviceClass:
-    """A device class: CEL selectors, what drivers are told, and the extended resource it backs ("" for none)."""
+    """A device class: CEL selectors, what drivers are told, and the extended resource that it names ("" for none)."""
 
     name: str
     selectors: tuple[str, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
     extended_resource: str = ""
+    created: float = 0.0
+
+    @property
+    def extended_resources(self) -> tuple[str, ...]:
+        """The extended resources that the class backs: the one it names, and one that has the name of the class.
+
+        One that ends in ``gpu`` is backed if the class names it: amounts do not tell such resources apart.
+        """
+        own = IMPLICIT_RESOURCE + self.name
+        return (*filter(None, (self.extended_resource,)), *(() if own.endswith("gpu") else (own,)))
 
 
 @attrs.frozen(kw_only=True)

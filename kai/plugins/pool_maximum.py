@@ -65,7 +65,8 @@ def _checked(session: SessionView, largest: Int64s) -> Bools:
 
     Places for pods do not, nor what only device classes offer, nor by whom GPUs are offered: nodes object to that.
     """
-    offered = {each.extended_resource for each in session.snapshot.catalog.claims.classes.values()}
+    classes = session.snapshot.catalog.claims.classes.values()
+    offered = {name for each in classes for name in each.extended_resources}
     names = session.snapshot.axis.names
     return np.array(
         [

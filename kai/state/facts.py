@@ -126,7 +126,8 @@ def claimable(snapshot: Snapshot) -> Bools:
 
     GPUs of drivers are part of what nodes have, so of those only the GPUs of a device plugin can be missing.
     """
-    backed = {each.extended_resource for each in snapshot.catalog.claims.classes.values()}
+    classes = snapshot.catalog.claims.classes.values()
+    backed = {name for each in classes for name in each.extended_resources}
     if any(name.endswith("gpu") for name in backed):
         backed.add(PLUGGED_GPU)
     return np.array([name in backed for name in snapshot.axis.names], np.bool_)

@@ -98,8 +98,8 @@ class Allocator:
         claim = self._steps[step].claim
         for want in self._steps[step].wants:
             if want.every:
-                rows = self._rows[want.matching[self._rows]]
-                if len(rows) and self._room(claim, len(rows)) and self._fill_every(step, want, rows):
+                rows = self._all(want)
+                if rows and self._room(claim, len(rows)) and self._fill_every(step, want, rows):
                     return True
             elif self._room(claim, want.count) and self._fill_some(step, want, want.count, 0):
                 return True
@@ -108,11 +108,26 @@ class Allocator:
     def _room(self, claim: int, count: int) -> bool:
         return sum(pick.claim == claim for pick in self._picks) + count <= MOST_DEVICES
 
-    def _fill_every(self, step: int, want: Want, rows: Int64s) -> bool:
+    def _all(self, want: Want) -> Sequence[int]:
+        """Return the devices that a want for all of them means; none if it cannot have one of them.
+
+        It means no device that has no share left for it. What a pool has is not known before all its slices are there.
+        """
+        if self._inventory.barred[self._rows].any():
+            return ()
+        rows = [row for row in map(int, self._rows[want.meant[self._rows]]) if want.admin or self._has_share(want, row)]
+        return rows if want.matching[rows].all() else ()
+
+    def _has_share(self, want: Want, row: int) -> bool:
+        taken, limits = self._taken[1], self._inventory.limits[1]
+        cells = ((self._inventory.cells[row, name], amount) for name, amount in want.consumes.get(row, {}).items())
+        return all(taken[cell] + amount <= limits[cell] for cell, amount in cells)
+
+    def _fill_every(self, step: int, want: Want, rows: Sequence[int]) -> bool:
         """Pick all of ``rows``, then go on with the next request."""
         before = len(self._picks)
         claim = self._steps[step].claim
-        if all(self._pick(claim, want, row) for row in map(int, rows)) and self._fill(step + 1):
+        if all(self._pick(claim, want, row) for row in rows) and self._fill(step + 1):
             return True
         self._drop_to(before)
         return False
@@ -141,8 +156,8 @@ class Allocator:
 
     def _pick(self, claim: int, want: Want, row: int) -> bool:
         """Take a device if it is free and agrees with the constraints of its claim; say whether."""
-        if any(counter < 0 for counter, _ in self._inventory.draws.get(row, ())):
-            return False
+        if not self._inventory.multiple[row] and any(pick.claim == claim and pick.row == row for pick in self._picks):
+            return False  # an administrator looks at it already: a claim names a device once
         takes = () if want.admin else tuple(self._takes(want, row))
         if any(self._beyond(table, cell, amount) for table, cell, amount in takes):
             return False

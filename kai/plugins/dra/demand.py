@@ -34,6 +34,8 @@ class Want:
     """What it has of each capacity of a device that may be allocated many times, by row and qualified name."""
     matching: Bools
     """[D]"""
+    meant: Bools
+    """[D] What matches although it cannot be had, as it is tainted or attached later: it is part of all devices."""
     faulty: Bools
     """[D] Devices on which a selector failed: nothing is allocated on a node that can use one of them."""
     fault: str = ""
@@ -95,7 +97,7 @@ class Demands:
     def _resolved(self, request: DeviceRequest, name: str) -> Want:
         device_class = self._classes.get(request.device_class)
         if device_class is None:
-            matching = faulty = np.zeros(len(self._inventory.devices), np.bool_)
+            matching = faulty = np.zeros_like(self._inventory.barred)
             fault = f"no device class {request.device_class}"
         else:
             matching, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
@@ -108,6 +110,7 @@ class Demands:
             tolerations=request.tolerations,
             consumes=consumes,
             matching=enough & self._usable(request.tolerations),
+            meant=enough,
             faulty=faulty,
             fault=fault,
         )
@@ -124,7 +127,7 @@ class Demands:
         An expression is not asked about a device that an earlier one refused.
         """
         inventory = self._inventory
-        mask = np.ones(len(inventory.devices), np.bool_)
+        mask = ~inventory.barred
         faulty = np.zeros_like(mask)
         fault = ""
         for expression in expressions:

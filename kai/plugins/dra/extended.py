@@ -19,12 +19,14 @@ Mappings = tuple[tuple[int, str, str], ...]
 
 
 def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceClass]:
-    """Return the class that backs each extended resource, by resource on the axis; of several the first by name."""
+    """Return the class that backs each extended resource, by resource on the axis.
+
+    Of several it is the newest, as one may take the place of another; of those of one age the first by name.
+    """
     out: dict[str, DeviceClass] = {}
-    for name in sorted(classes):
-        resource = classes[name].extended_resource
-        if resource:
-            out.setdefault(_GPU if resource.endswith(_GPU) else resource, classes[name])
+    for each in sorted(classes.values(), key=lambda each: (-each.created, each.name)):
+        for resource in each.extended_resources:
+            out.setdefault(_GPU if resource.endswith(_GPU) else resource, each)
     return out
 
 

@@ -3,7 +3,7 @@
 Rows are in the order in which devices are tried: by driver and pool, then by slice, then as the slice lists them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -49,6 +49,8 @@ class Inventory:
     """Where a device of ``distant`` can be used; None: anywhere."""
     gpu: Bools
     """[D]"""
+    barred: Bools
+    """[D] Devices of pools of which slices are still to come, or that contradict themselves: they are not allocated."""
     multiple: Bools
     """[D] The device may be allocated many times."""
     cells: Mapping[tuple[int, str], int]
@@ -56,7 +58,7 @@ class Inventory:
     counters: Mapping[CounterKey, tuple[int, int]]
     """Row and amount of each shared counter of a pool."""
     draws: Mapping[int, tuple[tuple[int, int], ...]]
-    """Counter rows and amounts that a device draws when it is allocated. A counter that no pool offers has row -1."""
+    """Counter rows and amounts that a device draws when it is allocated, as far as its pool offers them."""
     limits: Tables
     """How many holders each device can have, how much there is of each capacity and of each counter."""
     local: Mapping[int, Int64s]
@@ -120,7 +122,7 @@ class Inventory:
 
     def draws_of(self, row: int) -> Iterable[tuple[int, int, int]]:
         """Yield table, cell and amount of what the device in ``row`` draws from counters, however many hold it."""
-        return ((2, counter, amount) for counter, amount in self.draws.get(row, ()) if counter >= 0)
+        return ((2, counter, amount) for counter, amount in self.draws.get(row, ()))
 
     def with_draws(self, taken: Tables) -> Tables:
         """Return ``taken`` with what devices draw from counters that are held in shares: once for all their shares."""
@@ -138,7 +140,7 @@ class Inventory:
 
         Source: the structured allocator of Kubernetes: one device of a node ties the claim to it, selectors add up.
         """
-        if any(self.node[row] >= 0 for row in rows):
+        if any(self.node[row] >= 0 or self.devices[row].binds_to_node for row in rows):
             return (name_term(node_name),)
         labels: dict[Requirement, None] = {}
         fields: dict[Requirement, None] = {}
@@ -203,11 +205,13 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
                     draft.cells[row, name] = len(draft.cells)
             if device.counters:
                 draft.draws[row] = tuple(
-                    (counters.get((source.driver, source.pool, group, counter), (NONE, 0))[0], amount)
+                    (counters[drawn][0], amount)
                     for group, counter, amount in device.counters
+                    if (drawn := (source.driver, source.pool, group, counter)) in counters
                 )
     node = np.array(draft.node, np.int64)
     multiple = np.array([device.multiple_allocations for device in devices], np.bool_)
+    barred = _barred(ordered, counters)
     return Inventory(
         slices=tuple(slices),
         devices=tuple(devices),
@@ -217,6 +221,7 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
         distant=draft.distant,
         terms=draft.terms,
         gpu=np.array([is_gpu(driver) for driver, _, _ in rows], np.bool_),
+        barred=np.array([(driver, pool) in barred for driver, pool, _ in rows], np.bool_),
         multiple=multiple,
         cells=draft.cells,
         counters=counters,
@@ -228,6 +233,28 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
         ),
         local=_grouped(node),
     )
+
+
+def _barred(slices: Iterable[DeviceSlice], counters: Container[CounterKey]) -> frozenset[tuple[str, str]]:
+    """Return driver and name of the pools of which nothing is allocated.
+
+    Their slices are not all there, give one name to two devices or to two sets of counters, or have devices that draw
+    from counters which none of them offers.
+
+    Source: the pools that are incomplete or invalid for Kubernetes' allocator.
+    """
+    found: set[tuple[str, str]] = set()
+    names: set[tuple[str, ...]] = set()
+    for source in slices:
+        pool = (source.driver, source.pool)
+        sets = {group for group, _, _ in source.counters}
+        own = [*((*pool, "device", device.name) for device in source.devices), *((*pool, "set", each) for each in sets)]
+        drawn = ((*pool, group, name) for device in source.devices for group, name, _ in device.counters)
+        unknown = any(key not in counters for key in drawn)
+        if source.unfinished or unknown or len(set(own)) < len(own) or not names.isdisjoint(own):
+            found.add(pool)
+        names.update(own)
+    return frozenset(found)
 
 
 def _counters(slices: Sequence[DeviceSlice]) -> dict[CounterKey, tuple[int, int]]:

@@ -165,10 +165,12 @@ def test_a_pool_of_which_slices_lack_counts_once_all_are_there():
         pool = {"name": "p", "generation": generation, "resourceSliceCount": of}
         return slice_(name, generation, pool=pool)
 
-    assert read(one_of_two("a", 1), one_of_two("b", 2)).slices == ()
-    found = read(one_of_two("a", 1), one_of_two("b", 2), one_of_two("c", 2)).slices
-    assert [each.name for each in found] == ["b", "c"]
-    assert [each.name for each in read(one_of_two("b", 2, of=0)).slices] == ["b"]
+    def found(*manifests):
+        return [(each.name, each.unfinished) for each in read(*manifests).slices]
+
+    assert found(one_of_two("a", 1), one_of_two("b", 2)) == [("b", True)]
+    assert found(one_of_two("a", 1), one_of_two("b", 2), one_of_two("c", 2)) == [("b", False), ("c", False)]
+    assert found(one_of_two("b", 2, of=0)) == [("b", False)]
 
 
 def test_devices_have_qualified_attributes_and_amounts():

@@ -2,7 +2,7 @@ import pytest
 
 from kai.model.rows import NodeRow
 from kai.plugins.dra import Dra
-from tests.unit.plugins.dra.choosing import chosen
+from tests.unit.plugins.dra.choosing import chosen, placed
 from tests.unit.plugins.dra.manifests import (
     CLASS,
     GPU_CLASS,
@@ -161,8 +161,70 @@ def test_partitions_draw_from_the_counters_they_share():
     assert chosen(CLASS, parts, held, claim("c")) == [("r", "p2")]
 
 
-def test_a_partition_of_a_counter_that_nobody_offers_is_not_to_be_had():
-    assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), claim("c")) == [("r", "d1")]
+def test_of_a_pool_with_a_counter_that_none_of_its_slices_offers_nothing_is_to_be_had():
+    assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), claim("c")) is None
+    other = offer("n1", "d2", pool="other")
+    assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), other, claim("c")) == [("r", "d2")]
+
+
+def test_of_a_pool_that_uses_a_name_twice_nothing_is_to_be_had():
+    for slices in (
+        [offer("n1", "d0", name="a"), offer("n1", "d0", "d1", name="b")],
+        [offer("n1", "d0", sharedCounters=COUNTERS, name="a"), offer("n1", sharedCounters=COUNTERS, name="b")],
+        [offer("n1", "d0", "d0")],
+    ):
+        for each in slices:
+            each["spec"]["pool"]["resourceSliceCount"] = len(slices)
+        assert chosen(CLASS, *slices, claim("c")) is None
+
+
+def unfinished(*devices, pool="other"):
+    made = offer("n1", *devices, pool=pool)
+    made["spec"]["pool"]["resourceSliceCount"] = 2
+    return made
+
+
+def test_devices_of_a_pool_that_is_not_all_there_are_passed_over():
+    wanted = claim("c", exactly(selectors=['device.attributes["gpu.example.com"].index > 0']))
+    known = device("d2", attributes={"index": 1})
+    assert chosen(CLASS, unfinished("d1"), offer("n1", known), wanted) == [("r", "d2")]
+
+
+def test_all_devices_are_not_known_before_every_pool_is_all_there():
+    wanted = claim("c", exactly(every=True))
+    manifests = (CLASS, offer("n1", "d0"), unfinished("d1"), node("n2"), offer("n2", "d2"))
+    assert chosen(*manifests, wanted) is None
+    assert chosen(*manifests, wanted, node_row=1) == [("r", "d2")]
+
+
+@pytest.mark.parametrize(
+    "trait",
+    [{"taints": [{"key": "broken", "effect": "NoSchedule"}]}, {"bindingConditions": ["attached"]}],
+)
+def test_all_devices_means_those_that_cannot_be_had_as_well(trait):
+    wanted = claim("c", exactly(every=True))
+    assert chosen(CLASS, offer("n1", "d0", device("d1", **trait)), wanted) is None
+    assert chosen(CLASS, offer("n1", "d0", device("d1", **trait)), claim("c")) == [("r", "d0")]
+
+
+def test_an_administrator_looks_at_a_device_once_in_a_claim():
+    looking, using = exactly("look", adminAccess=True), exactly("use")
+    assert chosen(CLASS, offer("n1", "d0", "d1"), claim("c", looking, using)) == [("look", "d0"), ("use", "d1")]
+    assert chosen(CLASS, offer("n1", "d0"), claim("c", looking, using)) is None
+    assert chosen(CLASS, offer("n1", "d0"), claim("c", using, looking)) is None
+    both = (claim("c", looking), claim("e", using))
+    assert chosen(CLASS, offer("n1", "d0"), *both, claims=("c", "e")) == [("look", "d0"), ("use", "d0")]
+
+
+def test_a_device_that_binds_to_a_node_ties_its_claim_to_it():
+    slices = offer("", device("d0", bindsToNode=True), allNodes=True)
+    allocation = placed(CLASS, slices, claim("c")).claims[0]
+    assert [each.values for each in allocation.nodes[0].fields] == [("n1",)]
+
+
+def test_devices_do_not_agree_in_attributes_of_a_kind_that_is_not_known():
+    listed = [device(f"d{at}") | {"attributes": {ROOT: {"strings": [f"x{at}"]}}} for at in range(2)]
+    assert chosen(CLASS, offer("n1", *listed), claim("c", exactly(count=2), constraints=[matching(ROOT)])) is None
 
 
 def test_network_devices_serve_every_node():

@@ -168,6 +168,14 @@ def test_all_shares_of_a_device_draw_from_counters_once():
     assert chosen(*manifests, other, claim("c", asking("30Gi"))) == [("r", "d0")]
 
 
+def test_all_devices_means_those_that_have_a_share_left():
+    wanted = claim("c", exactly(every=True, capacity={"requests": {"memory": "10Gi"}}))
+    slices = offer("n1", shared("d0", "40Gi"), shared("d1", "40Gi"), shared("d2", "5Gi"))
+    assert chosen(CLASS, slices, wanted) == [("r", "d0"), ("r", "d1")]
+    other = holding("o", shareID="s", consumedCapacity={"memory": "31Gi"})
+    assert chosen(CLASS, slices, other, wanted) == [("r", "d1")]
+
+
 def test_a_device_for_one_is_asked_for_its_capacity_by_either_name():
     slices = offer("n1", device("d0", capacity={"memory": "40Gi"}), device("d1", capacity={"memory": "80Gi"}))
     assert chosen(CLASS, slices, claim("c", asking("60Gi"))) == [("r", "d1")]

@@ -1,3 +1,5 @@
+import attrs
+
 from kai.model.claim import DeviceClass
 from kai.model.node import Node
 from kai.model.pod import ContainerRequest, Shape
@@ -22,10 +24,22 @@ def implied(*containers, resources=("example.com/fast",)):
     return counts, {(at, name) for at, _, name in found.containers}
 
 
-def test_a_resource_is_backed_by_the_first_class_by_name():
-    assert {name: each.name for name, each in BACKING.items()} == {
-        "example.com/fast": "fast.example.com",
-        "gpu": "gpu.example.com",
+def named(classes):
+    """Return the class by resource, for resources that classes name."""
+    return {name: each.name for name, each in classes.items() if not name.startswith("deviceclass.")}
+
+
+def test_a_resource_is_backed_by_the_newest_class_or_the_first_by_name():
+    assert named(BACKING) == {"example.com/fast": "fast.example.com", "gpu": "gpu.example.com"}
+    newer = attrs.evolve(CLASSES["other.example.com"], created=1.0)
+    assert named(backing_classes(CLASSES | {newer.name: newer}))["example.com/fast"] == newer.name
+
+
+def test_each_class_backs_a_resource_of_its_name_unless_that_is_taken_for_gpus():
+    gpus = DeviceClass(name="some-gpu")
+    found = backing_classes({"plain.example.com": CLASSES["plain.example.com"], gpus.name: gpus})
+    assert {name: each.name for name, each in found.items()} == {
+        "deviceclass.resource.kubernetes.io/plain.example.com": "plain.example.com"
     }
 
 
