@@ -30,13 +30,20 @@ def read_foreign(objects: ClusterObjects, memory: Memory) -> Raws:
 
 
 def _by_kind(listings: Sequence[Sequence[ApiObject]], memory: Memory) -> Raws:
-    out: dict[tuple[str, str], list[RawObject]] = {}
+    out: dict[tuple[str, str], tuple[RawObject, ...]] = {}
     for at, listing in enumerate(listings):
         name = f"foreign {at}"
-        ordered = memory.once(name, (listing,), partial(_ordered, listing))
-        for source, raw in zip(ordered, memory.each(name, ordered, raw_object), strict=True):
-            kind = BY_CLASS[type(source)]
-            out.setdefault((kind.api_version, kind.kind), []).append(raw)
+        # What plugins made of a kind is theirs for as long as its tuple is the same: no kind pays for another one.
+        out.update(memory.once(f"{name} by kind", (listing,), partial(_of_listing, name, listing, memory)))
+    return out
+
+
+def _of_listing(name: str, listing: Sequence[ApiObject], memory: Memory) -> Raws:
+    out: dict[tuple[str, str], list[RawObject]] = {}
+    ordered = memory.once(name, (listing,), partial(_ordered, listing))
+    for source, raw in zip(ordered, memory.each(name, ordered, raw_object), strict=True):
+        kind = BY_CLASS[type(source)]
+        out.setdefault((kind.api_version, kind.kind), []).append(raw)
     return {kind: tuple(found) for kind, found in out.items()}
 
 
