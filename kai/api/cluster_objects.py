@@ -20,6 +20,7 @@ from kai.api.kubernetes.numa import NodeResourceTopology
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -50,6 +51,7 @@ class ClusterObjects:
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     csi_drivers: tuple[CsiDriver, ...] = ()
+    csi_nodes: tuple[CsiNode, ...] = ()
     csi_storage_capacities: tuple[CsiStorageCapacity, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
@@ -75,6 +77,7 @@ FIELD_OF: Final[dict[type[ApiObject], str]] = {
     PersistentVolume: "persistent_volumes",
     StorageClass: "storage_classes",
     CsiDriver: "csi_drivers",
+    CsiNode: "csi_nodes",
     CsiStorageCapacity: "csi_storage_capacities",
     ResourceClaim: "resource_claims",
     ResourceClaimTemplate: "resource_claim_templates",

@@ -14,6 +14,7 @@ from kai.api.kubernetes.numa import NodeResourceTopology
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -42,6 +43,7 @@ ApiObject: TypeAlias = (
     | PersistentVolume
     | StorageClass
     | CsiDriver
+    | CsiNode
     | CsiStorageCapacity
     | ResourceClaim
     | ResourceClaimTemplate
@@ -103,6 +105,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(PersistentVolume, "PersistentVolume", "persistentvolumes", ("v1",)),
     Kind(StorageClass, "StorageClass", "storageclasses", _STORAGE),
     Kind(CsiDriver, "CSIDriver", "csidrivers", _STORAGE),
+    Kind(CsiNode, "CSINode", "csinodes", _STORAGE),
     Kind(CsiStorageCapacity, "CSIStorageCapacity", "csistoragecapacities", _STORAGE, namespaced=True),
     Kind(ResourceClaim, "ResourceClaim", "resourceclaims", _DRA, namespaced=True),
     Kind(ResourceClaimTemplate, "ResourceClaimTemplate", "resourceclaimtemplates", _DRA, namespaced=True),

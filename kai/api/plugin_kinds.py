@@ -11,6 +11,7 @@ from kai.api.kubernetes.foreign import Foreign
 from kai.api.kubernetes.numa import NodeResourceTopology
 from kai.api.kubernetes.storage import (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -21,6 +22,7 @@ from kai.errors import ConfigError
 
 HANDED_ON: Final = (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     NodeResourceTopology,
     PersistentVolume,

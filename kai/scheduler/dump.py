@@ -32,8 +32,8 @@ MEMBER: Final = "snapshot.json"
 _NANOSECONDS: Final = 10**9
 _LEFT_OUT: Final = "http://left-out"
 # Kinds that the peer's archive has no list for.
-_NOT_THEIRS: Final = frozenset({"foreign", "namespaces", "pod_disruption_budgets", "resource_claim_templates"})
-_OURS: Final = ("namespaces", "pod_disruption_budgets", "resource_claim_templates")
+_OURS: Final = ("csi_nodes", "namespaces", "pod_disruption_budgets", "resource_claim_templates")
+_NOT_THEIRS: Final = frozenset({"foreign", *_OURS})
 _SHARDED: Final = frozenset({"queues", "pod_groups"})
 _DEFAULT: Final[Mapping[str, Any]] = {
     "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",

@@ -41,6 +41,7 @@ _BESIDE = (
     ("v1", "PersistentVolume"),
     ("storage.k8s.io/v1", "StorageClass"),
     ("storage.k8s.io/v1", "CSIDriver"),
+    ("storage.k8s.io/v1", "CSINode"),
     ("resource.k8s.io/v1", "ResourceSlice"),
     ("resource.k8s.io/v1", "DeviceClass"),
     ("node.k8s.io/v1", "RuntimeClass"),

@@ -1,4 +1,4 @@
-"""Storage: claims, volumes, classes, drivers and the capacities that drivers report."""
+"""Storage: claims, volumes, classes, drivers, the capacities that drivers report, and how many volumes nodes hold."""
 
 from __future__ import annotations
 
@@ -78,9 +78,10 @@ class ObjectReference:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeCsi:
-    """The driver behind a volume."""
+    """The driver behind a volume, and what it calls the volume."""
 
     driver: str = ""
+    volume_handle: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -161,3 +162,33 @@ class CsiStorageCapacity:
     node_topology: LabelSelector | None = None
     capacity: Quantity | None = None
     maximum_volume_size: Quantity | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CsiNodeResources:
+    """How many volumes of a driver a node can hold; no count means any number."""
+
+    count: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CsiNodeDriver:
+    """A driver that runs on a node."""
+
+    name: str = ""
+    allocatable: CsiNodeResources | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CsiNodeSpec:
+    """What storage drivers run on a node."""
+
+    drivers: tuple[CsiNodeDriver, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class CsiNode:
+    """What storage drivers say of the node of the same name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiNodeSpec = CsiNodeSpec()

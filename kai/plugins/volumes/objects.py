@@ -1,4 +1,7 @@
-"""What volumes read: claims, the volumes and classes behind them, and what storage drivers say they have left."""
+"""What volumes read: claims, the volumes and classes behind them, and what storage drivers say they have left.
+
+What drivers say of nodes is no part of the catalog, which is made anew with all that follows from it when it changes.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -60,6 +63,10 @@ class Volume:
     block: bool = False
     labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     deleting: bool = False
+    driver: str = ""
+    """The CSI driver behind it, "" for none."""
+    handle: str = ""
+    """What the driver calls it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,7 +143,7 @@ def _claim(raw: RawObject) -> VolumeClaim:
 def _volume(raw: RawObject) -> Volume:
     content = raw.content
     spec, phase = content.get("spec", {}), content.get("status", {}).get("phase", "")
-    claim, affinity = spec.get("claimRef"), spec.get("nodeAffinity")
+    claim, affinity, csi = spec.get("claimRef"), spec.get("nodeAffinity"), spec.get("csi", {})
     return Volume(
         name=raw.name,
         storage_class=spec.get("storageClassName", ""),
@@ -148,6 +155,8 @@ def _volume(raw: RawObject) -> Volume:
         block=_is_block(spec),
         labels=raw.labels,
         deleting=raw.deleting,
+        driver=csi.get("driver", ""),
+        handle=csi.get("volumeHandle", ""),
     )
 
 
@@ -182,6 +191,12 @@ def _capacity(raw: RawObject) -> StorageCapacity:
     )
 
 
+def _counts(raw: RawObject) -> Mapping[str, int]:
+    """Return how many volumes of each driver the node can hold; a driver that sets no limit is left out."""
+    found = ((each.get("name", ""), each.get("allocatable", {})) for each in raw.spec.get("drivers", ()))
+    return {name: allocatable["count"] for name, allocatable in found if "count" in allocatable}
+
+
 def _bytes(amounts: Mapping[str, str]) -> int:
     text = amounts.get(_STORAGE)
     return amount(text) if text else 0
@@ -197,6 +212,7 @@ CLAIMS: Final = Objects(
 VOLUMES: Final = Objects(api_version=_CORE, kind="PersistentVolume", plural="persistentvolumes", read=_volume)
 CLASSES: Final = Objects(api_version=_GROUP, kind="StorageClass", plural="storageclasses", read=_class)
 DRIVERS: Final = Objects(api_version=_GROUP, kind="CSIDriver", plural="csidrivers", read=_reports)
+CSI_NODES: Final = Objects(api_version=_GROUP, kind="CSINode", plural="csinodes", read=_counts)
 CAPACITIES: Final = Objects(
     api_version=_GROUP, kind="CSIStorageCapacity", plural="csistoragecapacities", read=_capacity, namespaced=True
 )

@@ -2,7 +2,8 @@
 
 A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
 volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
-A claim for one pod at a time keeps others waiting, see ``exclusive``.
+A claim for one pod at a time keeps others waiting, see ``exclusive``. A node that can attach no more volumes of a
+driver takes no pod that needs another one, see ``limits``.
 
 Where drivers report how much they can still provision, a claim must fit in that. Under ``schedule_csi_storage`` of
 the scheduler's parameters it is shared out instead, see ``capacity``.
@@ -13,6 +14,7 @@ capacities. Neither sets a free volume aside for a pod within a session.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import add
 from typing import ClassVar
 
 import attrs
@@ -26,6 +28,7 @@ from kai.framework import (
     NodeFilter,
     NodeRows,
     NodeWait,
+    Placement,
     PodFilter,
     PodRow,
     SessionView,
@@ -34,8 +37,18 @@ from kai.framework import (
 )
 from kai.plugins.volumes.capacity import Storage
 from kai.plugins.volumes.exclusive import Exclusive
+from kai.plugins.volumes.limits import Limits
 from kai.plugins.volumes.mounts import Mounts
-from kai.plugins.volumes.objects import CAPACITIES, CLAIMS, CLASSES, DRIVERS, VOLUMES, VolumeCatalog, read_catalog
+from kai.plugins.volumes.objects import (
+    CAPACITIES,
+    CLAIMS,
+    CLASSES,
+    CSI_NODES,
+    DRIVERS,
+    VOLUMES,
+    VolumeCatalog,
+    read_catalog,
+)
 from kai.plugins.volumes.reach import Answer, Reach
 
 
@@ -43,34 +56,34 @@ from kai.plugins.volumes.reach import Answer, Reach
 class Volumes:
     """Refuse nodes from which a pod's volumes cannot be reached or made."""
 
-    reads: ClassVar = (CLAIMS, VOLUMES, CLASSES, DRIVERS, CAPACITIES)
+    reads: ClassVar = (CLAIMS, VOLUMES, CLASSES, DRIVERS, CAPACITIES, CSI_NODES)
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter and the refusal, for the shapes with volume claims."""
         catalog = read_catalog(session)
         mounts = session.snapshot.by_shape("mounts of shapes", lambda shape: Mounts.of(catalog, shape), catalog)
-        concerns = np.array([mount is not None for mount in mounts], np.bool_)
+        concerns = has_claims = np.array([mount is not None for mount in mounts], np.bool_)
         if not concerns.any():
             return ()
         is_shared = session.parameters.schedule_csi_storage and bool(catalog.drivers)
         storage = Storage(session, catalog, mounts) if is_shared else None
-        exclusive = Exclusive.of(session, catalog)
-        answers = _Answers(session, mounts, Reach(session, catalog), storage, exclusive)
-        depends = Dependence.SHAPE if storage is None and exclusive is None else Dependence.SESSION
-        extensions: list[Extension] = [
-            NodeFilter(
-                answers.filter_nodes,
-                depends=depends,
-                concerns=concerns,
-                explain=answers.explain_nodes,
-                signatures=session.snapshot.by_shape("signatures of volumes", partial(_signature, catalog), catalog),
+        answers = _Answers(session, mounts, Reach(session, catalog), storage, Exclusive.of(session, catalog))
+        signatures = session.snapshot.by_shape("signatures of volumes", partial(_signature, catalog), catalog)
+        limits = Limits.of(session, catalog)
+        extensions: list[Extension] = []
+        if limits is not None:
+            counting = attrs.evolve(answers, limits=limits)
+            joined = tuple(map(add, signatures, limits.signatures()))
+            extensions += counting.about_nodes(limits.concerns, joined)
+            extensions.append(
+                Placement(effects=limits.effects, lasting_effects=limits.lasting_effects, concerns=limits.concerns)
             )
-        ]
-        if storage is not None:
-            extensions.append(NodeWait(answers.must_wait, concerns=concerns))
+            # Pods without volumes that count keep the answers that are asked for once.
+            concerns = concerns & ~limits.concerns
+        extensions += answers.about_nodes(concerns, signatures)
         # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
         if any(mount is not None and mount.refusal for mount in mounts):
-            extensions.append(PodFilter(answers.admit_pod, concerns=concerns))
+            extensions.append(PodFilter(answers.admit_pod, concerns=has_claims))
         return extensions
 
 
@@ -92,6 +105,22 @@ class _Answers:
     reach: Reach
     storage: Storage | None
     exclusive: Exclusive | None
+    limits: Limits | None = None
+
+    def about_nodes(self, concerns: Bools, signatures: Sequence[str]) -> Iterator[NodeFilter | NodeWait]:
+        """Yield what these answers keep away and let wait of the shapes ``concerns``; nothing for no shape."""
+        if not concerns.any():
+            return
+        is_fixed = self.storage is None and self.exclusive is None and self.limits is None
+        yield NodeFilter(
+            self.filter_nodes,
+            depends=Dependence.SHAPE if is_fixed else Dependence.SESSION,
+            concerns=concerns,
+            explain=self.explain_nodes,
+            signatures=signatures,
+        )
+        if self.storage is not None or self.limits is not None:
+            yield NodeWait(self.must_wait, concerns=concerns)
 
     def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
         """Return bool[n]: where every claim of the pod can be satisfied, now or once terminating pods are gone."""
@@ -109,11 +138,15 @@ class _Answers:
         return texts
 
     def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
-        """Return bool[n]: where the pod needs storage that terminating pods still hold."""
-        mount = self._mount(pod)
-        if self.storage is None or mount is None:
-            return np.zeros(len(nodes), np.bool_)
-        return self.storage.waits(pod, mount)[nodes]
+        """Return bool[n]: where the pod needs storage, or room for volumes, that terminating pods still hold."""
+        mount, waits = self._mount(pod), np.zeros(len(nodes), np.bool_)
+        if mount is None:
+            return waits
+        if self.storage is not None:
+            waits |= self.storage.waits(pod, mount)[nodes]
+        if self.limits is not None:
+            waits |= self.limits.waits(pod, nodes)
+        return waits
 
     def admit_pod(self, pod: PodRow) -> Verdict:
         """Refuse a pod whose claims cannot be used at all."""
@@ -134,3 +167,5 @@ class _Answers:
             yield from self.storage.answers(pod, mount)
         if self.exclusive is not None:
             yield from self.exclusive.answers(pod)
+        if self.limits is not None:
+            yield from self.limits.answers(pod)

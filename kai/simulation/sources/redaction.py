@@ -21,7 +21,7 @@ _NAMED: Final = frozenset(
     {
         *("pods", "podGroups", "queues", "nodes", "namespaces", "configMaps", "bindRequests", "resourceClaims"),
         *("persistentVolumeClaims", "persistentVolumes", "resourceClaimTemplates", "resourceSlices"),
-        *("podDisruptionBudgets", "nodeResourceTopologies", "topologies"),
+        *("podDisruptionBudgets", "nodeResourceTopologies", "csiNodes", "topologies"),
     }
 )
 """Lists whose objects lose their names; those of classes and drivers are the same everywhere and say nothing."""
@@ -38,6 +38,8 @@ _CLASSES: Final = frozenset({names.PRIORITY_CLASS, names.PREEMPTIBILITY, names.N
 """Labels and annotations whose values are words of the installation."""
 _BY_LABEL: Final = frozenset({"labels", "matchLabels", "nodeSelector", "annotations"})
 """Fields whose keys are labels or annotations, and no fields."""
+_DRIVER: Final = ("drivers", "name")
+"""Where a node names a storage driver, as volumes and classes do."""
 _TEXTS: Final = frozenset({"message"})
 _NUMBER: Final = re.compile(r"^(?:true|false|-?\d+(?:\.\d+)?)?$")
 
@@ -108,7 +110,7 @@ class _Names:
                 return value
             if field not in _BY_LABEL and key in _TEXTS:
                 return ""
-            if field not in _BY_LABEL and key in _WORDS:
+            if field not in _BY_LABEL and (key in _WORDS or (field, key) == _DRIVER):
                 return value
         return self.hide(value, key)
 
@@ -152,6 +154,7 @@ def _names_in(document: Mapping[str, Any]) -> Iterator[str]:
             yield str((metadata.get("labels") or {}).get(names.SUBGROUP) or "")
             yield from _devices(metadata.get("labels") or {})
             yield from (str(name) for name in spec.get("selectedGPUGroups") or ())
+            yield str((spec.get("csi") or {}).get("volumeHandle") or "")
 
 
 def _devices(labels: Mapping[str, Any]) -> Iterator[str]:

@@ -54,6 +54,7 @@ SERVED: Final = (
     _cluster("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", drops=False),
     _cluster("storage.k8s.io/v1", "StorageClass", "storageclasses", drops=False),
     _cluster("storage.k8s.io/v1", "CSIDriver", "csidrivers", drops=False),
+    _cluster("storage.k8s.io/v1", "CSINode", "csinodes", drops=False),
     Served("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities", drops_status=False),
     Served("resource.k8s.io/v1", "ResourceClaim", "resourceclaims"),
     Served("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", drops_status=False),

@@ -426,7 +426,7 @@ VOLUME: Final[Manifest] = {
         "volumeMode": "Filesystem",
         "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "a", "name": "d", "uid": "u"},
         "nodeAffinity": {"required": NODE_SELECTOR},
-        "csi": {"driver": "d"},
+        "csi": {"driver": "d", "volumeHandle": "h"},
     },
     "status": {"phase": "Bound"},
 }
@@ -443,6 +443,12 @@ DRIVER: Final[Manifest] = {
     "kind": "CSIDriver",
     "metadata": metadata("d"),
     "spec": {"storageCapacity": True},
+}
+CSI_NODE: Final[Manifest] = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "CSINode",
+    "metadata": metadata("n1"),
+    "spec": {"drivers": [{"name": "d", "allocatable": {"count": 24}}]},
 }
 CAPACITY: Final[Manifest] = {
     "apiVersion": "storage.k8s.io/v1",
@@ -548,8 +554,8 @@ NUMA: Final[Manifest] = {
 
 COMPLETE: Final[tuple[Manifest, ...]] = (
     POD, NODE, QUEUE, POD_GROUP, BIND_REQUEST, TOPOLOGY, SHARD, CONFIG, PRIORITY_CLASS, CONFIG_MAP, NAMESPACE,
-    DISRUPTION_BUDGET, CLAIM, VOLUME, STORAGE_CLASS, DRIVER, CAPACITY, RESOURCE_CLAIM, CLAIM_TEMPLATE, RESOURCE_SLICE,
-    DEVICE_CLASS, NUMA,
+    DISRUPTION_BUDGET, CLAIM, VOLUME, STORAGE_CLASS, DRIVER, CSI_NODE, CAPACITY, RESOURCE_CLAIM, CLAIM_TEMPLATE,
+    RESOURCE_SLICE, DEVICE_CLASS, NUMA,
 )  # fmt: skip
 
 

@@ -64,6 +64,13 @@ def driver(name):
     return _object("storage.k8s.io/v1", "CSIDriver", name, spec={"storageCapacity": True})
 
 
+def csi_node(name, **counts):
+    """Return what drivers say of a node: how many volumes it can hold, None for a driver without a limit."""
+    known = {driver: {} if count is None else {"allocatable": {"count": count}} for driver, count in counts.items()}
+    drivers = [{"name": f"{driver}.example.com", "nodeID": name} | rest for driver, rest in known.items()]
+    return _object("storage.k8s.io/v1", "CSINode", name, spec={"drivers": drivers})
+
+
 def _object(version, kind, name, metadata=None, namespace="", **body):
     metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
@@ -104,6 +111,8 @@ def _volume(made):
         "accessModes": list(made.access_modes),
         "volumeMode": "Block" if made.block else "Filesystem",
     }
+    if made.driver:
+        spec["csi"] = {"driver": made.driver, "volumeHandle": made.handle}
     if made.claim is not None:
         spec["claimRef"] = dict(zip(("namespace", "name"), made.claim, strict=True))
     if made.node_affinity is not None:

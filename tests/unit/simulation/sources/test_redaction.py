@@ -91,3 +91,17 @@ def test_without_names_the_same_is_decided(source, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["expected"] == {"equal": True, "differences": []}
     text = zipfile.ZipFile(file).read("snapshot.json").decode()
     assert not re.findall(r"vit-large|llm-sft|chat-1|gpu-0\d", text)
+
+
+def test_volumes_and_the_nodes_that_hold_them_lose_their_names_and_drivers_keep_theirs():
+    volumes = [{"metadata": {"name": "disk"}, "spec": {"csi": {"driver": "train", "volumeHandle": "vol-of-ann"}}}]
+    drivers = [{"name": "train", "allocatable": {"count": 3}}]
+    nodes = {"nodes": [{"metadata": {"name": "rack-1"}}], "persistentVolumes": volumes}
+    given = document(objects={"csiNodes": [{"metadata": {"name": "rack-1"}, "spec": {"drivers": drivers}}]})
+    given["rawObjects"].update(nodes)
+    found = without_names(given)
+    (hidden,), (volume,) = found["kai"]["objects"]["csiNodes"], found["rawObjects"]["persistentVolumes"]
+    assert hidden["metadata"] == found["rawObjects"]["nodes"][0]["metadata"] != {"name": "rack-1"}
+    assert hidden["spec"] == {"drivers": drivers}
+    assert volume["spec"]["csi"]["driver"] == "train"
+    assert volume["spec"]["csi"]["volumeHandle"] != "vol-of-ann"

@@ -1,0 +1,167 @@
+"""Keep pods off nodes that can hold no more volumes of a driver.
+
+A node can attach so many volumes of a driver as its ``CSINode`` says. A pod that is sent to a full node hangs there,
+with its GPUs, until another pod leaves. Volumes of all pods on the node count, each once: a bound claim by the driver
+and handle of its volume, any other by the provisioner of its class and its own name. A pod that leaves has its volumes
+until it is gone: what only leaving pods have is promised.
+
+``VolumeAttachment`` objects are not read. They outlive the last pod of a volume by the seconds that a detachment takes.
+For these seconds kube-scheduler waits, and here the pod waits on its node instead. Reading them would cost a store as
+large as that of volumes, a change of it for each start and end of a pod with a volume, and a right that
+KAI-Scheduler's role does not have.
+
+Source: kube-scheduler's NodeVolumeLimits filter. KAI-Scheduler does not run it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+
+import attrs
+import numpy as np
+
+from kai.framework import Bools, Effect, Int64s, NodeRow, NodeRows, PodRow, PodRows, SessionView, Status, Tracked
+from kai.plugins.volumes.attached import Tables, Uses, attached_to
+from kai.plugins.volumes.capacity import LEAVING
+from kai.plugins.volumes.objects import CSI_NODES, VolumeCatalog
+from kai.plugins.volumes.reach import Answer
+
+FULL = "node(s) exceed max volume count"
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Limits:
+    """How many volumes fit on nodes, while pods are being placed.
+
+    Volumes that one pod alone has, nearly all, are counted in columns. Cost of a question: O(drivers times nodes), and
+    O(u log u) for u uses of volumes that several pods have.
+
+    Shapes: K shapes of pods, V volumes, D drivers, N nodes.
+    """
+
+    session: SessionView
+    tables: Tables
+    users: Int64s
+    """int64[V]: how many pods have each volume."""
+    wanted: Int64s
+    """int64[K, D]: the volumes of each shape."""
+    own: Int64s
+    """int64[K, D]: those of them that one pod alone has."""
+    shared: Uses
+    """Those that several pods have: a node with one takes more pods with it."""
+    sharing: PodRows
+    """The pods with such volumes."""
+    kept: Tracked
+    """[D, N]: volumes that one pod alone has, of pods with a place on the node that they keep."""
+    there: Tracked
+    """[D, N]: the same of pods that are there now, be they leaving."""
+
+    @classmethod
+    def of(cls, session: SessionView, catalog: VolumeCatalog) -> "Limits | None":
+        """Return what is known of volumes that count; None if no pod has one."""
+        reported, snapshot = session.values(CSI_NODES), session.snapshot
+        if not any(reported.values()):
+            return None
+        volumes = snapshot.by_shape("attached volumes", partial(attached_to, catalog), catalog)
+        tables = session.once(
+            "attach limits",
+            (reported, snapshot.nodes, volumes),
+            lambda: Tables.of([reported.get(node.name) for node in snapshot.nodes], volumes),
+        )
+        if tables is None:
+            return None
+        uses, shape_of = tables.uses, session.facts.pods.shape
+        pods_of = np.bincount(shape_of, minlength=len(uses.counts))
+        users = np.bincount(uses.volumes, pods_of[uses.shapes], len(tables.driver_of)).astype(np.int64)
+        alone, shared = uses.only(users == 1), uses.only(users > 1)
+        pods, nodes = session.assigned(session.pods_of_shapes(alone.counts > 0))
+
+        def initial(counts: Counts) -> Int64s:
+            chosen = counts(session, pods, nodes)
+            return tables.by_node(*alone.on(shape_of[pods[chosen]], nodes[chosen]))
+
+        return cls(
+            session=session,
+            tables=tables,
+            users=users,
+            wanted=tables.by_shape(uses),
+            own=tables.by_shape(alone),
+            shared=shared,
+            sharing=session.pods_of_shapes(shared.counts > 0),
+            kept=session.track(initial(_is_kept)),
+            there=session.track(initial(_is_there)),
+        )
+
+    @property
+    def concerns(self) -> Bools:
+        """bool[K]: the shapes with volumes that count."""
+        return self.tables.uses.counts > 0
+
+    def signatures(self) -> Sequence[str]:
+        """Return for each shape a text that is equal for pods that need as much room on every node.
+
+        Of a volume that no other pod has it does not matter which one it is.
+        """
+        # Such a volume stands for its driver, as a number below those of all volumes.
+        alike = np.where(self.users > 1, np.arange(len(self.users)), -1 - self.tables.driver_of)
+        numbers, start = alike[self.tables.uses.volumes].tolist(), self.tables.uses.start.tolist()
+        return tuple(str(sorted(numbers[a:b])) if b > a else "" for a, b in pairwise(start))
+
+    def effects(self, pod: PodRow, node: NodeRow, _: object) -> Sequence[Effect]:
+        """Return what a place adds for as long as the pod keeps it."""
+        return self._effects(self.kept, pod, node)
+
+    def lasting_effects(self, pod: PodRow, node: NodeRow, _: object) -> Sequence[Effect]:
+        """Return what a place adds for as long as the pod is there: one that is only promised adds nothing yet."""
+        promised = self.session.columns.status[pod] == Status.PIPELINED
+        return () if promised else self._effects(self.there, pod, node)
+
+    def _effects(self, column: Tracked, pod: PodRow, node: NodeRow) -> Sequence[Effect]:
+        nodes = self.tables.limit.shape[1]
+        own = self.own[self.session.shape_of(pod)].tolist()
+        return [Effect(column, driver * nodes + int(node), count) for driver, count in enumerate(own) if count]
+
+    def answers(self, pod: PodRow) -> Iterator[Answer]:
+        """Yield why nodes refuse the pod that have no room for its volumes even once all leaving pods are gone."""
+        yield FULL, self._has_room(pod, self.session.nodes, self.kept, _is_kept)
+
+    def waits(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: where the pod needs the room of volumes that leaving pods still have."""
+        return ~self._has_room(pod, nodes, self.there, _is_there)
+
+    def _has_room(self, pod: PodRow, nodes: NodeRows, column: Tracked, counts: "Counts") -> Bools:
+        """Return bool[n]: where the volumes of ``pod`` fit beside those of the pods that ``counts`` chooses."""
+        tables, shape = self.tables, self.session.shape_of(pod)
+        held = column.values.reshape(tables.limit.shape)[:, nodes]
+        more = np.repeat(self.wanted[shape][:, np.newaxis], len(nodes), axis=1)
+        itself, places = self.session.assigned(np.array([pod], np.int64))
+        if len(itself):
+            is_there = np.isin(nodes, places[counts(self.session, itself, places)])
+            more -= self.own[shape][:, np.newaxis] * is_there
+        if len(self.sharing):
+            pods, places = self.session.assigned(self.sharing)
+            chosen = counts(self.session, pods, places)
+            volume, node = self.shared.on(self.session.facts.pods.shape[pods[chosen]], places[chosen])
+            held = held + tables.by_node(volume, node)[:, nodes]
+            mine = np.isin(volume, self.shared.of_shape(shape))
+            more -= tables.by_node(volume[mine], node[mine])[:, nodes]
+        fits: Bools = ((more == 0) | (held + more <= tables.limit[:, nodes])).all(axis=0)
+        return fits
+
+
+Counts = Callable[[SessionView, PodRows, NodeRows], Bools]
+"""Choose of pods, each on its node, those whose volumes count there."""
+
+
+def _is_kept(session: SessionView, pods: PodRows, nodes: NodeRows) -> Bools:
+    columns = session.columns
+    leaving: Bools = ((LEAVING >> columns.status[pods]) & 1).astype(np.bool_)
+    in_place: Bools = nodes == columns.node[pods]
+    return in_place & ~leaving
+
+
+def _is_there(session: SessionView, pods: PodRows, nodes: NodeRows) -> Bools:
+    columns = session.columns
+    promised: Bools = (columns.status[pods] == Status.PIPELINED) & (nodes == columns.node[pods])
+    left: Bools = (columns.left[pods] == nodes[:, np.newaxis] + 1).any(axis=1)
+    return ~promised | left
