@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kai.explain.phrases import Words
     from kai.simulation.explaining.evictions import Eviction
     from kai.simulation.explaining.explanation import Explained, Fold
+    from kai.simulation.explaining.fact import Evidence
     from kai.simulation.explaining.past_evictions import PastEviction
     from kai.simulation.explaining.trials import ChangeTrial
     from kai.simulation.outcomes.job_lines import JobLine
@@ -81,7 +82,7 @@ def explanation(fold: "Fold") -> dict[str, Any]:
         "summary": each.summary,
         "reason": {**reason(each.reason), "wireReason": each.wire_reason or None},
         "also": [reason(words) for words in each.also],
-        "evidence": [{"label": one.label, "text": one.text, "values": dict(one.values)} for one in each.evidence],
+        "evidence": [evidence_values(one) for one in each.evidence],
         "suggestions": [_suggestion(trial) for trial in each.suggestions.told],
         "allChangesTried": each.suggestions.all_tried,
         "waiting": each.waiting,
@@ -96,6 +97,11 @@ def explanation(fold: "Fold") -> dict[str, Any]:
         "evictedBy": list(each.evicted_by),
         "alike": [{**subject(job), "title": job.title, **_size(job)} for job in fold.alike],
     }
+
+
+def evidence_values(one: "Evidence") -> dict[str, Any]:
+    """Return one fact that proves a reason."""
+    return {"label": one.label, "text": one.text, "values": dict(one.values)}
 
 
 def settled_values(line: "JobLine") -> dict[str, Any]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kai.simulation.deciding.run import Outcome
     from kai.simulation.explaining.explanation import Fold, JobExplanation
     from kai.simulation.explaining.own_jobs import OwnJob, OwnJobs
+    from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.overview import Overview
     from kai.simulation.request import Result
 
@@ -146,7 +147,8 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     if subject.kind == "node":
         return _of_node(outcome, seen, subject.name), True
     jobs = [line.job for line in subject.lines]
-    return JobAnswer.of(outcome, seen, subject.lines, asked), all(job.runs for job in jobs)
+    told = JobAnswer.of(outcome, seen, subject.lines, asked)
+    return _with_events(told, subject.lines, source), all(job.runs for job in jobs)
 
 
 def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:
@@ -174,7 +176,16 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
     keys = {line.job.key for line in lines}
     folds = _folds([each for each in shown if each.line.job.key in keys])
     view = JobAnswer.of_own(folds, settled, own.now, detail=asked.detail)
-    return view, all(line.job.runs for line in lines)
+    return _with_events(view, lines, source), all(line.job.runs for line in lines)
+
+
+def _with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: Source) -> JobAnswer:
+    """Return the answer with what is on record in a running cluster about the jobs that wait."""
+    if not source.is_live:
+        return found
+    from kai.cli.explaining.whyevents import with_events
+
+    return with_events(found, lines, source)
 
 
 def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View, bool]:

@@ -27,6 +27,7 @@ from kai.simulation.explaining.field_names import OBJECTS, SHORT
 from kai.simulation.explaining.prospects import LOST, hopes, waiting
 from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
 from kai.simulation.explaining.trials import ChangeTrials, GroupKey
+from kai.simulation.explaining.written import written
 from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_lines import JobLine, job_lines
 from kai.simulation.outcomes.job_states import State
@@ -180,7 +181,12 @@ class Explainer:
             reason=reason,
             wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
-            evidence=(*proof, *absent_classes(site), *place_in_line(line)),
+            evidence=(
+                *proof,
+                *absent_classes(site),
+                *place_in_line(line),
+                *written(site.source, site.waiting, site.cycle.snapshot.now),
+            ),
             suggestions=found,
             waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),
             position=line.position,

@@ -5,7 +5,7 @@ and for KAI-Scheduler. Nothing is written.
 """
 
 import importlib.metadata
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -121,6 +121,21 @@ def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str
     async def ask() -> list[Mapping[str, Any]]:
         async with _lister(access, SystemClock()) as lister:
             return await lister.list_events(reason, namespace)
+
+    return anyio.run(ask)
+
+
+def list_events_about(access: Access, namespace: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the events about the objects of these names in one namespace, as they are written.
+
+    Raises: as ``read_cluster``.
+    """
+    access.check()
+
+    async def ask() -> list[Mapping[str, Any]]:
+        async with _lister(access, SystemClock()) as lister:
+            chosen = [(("fieldSelector", f"involvedObject.name={name}"),) for name in names]
+            return [each for query in chosen for each in await lister.list_manifests("v1", "events", namespace, query)]
 
     return anyio.run(ask)
 

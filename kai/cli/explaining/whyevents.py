@@ -1,0 +1,49 @@
+"""The latest events about the jobs that are asked about, beside the answer of ``kai why``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.cli.explaining.explanations import Item
+from kai.cli.explaining.whyjobs import JobAnswer
+from kai.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from kai.cli.sources import Source
+    from kai.simulation.outcomes.job_lines import JobLine
+
+_MOST_JOBS = 3
+"""Of more jobs than this no events are read: each takes requests of its own."""
+
+
+def with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: "Source") -> JobAnswer:
+    """Return the answer with the latest events about each job that waits, as evidence.
+
+    The right to list events is not needed for the rest: where it is missing, nothing is said of them.
+    """
+    waiting = {line.job.key: line for line in lines if line.waits}
+    if len(waiting) > _MOST_JOBS:
+        return found
+    try:
+        items = [_with_events(item, waiting, source, found.now) for item in found.items]
+    except UnreachableError:
+        return found
+    told: dict[str, Any] = {**found.told, **items[0]} if found.kind == "Explanation" else {**found.told, "items": items}
+    return attrs.evolve(found, told=told)
+
+
+def _with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:
+    from kai.documents.explanations import evidence_values
+    from kai.simulation.explaining.own_events import latest_events
+
+    subject = item["subject"]
+    line = waiting.get(f"{subject['namespace']}/{subject['name']}")
+    if line is None:
+        return dict(item)
+    pods = [pod.name for pod in line.pods if not pod.node]
+    found = latest_events(source.access, subject["namespace"], subject["name"], pods, now)
+    return {**item, "evidence": [*item["evidence"], *map(evidence_values, found)]}
+
+
+__all__ = ["with_events"]
