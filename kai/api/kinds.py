@@ -67,6 +67,8 @@ class Kind:
     plural: str
     api_versions: tuple[str, ...]
     namespaced: bool = False
+    is_dispensable: bool = False
+    """Whether a service that may not read it goes on as if it were not served: the role may be of an older version."""
 
     @property
     def api_version(self) -> str:
@@ -105,7 +107,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(PersistentVolume, "PersistentVolume", "persistentvolumes", ("v1",)),
     Kind(StorageClass, "StorageClass", "storageclasses", _STORAGE),
     Kind(CsiDriver, "CSIDriver", "csidrivers", _STORAGE),
-    Kind(CsiNode, "CSINode", "csinodes", _STORAGE),
+    Kind(CsiNode, "CSINode", "csinodes", _STORAGE, is_dispensable=True),
     Kind(CsiStorageCapacity, "CSIStorageCapacity", "csistoragecapacities", _STORAGE, namespaced=True),
     Kind(ResourceClaim, "ResourceClaim", "resourceclaims", _DRA, namespaced=True),
     Kind(ResourceClaimTemplate, "ResourceClaimTemplate", "resourceclaimtemplates", _DRA, namespaced=True),

@@ -147,7 +147,8 @@ def _watchers(
     reachability: Reachability,
 ) -> Iterable[Watcher]:
     for watched in options.watched:
-        machine = ListWatch(options.watch, draw, len(BY_CLASS[watched.cls].api_versions))
+        kind = BY_CLASS[watched.cls]
+        machine = ListWatch(options.watch, draw, len(kind.api_versions), kind.is_dispensable)
         yield Watcher(watched, machine, store, transport, clock, served, reachability)
 
 

@@ -29,6 +29,7 @@ KINDS = {
     "configmaps": ("v1", "ConfigMap"),
     "queues": ("scheduling.run.ai/v2", "Queue"),
     "bindrequests": ("scheduling.run.ai/v1alpha2", "BindRequest"),
+    "csinodes": ("storage.k8s.io/v1", "CSINode"),
     "events": ("v1", "Event"),
     "leases": ("coordination.k8s.io/v1", "Lease"),
 }

@@ -15,6 +15,8 @@ What a real API server does, and what follows:
 - A kind may not be served, in one of its versions or at all, now or ever: it is then empty, and asked for now and then.
   One that was there keeps its objects for `absent_pause` seconds: a server that was put back to a backup may have lost
   its definitions for a moment, and a scheduler without bind requests would give away what they hold.
+- A right may be missing: the watch waits for it. A dispensable kind that was never listed is taken for one that is not
+  served after `absent_pause` seconds: a server that has just started refuses everything until it has read its roles.
 
 Holds: no call is made before the delay that the server asked for; failures in a row wait longer and longer, up to
 `longest_pause`, spread by the numbers that are drawn.
@@ -194,6 +196,8 @@ class ListWatch:
     settings: WatchSettings
     draw: Draw
     variants: int = 1
+    is_dispensable: bool = False
+    """Whether to go on without the kind where it may not be read."""
     variant: int = 0
     version: str = ""
     started: int = 0
@@ -210,6 +214,8 @@ class ListWatch:
     _expired: int = 0
     """How often in a row the version was too old, without a stream that lasted in between."""
     _stream_errors: int = 0
+    _is_forbidden: bool = False
+    """Whether some version of a dispensable kind was refused for want of a right since the first one was tried."""
     _missing: int = 0
     _missing_since: float = 0.0
     _opened_at: float = 0.0
@@ -265,7 +271,7 @@ class ListWatch:
         return (ReadPage(variant=self.variant, limit=self.settings.page),)
 
     def _take_page(self, event: PageCame) -> tuple[Effect, ...]:
-        self._missing, self.is_absent = 0, False
+        self._missing, self.is_absent, self._is_forbidden = 0, False, False
         self._token = event.rest
         if event.rest:
             limit = self.settings.page
@@ -282,7 +288,9 @@ class ListWatch:
         self._was_cut |= event.status == 0
         if event.status == 410:
             return self._expire(now, event.retry_after)
-        if event.status == 404:
+        is_done_without = event.status == 403 and self.is_dispensable and not self.version
+        self._is_forbidden |= is_done_without
+        if event.status == 404 or is_done_without:
             return self._take_absence(now)
         self._failures += 1
         if self._phase is _Phase.LISTING:
@@ -304,7 +312,10 @@ class ListWatch:
         return self._pause(now, retry_after)
 
     def _take_absence(self, now: float) -> tuple[Effect, ...]:
-        """Try the next version; a kind that is served in none is empty, but one that was there not so quickly."""
+        """Try the next version; a kind that is served in none is empty.
+
+        One that was there, or that may not be read, is not so quickly taken for gone.
+        """
         self._phase, self._token = _Phase.LISTING, ""
         self.variant += 1
         if self.variant < self.variants:
@@ -313,8 +324,9 @@ class ListWatch:
         if not self._missing:
             self._missing_since = now
         self._missing += 1
+        is_doubtful, self._is_forbidden = bool(self.version) or self._is_forbidden, False
         is_new = self._missing < _PATIENCE or now - self._missing_since < self.settings.absent_pause
-        if self.version and is_new:
+        if is_doubtful and is_new:
             self._failures += 1
             return self._pause(now, None)
         self._failures = 0

@@ -24,8 +24,8 @@ from kai.cluster.caching.watch import (
 SETTINGS = WatchSettings(page=2)
 
 
-def machine(variants=1, draw=lambda: 0.5):
-    return ListWatch(SETTINGS, draw, variants)
+def machine(variants=1, draw=lambda: 0.5, *, is_dispensable=False):
+    return ListWatch(SETTINGS, draw, variants, is_dispensable)
 
 
 def streaming(version="10", now=0.0):
@@ -235,6 +235,43 @@ def test_a_kind_that_was_there_is_not_believed_to_be_gone_at_the_first_word():
         assert isinstance(pause, Pause), "it may only lack its definition for a moment"
     watch.step(TimeCame(), 30.0)
     assert watch.step(Refused(status=404), 30.0)[0] == Vanish()
+
+
+@pytest.mark.parametrize("others", [403, 404])
+def test_a_dispensable_kind_that_may_not_be_read_is_empty_after_a_while_until_it_may(others):
+    watch = machine(variants=2, is_dispensable=True)
+    watch.step(Started(), 0.0)
+    for now in (0.0, 1.0, 15.0, 29.9):
+        assert watch.step(Refused(status=403, message="no"), now) == (ReadPage(variant=1, limit=2),)
+        (pause,) = watch.step(Refused(status=others, message="no"), now)
+        assert isinstance(pause, Pause), "the server may not have read its roles yet"
+        assert (watch.completed, watch.problem) == (0, "no")
+        watch.step(TimeCame(), now)
+    watch.step(Refused(status=403), 30.0)
+    assert watch.step(Refused(status=others), 30.0) == (Vanish(), Pause(until=60.0))
+    assert (watch.completed, watch.is_absent, watch.problem) == (watch.started, True, "")
+    watch.step(TimeCame(), 60.0)
+    watch.step(PageCame(version="9"), 60.0)
+    assert not watch.is_absent
+
+
+def test_a_dispensable_kind_that_may_not_be_read_any_more_keeps_what_is_known():
+    watch = machine(is_dispensable=True)
+    watch.step(Started(), 0.0)
+    watch.step(PageCame(version="9"), 0.0)
+    for now in (0.0, 1.0, 40.0, 100.0):
+        assert isinstance(watch.step(Refused(status=403), now)[0], Pause)
+        watch.step(TimeCame(), now)
+    assert not watch.is_absent
+
+
+def test_a_kind_that_may_not_be_read_is_waited_for():
+    watch = machine()
+    watch.step(Started(), 0.0)
+    for now in (0.0, 1.0, 40.0, 100.0):
+        assert isinstance(watch.step(Refused(status=403), now)[0], Pause)
+        watch.step(TimeCame(), now)
+    assert watch.completed == 0
 
 
 def test_a_kind_that_is_missing_again_is_missed_from_then_on():

@@ -9,6 +9,7 @@ from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.numa import NodeResourceTopology
 from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.storage import CsiNode
 from kai.api.plans import Bind, Get, Patch, Ref
 from kai.api.plugin_kinds import declare
 from kai.cluster.caching.store import Watched
@@ -319,6 +320,26 @@ async def test_a_kind_whose_list_is_forbidden_keeps_the_store_from_counting_as_s
         server.faults = Faults()
         await cluster.store.synced()
         assert cluster.problems() == ()
+        tasks.cancel_scope.cancel()
+
+
+@in_virtual_time
+async def test_a_role_of_an_older_version_does_not_keep_the_store_from_counting_as_synced():
+    server = filled()
+    server.put("csinodes", "n")
+    body = b'{"kind":"Status","code":403,"message":"csinodes is forbidden"}'
+    server.faults.before = lambda call: Answer(status=403, body=body) if "/csinodes" in call.path else None
+    cluster = port(server, watched=(Watched(cls=CsiNode),))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.run)
+        await anyio.sleep(20)
+        assert cluster.problems() == ("csinodes: csinodes is forbidden", "not listed yet: csinodes")
+        await anyio.sleep(80)
+        assert cluster.store.is_synced
+        assert cluster.problems() == ()
+        server.faults = Faults()
+        await anyio.sleep(50)
+        assert len(cluster.store.cluster_objects().csi_nodes) == 1
         tasks.cancel_scope.cancel()
 
 
