@@ -148,7 +148,9 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
         return _of_node(outcome, seen, subject.name), True
     jobs = [line.job for line in subject.lines]
     told = JobAnswer.of(outcome, seen, subject.lines, asked)
-    return _with_events(told, subject.lines, source), all(job.runs for job in jobs)
+    # A service says the same as this command, and knows of no events; with --detail it is not asked.
+    told = _with_events(told, subject.lines, source) if asked.detail else told
+    return told, all(job.runs for job in jobs)
 
 
 def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:

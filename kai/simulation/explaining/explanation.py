@@ -185,7 +185,7 @@ class Explainer:
                 *proof,
                 *absent_classes(site),
                 *place_in_line(line),
-                *written(site.source, site.waiting, site.cycle.snapshot.now),
+                *written(site.source, site.waiting),
             ),
             suggestions=found,
             waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),

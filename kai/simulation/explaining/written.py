@@ -11,9 +11,10 @@ from typing import Final
 from kai.api import names
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values.times import instant_text
 from kai.simulation.explaining.condition_reasons import newest
 from kai.simulation.explaining.fact import Evidence
-from kai.wording import counted, span_text
+from kai.wording import counted
 
 _LONGEST: Final = 160
 _MOST: Final = 3
@@ -21,14 +22,15 @@ _READY: Final = frozenset({"Initialized", "Ready", "ContainersReady", "PodReadyT
 """Conditions that say of a pod without a node only that it has none."""
 
 
-def written(group: PodGroup, waiting: Iterable[Pod], now: float) -> Iterator[Evidence]:
+def written(group: PodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
     """Yield the last condition on a group, and those on its pods that wait which say something else."""
     condition, message = newest(group), ""
     if condition is not None:
         message = _line(condition.message or "; ".join(f"{each.reason}: {each.message}" for each in condition.reasons))
         told = condition.last_transition_time
         pool = f"node pool {condition.node_pool}, " if condition.node_pool not in ("", "default") else ""
-        when = "" if told is None else f" ({pool}written {_ago(now - told)})"
+        # An age would differ from one look to the next, and between the service and a command.
+        when = "" if told is None else f" ({pool}written at {instant_text(told)})"
         values = {"message": message, "nodePool": condition.node_pool or None}
         yield Evidence(label="condition", text=f"{_short(message)}{when}", values=values)
     said = Counter(text for pod in waiting for text in _of_pod(pod, message))
@@ -55,10 +57,6 @@ def _line(message: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
-
-
-def _ago(seconds: float) -> str:
-    return "just now" if seconds < 1 else f"{span_text(seconds)} ago"
 
 
 __all__ = ["written"]

@@ -53,7 +53,7 @@ def evidence(text, label):
 
 @pytest.mark.parametrize("tenant", ["", "jane"], ids=["all rights", "rights of one namespace"])
 def test_the_latest_events_of_the_group_and_its_pods_are_told_each_text_once(live, tenant):
-    found = evidence(live("bound", "-o", "json", tenant=tenant), "event")
+    found = evidence(live("bound", "--detail", "-o", "json", tenant=tenant), "event")
     starts = [
         "FailedMount: not for me (pod bound-0, ",
         "Unschedulable: no room (3 times, ",
@@ -61,17 +61,23 @@ def test_the_latest_events_of_the_group_and_its_pods_are_told_each_text_once(liv
     ]
     assert [text.startswith(start) for text, start in zip(found, starts, strict=True)] == [True] * 3
     assert all(text.endswith(" ago)") for text in found)
-    assert "\n  event" in live("bound")
+    assert "\n  event" in live("bound", "--detail", tenant=tenant)
 
 
-def test_the_condition_of_the_group_is_told_with_its_age(live):
+def test_users_of_one_namespace_are_told_events_as_they_are_others_with_detail_alone(live):
+    """What a service says is to be the same as what the command finds out itself, and a service knows of no events."""
+    assert "\n  event" in live("bound", tenant="jane")
+    assert "\n  event" not in live("bound")
+
+
+def test_the_condition_of_the_group_is_told_with_its_time(live):
     (text,) = evidence(live("bound", "-o", "json"), "condition")
     assert text.startswith("OverLimit: team quota has reached the allowable limit of GPUs. ")
-    assert text.endswith(" ago)")
+    assert text.endswith(" (written at 2026-11-22T09:00:00Z)")
 
 
 @pytest.mark.parametrize("given", [{"events": ()}, {"refused": True}], ids=["none", "not allowed"])
 def test_without_events_the_answer_is_what_it_was(live, given):
-    text = live("bound", **given)
+    text = live("bound", "--detail", **given)
     assert text.startswith("bound ")
     assert "event" not in text
