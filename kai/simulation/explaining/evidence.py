@@ -21,7 +21,15 @@ from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.evictions import Evictions
 from kai.simulation.explaining.fact import Evidence, Maker, in_units
 from kai.simulation.explaining.idle import asks_gpus, idle
-from kai.simulation.explaining.obstacles import affinities, claims, devices, foreign_nodes, ports, topologies
+from kai.simulation.explaining.obstacles import (
+    affinities,
+    claims,
+    config_maps,
+    devices,
+    foreign_nodes,
+    ports,
+    topologies,
+)
 from kai.simulation.explaining.victims import preempting, reclaiming
 from kai.simulation.outcomes.quota_gpus import counted_gpus, demanded_by_memory
 from kai.wording import counted
@@ -369,7 +377,7 @@ _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "DomainTooSmall": (_needs, _domains),
     "NoNodeMatches": (_needs, _objections, _selected, affinities, claims, ports),
     "NoNodes": (_needs, foreign_nodes),
-    "PodRefused": (_needs, claims, devices),
+    "PodRefused": (_needs, config_maps, claims, devices),
     "TopologyMissing": (_needs, topologies),
     "TopologyLevelMissing": (_needs, topologies),
     "EvictionsCapped": (_cap, *_NO_ROOM),

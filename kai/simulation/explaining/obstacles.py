@@ -11,6 +11,7 @@ from kai.explain.phrases import alternatives, listed
 from kai.model.claim import Claim, ClaimCatalog, DeviceRequest
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.fact import Evidence
+from kai.simulation.explaining.idle import shapes_of
 from kai.wording import counted
 
 _MOST = 4
@@ -102,6 +103,21 @@ def _condition(each: NodeSelectorRequirement) -> str:
     return " ".join([each.key, each.operator, *each.values])
 
 
+def config_maps(site: Site) -> Iterator[Evidence]:
+    """Yield config maps of nearly the names of those that the pods need and that do not exist."""
+    snapshot = site.cycle.snapshot
+    if not snapshot.catalog.config_maps_known:
+        return
+    shapes = [snapshot.shapes[shape] for shape in sorted(shapes_of(site))]
+    for namespace, name in sorted({(each.namespace, name) for each in shapes for name in each.constraints.config_maps}):
+        if (namespace, name) not in snapshot.catalog.config_maps:
+            there = [other for space, other in snapshot.catalog.config_maps if space == namespace]
+            near = difflib.get_close_matches(name, sorted(there), n=_MOST)
+            what = f"has {alternatives(near)}" if near else "has none of a name like it"
+            text = f"{name} does not exist; namespace {namespace} {what}"
+            yield Evidence(label="config map", text=text, values={"configMap": f"{namespace}/{name}", "near": near})
+
+
 def ports(site: Site) -> Iterator[Evidence]:
     """Yield which pods have the host ports that the pods ask for."""
     wanted = {port for pod in site.waiting for port in _host_ports(pod)}
@@ -153,4 +169,4 @@ def _selection(request: DeviceRequest, catalog: ClaimCatalog) -> str:
     return f"{asked} of class {request.device_class}, which selects {selects}; offered: {there or 'no device'}"
 
 
-__all__ = ["affinities", "claims", "devices", "foreign_nodes", "ports", "topologies"]
+__all__ = ["affinities", "claims", "config_maps", "devices", "foreign_nodes", "ports", "topologies"]

@@ -263,3 +263,13 @@ def test_a_job_is_told_how_many_of_other_queues_are_asked_before_it_where_that_i
     # Once a place is given, the queue that has it comes later than before.
     each = told({"each": {"gpu": 8}}, {"n1": {"gpu": 8}}, **mine, **others)
     assert "in line" not in proof(each)
+
+
+@pytest.mark.parametrize(
+    ("there", "what"), [("setting", "has setting"), ("other", "has none of a name like it")], ids=["near", "none"]
+)
+def test_a_config_map_that_does_not_exist_is_told_with_those_of_nearly_its_name(there, what):
+    container = {"name": "main", "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    known = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": there, "namespace": "default"}}
+    each = told({"spec": {"containers": [container]}}, objects=[known])
+    assert proof(each)["config map"] == f"settings does not exist; namespace default {what}"
