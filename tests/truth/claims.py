@@ -71,7 +71,10 @@ def a_bound_that_is_raised_is_no_reason_any_more(trial: Trial) -> Iterator[str]:
 
 
 def what_no_node_has_idle_is_idle_nowhere(trial: Trial) -> Iterator[str]:
-    """``no node that it may use has X idle; Y idle in all``: Y is the sum, and no node that matches has X."""
+    """``no node that it may use has X idle; Y idle in all``: Y is the sum, and no node that matches has X.
+
+    A node that is in no domain of the level that the job requires is none that it may use.
+    """
     cycle = trial.outcome.last
     teller = Teller(cycle.snapshot, trial.outcome.profile, cycle.report)
     rows = {facts.name: row for row, facts in enumerate(cycle.snapshot.groups)}
@@ -88,11 +91,20 @@ def what_no_node_has_idle_is_idle_nowhere(trial: Trial) -> Iterator[str]:
         )
         refused = {node for nodes in teller.objections(pod).values() for node in nodes}
         request = cycle.snapshot.requests[int(cycle.snapshot.pod_shape[pod])]
+        level = _required_level(trial, job.name)
         for node in range(len(cycle.snapshot.nodes)):
+            if level and level not in cycle.snapshot.nodes[node].labels:
+                continue
             if node in refused or ";" in job.words.text.partition("in all")[2]:
                 continue
             if (cycle.report.idle[node] >= request).all():
                 yield f"{job.name}: {job.words.text}, and {cycle.snapshot.nodes[node].name} has it"
+
+
+def _required_level(trial: Trial, job: str) -> str:
+    """Return the node label whose equal values make the domains that a job must fit in one of; "" for none."""
+    spec = next(group["spec"] for group in trial.objects("PodGroup") if group["metadata"]["name"] == job)
+    return str(spec.get("topologyConstraint", {}).get("requiredTopologyLevel", ""))
 
 
 def nodes_are_counted_once_and_rightly(trial: Trial) -> Iterator[str]:
