@@ -141,12 +141,13 @@ PREDICATES = (
     "taints",
     "ports",
     "pod_affinity",
+    "pod_topology_spread",
     "volumes",
     "config_maps",
     "pool_maximum",
     "worker_nodes",
 )
-"""What the peer keeps in one plugin."""
+"""What the peer keeps in one plugin, and what it leaves to no plugin though pods demand it: how they are spread."""
 
 PLUGINS: Mapping[str, Translation] = {
     "predicates": _plainly(*PREDICATES),

@@ -45,8 +45,10 @@ SWITCHES = (
     *("disablePredicate", "disableNodeOrder"),
 )
 """The peer's switches for single callbacks of a plugin: part of its form, and never asked, by the peer neither."""
+_SPREADING = frozenset({"pod_topology_spread"})
 _MISSED = {
-    "pods may be placed where node selectors, taints or volumes forbid it": frozenset(aliases.PREDICATES),
+    "pods may be placed where node selectors, taints or volumes forbid it": frozenset(aliases.PREDICATES) - _SPREADING,
+    "pods that demand to be spread may be in one place": _SPREADING,
     "queues have no fair share, quotas or limits": frozenset({"proportion"}),
     "gangs that need several nodes take nothing back from others": frozenset({"gang"}),
 }

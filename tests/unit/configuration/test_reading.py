@@ -136,11 +136,16 @@ def test_false_switches_a_default_plugin_off():
     assert read.notes == ()
 
 
-def test_false_says_what_is_lost():
-    read = read_configuration({"with": {"taints": False}}, "policy.yaml")
-    assert read.notes == (
-        "policy.yaml: with: taints off: pods may be placed where node selectors, taints or volumes forbid it",
-    )
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("taints", "pods may be placed where node selectors, taints or volumes forbid it"),
+        ("pod_topology_spread", "pods that demand to be spread may be in one place"),
+    ],
+)
+def test_false_says_what_is_lost(name, lost):
+    read = read_configuration({"with": {name: False}}, "policy.yaml")
+    assert read.notes == (f"policy.yaml: with: {name} off: {lost}",)
 
 
 def test_two_plugins_that_say_the_opposite_are_noted():
@@ -179,10 +184,11 @@ def test_who_names_no_plugin_has_the_default_ones(document):
 
 def test_a_list_that_leaves_out_what_protects_says_so():
     read = read_configuration({"plugins": {"priority": None, "taints": None}}, "policy.yaml")
-    filters, shares, gangs = read.notes
+    filters, spreading, shares, gangs = read.notes
     assert filters.startswith("policy.yaml: plugins: affinity, ")
     assert "taints" not in filters.partition(" off: ")[0]
     assert "pods may be placed where node selectors, taints or volumes forbid it" in filters
+    assert "pod_topology_spread off: pods that demand to be spread may be in one place" in spreading
     assert "proportion off: queues have no fair share, quotas or limits" in shares
     assert "gang off: gangs that need several nodes take nothing back" in gangs
     assert all(note.endswith("with: adds to the default plugins") for note in read.notes)
