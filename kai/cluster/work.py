@@ -248,12 +248,15 @@ class Workers(Generic[K]):
             async with anyio.create_task_group() as tasks:
                 alarm = Alarm(self.clock, tasks)
                 self._alarm, self._tasks = alarm, tasks
-                while True:
-                    await self.connectivity.opened()
-                    self._begin(alarm, tasks)
-                    await alarm.wait()
+                try:
+                    while True:
+                        await self.connectivity.opened()
+                        self._begin(alarm, tasks)
+                        await alarm.wait()
+                finally:
+                    # A task that begins in a cancelled group whose others are over is never told so, and may turn for ever.
+                    self._alarm = self._tasks = None
         finally:
-            self._alarm = self._tasks = None
             self.connectivity.unlisten(self._go_on)
 
     def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told

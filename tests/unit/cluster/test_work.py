@@ -1,3 +1,5 @@
+import asyncio
+
 import anyio
 import anyio.lowlevel
 import attrs
@@ -167,6 +169,43 @@ async def test_a_look_begins_as_soon_as_it_is_asked_for_and_what_is_gathered_wak
         await anyio.lowlevel.checkpoint()
         assert (begun, rings) == (["a", "b"], [])
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turns", range(12))
+async def test_what_is_asked_for_as_workers_end_begins_no_look_that_never_ends(turns):
+    clock = VirtualClock()
+
+    async def look(each):
+        try:
+            # A lock turns for ever where a group is cancelled and a task in it is not told.
+            async with anyio.Lock():
+                await clock.sleep(60.0)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(5 if each.key == "a" else 0):
+                    await anyio.lowlevel.checkpoint()
+        return DONE
+
+    others = asyncio.all_tasks()
+    workers = Workers("test", queue(), look, clock)
+    ending = asyncio.create_task(workers.run())
+    for _ in range(3):
+        await anyio.lowlevel.checkpoint()
+    workers.want("a")
+    for _ in range(3):
+        await anyio.lowlevel.checkpoint()
+    ending.cancel()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    workers.want("b")
+    for _ in range(50):
+        await asyncio.sleep(0)
+    left = asyncio.all_tasks() - others
+    for each in left:
+        each.cancel()  # so that a failure ends, too
+    assert ending.done()
+    assert not left
 
 
 async def looked_at(fail, seconds, outage, clock):
