@@ -254,7 +254,7 @@ class Workers(Generic[K]):
                         self._begin(alarm, tasks)
                         await alarm.wait()
                 finally:
-                    # A task that begins in a cancelled group whose others are over is never told so, and may turn for ever.
+                    # What begins in a cancelled group whose other tasks are over is never told so and may never end.
                     self._alarm = self._tasks = None
         finally:
             self.connectivity.unlisten(self._go_on)
