@@ -25,7 +25,8 @@ from kai.cluster.caching.raw import (
     take,
 )
 from kai.cluster.caching.store import Watched, WatchedStore
-from kai.cluster.caching.watch import (
+from kai.cluster.caching.watch import ListWatch
+from kai.cluster.caching.watch_events import (
     AskVersion,
     Effect,
     Ended,
@@ -33,7 +34,6 @@ from kai.cluster.caching.watch import (
     Failed,
     Heard,
     KeepReading,
-    ListWatch,
     Opened,
     OpenStream,
     PageCame,

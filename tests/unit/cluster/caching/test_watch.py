@@ -1,12 +1,12 @@
 import pytest
 
-from kai.cluster.caching.watch import (
+from kai.cluster.caching.watch import ListWatch, WatchSettings
+from kai.cluster.caching.watch_events import (
     AskVersion,
     Ended,
     Failed,
     Heard,
     KeepReading,
-    ListWatch,
     Opened,
     OpenStream,
     PageCame,
@@ -18,7 +18,6 @@ from kai.cluster.caching.watch import (
     TimeCame,
     Vanish,
     VersionCame,
-    WatchSettings,
 )
 
 SETTINGS = WatchSettings(page=2)
