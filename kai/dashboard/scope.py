@@ -91,6 +91,7 @@ def _masked_snapshot(snapshot: Snapshot, scope: Scope, known: frozenset[str]) ->
         if scope.nodes
         else tuple(attrs.evolve(each, name=FOREIGN_NODE) for each in snapshot.nodes),
         foreign={},
+        catalog=attrs.evolve(snapshot.catalog, config_maps=frozenset(), config_maps_known=False),
     )
 
 
@@ -124,6 +125,11 @@ def _masked_objects(objects: ClusterObjects, scope: Scope, known: frozenset[str]
         nodes=objects.nodes if scope.nodes else (),
         bind_requests=(),
         config_maps=(),
+        persistent_volumes=objects.persistent_volumes
+        if scope.nodes
+        else tuple(
+            attrs.evolve(each, spec=attrs.evolve(each.spec, node_affinity=None)) for each in objects.persistent_volumes
+        ),
     )
 
 

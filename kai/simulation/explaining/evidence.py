@@ -212,7 +212,9 @@ def _taking(site: Site) -> Iterator[Evidence]:
 def _cap(site: Site) -> Iterator[Evidence]:
     """Yield what the cap on evictions allows, and what would be evicted."""
     facts = site.reasons[0].facts
-    cap, queue = str(facts["cap"]), str(facts["queue"])
+    cap, named = str(facts["cap"]), str(facts["queue"])
+    # Facts have the names of all queues; a reader may not know all of them.
+    queue = named if any(each.name == named for each in site.cycle.snapshot.queues) else ""
     most, found, before = (number(facts[key]) for key in ("most", "found", "before"))
     parts = [f"parameters.{cap} {most:.12g}"] if most else [f"parameters.{cap}"]
     parts += [f"queue {queue}"] if queue else []
