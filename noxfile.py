@@ -81,7 +81,7 @@ def nojit(session: nox.Session) -> None:
         session.skip("none of the folders it runs exists yet")
     # Plain kernels are a hundred times slower; many examples are for the compiled run.
     workers = () if session.posargs else (*EVENLY, *(f"--ignore={path}" for path in NO_KERNEL))
-    env = {"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "dev"}
+    env = {"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "plain"}
     python(session, "-m", "pytest", "-q", *workers, *chosen, env=env)
 
 

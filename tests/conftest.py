@@ -11,9 +11,11 @@ from hypothesis import settings
 from kai.kernels import run_compiled
 
 # dev: quick, different every time, failures remembered. ci: the same examples on every run, so that a red run can be
-# repeated. nightly: as many as the night allows. No deadline anywhere: the first example may compile a kernel.
+# repeated. plain: as few as dev and the same on every run, for kernels as plain Python. nightly: as many as the night
+# allows. No deadline anywhere: the first example may compile a kernel.
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=500, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("plain", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("nightly", max_examples=50_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
