@@ -24,7 +24,7 @@ from kai.framework.claims import Claim, ClaimPlacement, ClaimReference, Extended
 from kai.plugins.dra.accounting import Accounting, Holding
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.assigned import allocation_of, assigned_placements
-from kai.plugins.dra.demand import Demand, Demands, Want
+from kai.plugins.dra.demand import Demand, Demands
 from kai.plugins.dra.extended import Implied, backing_classes, implied_claim, needed, plugged
 from kai.plugins.dra.inventory import Inventory, Tables, is_gpu
 from kai.plugins.dra.releasing import releasing_claims
@@ -312,8 +312,7 @@ class Answers:
     def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
         """Return int64[2, n]: thousandths of a GPU that ``pod`` needs less, as its claims hold GPUs that are taken.
 
-        Of alternatives that are open the smallest may do, and a GPU that has shares may have one left; the search for
-        devices has the last word.
+        Of alternatives that are open the smallest may do; the search for devices has the last word.
         Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
         """
         claimed = self._shape(pod).gpu.claimed
@@ -324,10 +323,7 @@ class Answers:
         claims = self._accounting.claims
         spared = sum(claims[row].spared(each) for row, each in held)
         spared += sum(demand.claim.most_spared for _, demand in wanted.open)
-        sharing = [
-            wants for _, demand in wanted.open for wants in demand.requests if any(w.sharable.size for w in wants)
-        ]
-        if not claimed or not (devices or spared or sharing):
+        if not claimed or not (devices or spared):
             return np.zeros((2, len(nodes)), np.int64)
         out = np.full((2, len(self._view.snapshot.nodes)), spared * GPU_UNIT, np.int64)
         seats, promised = self._accounting.seats_beside(held), self._accounting.columns.promised.values
@@ -336,19 +332,7 @@ class Answers:
             node = self._inventory.node[row]
             out[0, node] += GPU_UNIT * used
             out[1, node] += GPU_UNIT * (used or promised[row] > 0)
-        for wants in sharing:
-            out[0] += self._beside_others(wants, seats > 0) * GPU_UNIT
-            out[1] += self._beside_others(wants, (seats > 0) | (promised > 0)) * GPU_UNIT
         return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
-
-    def _beside_others(self, wants: Sequence[Want], used: Bools) -> Int64s:
-        """Return int64[N]: how many GPUs of each node one of ``wants`` may have beside those that have them already."""
-        out = np.zeros(len(self._view.snapshot.nodes), np.int64)
-        for want in wants:
-            on = self._inventory.node[want.sharable[used[want.sharable]]]
-            found = np.bincount(on, minlength=len(out))
-            out = np.maximum(out, found if want.every else np.minimum(found, want.count))
-        return out
 
 
 def _extended(implied: Implied | None, found: Sequence[Holding]) -> ExtendedAllocation | None:
