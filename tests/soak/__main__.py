@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=0.25, help="hours that do not count")
     parser.add_argument("--pods", type=int, default=100_000, help="how many pods run all the time")
     parser.add_argument("--apart", type=float, default=10.0, help="seconds from sample to sample")
+    parser.add_argument("--rests-apart", type=float, default=600.0, help="seconds from rest to rest of the load")
+    parser.add_argument("--seed", type=int, default=1, help="what jobs come is drawn from it")
     parser.add_argument("--samples", type=Path, help="the file that what was sampled is written to, as JSON")
     parser.add_argument("--virtual-days", type=float, help="in virtual time instead, a round of churn each hour")
     parser.add_argument("--workloads", type=int, default=16, help="how many workloads a round in virtual time has")
@@ -35,6 +37,8 @@ def main() -> int:
             warm_up=given.warm_up * _HOUR,
             pods=given.pods,
             apart=given.apart,
+            rests_apart=given.rests_apart,
+            seed=given.seed,
             samples=given.samples,
         )
     )

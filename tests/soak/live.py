@@ -4,6 +4,10 @@ A crowd of pods runs all the time, and a few nodes are fought for by jobs of whi
 What the process holds is sampled: memory of its own, descriptors, threads, series. A line is fitted to what follows the
 warm-up; growth of more than one percent an hour is too much, unless it could be chance (three standard errors).
 
+What a process holds follows its load: a burst of calls opens connections, which stay for a minute. So every ten
+minutes the load rests until these are closed, and a sample is taken then. A second line goes through the samples at
+rest: what is never given back shows in them, and bursts do not.
+
 The process begins from nothing, as a pod does. So its first minutes grow: compiled kernels are loaded once there is
 work for them, and objects that refer to each other wait for the collector, which comes by after 50,000 new ones.
 """
@@ -47,6 +51,8 @@ _CHANCE: Final = 3.0
 _MOST_NAMED: Final = 5
 _PERIOD: Final = "1s"
 """How far cycles are apart, as they are in a Deployment that does not say otherwise."""
+_FEWEST: Final = 3
+"""So many samples have a line and an error."""
 _POINTS: Final = 13
 """So many samples of each figure are printed, evenly apart."""
 
@@ -61,6 +67,10 @@ class Plan:
     """How many pods the crowd has, beside the jobs."""
     apart: float = 10.0
     seed: int = 1
+    """What jobs come is drawn from it."""
+    rests_apart: float = 600.0
+    rest: float = 75.0
+    """How long the load rests: longer than a connection stays without a call."""
     samples: Path | None = None
     """The file that what was sampled is written to."""
 
@@ -93,13 +103,15 @@ class Samples:
         for name, value in found.items():
             self.values.setdefault(name, []).append(value)
 
-    def write(self, path: Path) -> None:
-        """Write all samples to a file, as JSON: those of each figure, and of how many series each metric had."""
-        path.write_text(json.dumps({"times": self.times, **self.values, "metrics": self.shown}))
+    def as_json(self) -> dict[str, object]:
+        """Return all samples: those of each figure, and of how many series each metric had."""
+        return {"times": self.times, **self.values, "metrics": self.shown}
 
-    def slopes(self, warm_up: float) -> list[Slope]:
-        """Return the line of each figure after the warm-up."""
-        first = self._first(warm_up)
+    def slopes(self, since: float) -> list[Slope]:
+        """Return the line of each figure since a moment; none where there are fewer than three samples."""
+        first = self._first(since)
+        if len(self.times) - first < _FEWEST:
+            return []
         return [slope(name, self.times[first:], values[first:]) for name, values in self.values.items()]
 
     def curve(self, name: str) -> str:
@@ -108,12 +120,12 @@ class Samples:
         rows = sorted({round(last * point / (_POINTS - 1)) for point in range(_POINTS)})
         return ", ".join(f"{(self.times[row] - self.times[0]) / 60.0:.0f} min {values[row]:.0f}" for row in rows)
 
-    def more_series(self, warm_up: float) -> list[tuple[str, int]]:
-        """Return which metrics have more series at the end than after the warm-up, and how many more."""
-        return (self.shown[-1] - self.shown[self._first(warm_up)]).most_common(_MOST_NAMED) if self.shown else []
+    def more_series(self, since: float) -> list[tuple[str, int]]:
+        """Return which metrics have more series at the end than at a moment, and how many more."""
+        return (self.shown[-1] - self.shown[self._first(since)]).most_common(_MOST_NAMED) if self.shown else []
 
-    def _first(self, warm_up: float) -> int:
-        return next((row for row, at in enumerate(self.times) if at - self.times[0] >= warm_up), 0)
+    def _first(self, since: float) -> int:
+        return next((row for row, at in enumerate(self.times) if at >= since), 0)
 
 
 def series_of(text: str) -> Counter[str]:
@@ -157,14 +169,13 @@ def _soak(stage: Stage, plan: Plan) -> int:
     stage.is_patient = True
     _furnish(stage, plan.pods)
     program = stage.start("kai", flags=("--leader-elect", f"--schedule-period={_PERIOD}"))
-    load, samples = Load(stage, random.Random(plan.seed), _FOUGHT_FOR * _GPUS), Samples()
+    warm = time.monotonic() + plan.warm_up
+    load = Load(stage, random.Random(plan.seed), _FOUGHT_FOR * _GPUS)
+    samples, at_rest = Samples(), Samples()
     load.start()
     bad = False
     try:
-        end = time.monotonic() + plan.warm_up + plan.seconds
-        while time.monotonic() < end:
-            samples.take(program)
-            time.sleep(plan.apart)
+        _sample(program, load, plan, samples, at_rest)
         _say(f"{program.cycles():.0f} cycles")
     except DiedError as error:  # what it held until then is told none the less
         _say(f"kai died: {error}")
@@ -172,19 +183,35 @@ def _soak(stage: Stage, plan: Plan) -> int:
     finally:
         load.stop()
     if plan.samples is not None:
-        samples.write(plan.samples)
-    _say(f"{len(samples.times)} samples, {load.submitted} pods of jobs came")
-    for each in samples.slopes(plan.warm_up):
-        grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error
-        bad |= grows
-        _say(f"{each}{': TOO MUCH' if grows else ''}")
-    for name in samples.values:
-        _say(f"{name}: {samples.curve(name)}")
-    for name, more in samples.more_series(plan.warm_up):
+        plan.samples.write_text(json.dumps({**samples.as_json(), "at rest": at_rest.as_json()}))
+    _say(f"{len(samples.times)} samples, {len(at_rest.times)} at rest, {load.submitted} pods of jobs came")
+    for when, taken in (("", samples), ("at rest, ", at_rest)):
+        for each in taken.slopes(warm):
+            grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error
+            bad |= grows
+            _say(f"{when}{each}{': TOO MUCH' if grows else ''}")
+        for name in taken.values:
+            _say(f"{when}{name}: {taken.curve(name)}")
+    for name, more in samples.more_series(warm):
         _say(f"{name}: {more} series more")
     for problem in load.problems[:3]:
         _say(f"load: {problem}")
     return int(bad)
+
+
+def _sample(program: Program, load: Load, plan: Plan, samples: Samples, at_rest: Samples) -> None:
+    """Sample a process until the plan is over, under load, and from time to time at rest."""
+    begin = time.monotonic()
+    end, next_rest = begin + plan.warm_up + plan.seconds, begin + plan.rests_apart
+    while (now := time.monotonic()) < end:
+        if now < next_rest:
+            samples.take(program)
+            time.sleep(plan.apart)
+            continue
+        with load.resting():
+            time.sleep(plan.rest)
+            at_rest.take(program)
+        next_rest = now + plan.rests_apart
 
 
 def _furnish(stage: Stage, pods: int) -> None:
