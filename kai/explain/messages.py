@@ -21,6 +21,8 @@ from kai.kernels import fit
 from kai.model.axis import mig_slices
 
 NO_NODES = "no nodes with enough resources were found"
+SHORT_OF = "node(s) didn't have enough resources: "
+NO_PLACE = "node(s) pod number exceeded"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
 _HELD_BACK = frozenset({Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED})
@@ -36,11 +38,13 @@ _REFUSALS = {
     fit.REFUSED_MIG_SINGLE: "only whole gpu jobs can run on a node with MigStrategy='single'",
     fit.REFUSED_MIG_MIXED: "non MIG jobs cant run on a node with MigStrategy='mixed'",
     fit.REFUSED_MEMORY_UNKNOWN: "node is not a gpu node or the gpu memory count on the node was not synced yet",
-    fit.REFUSED_PODS: "node(s) pod number exceeded",
+    fit.REFUSED_PODS: NO_PLACE,
     fit.REFUSED_MASK: "node(s) didn't match what the pod asks for",
     fit.REFUSED_OUTSIDE: "node(s) outside of the topology domain",
     fit.REFUSED_LEGACY_MIG_PRESENT: "MIG job cannot be scheduled on node with legacy MIG jobs",
 }
+ABOUT_DEVICES = frozenset(text for text in _REFUSALS.values() if not text.startswith("node"))
+"""What kernels say of GPUs; the rest of their texts, and those of plugins, say something of a node."""
 
 
 @attrs.frozen
@@ -257,7 +261,7 @@ def node_text(reason: NodeReason) -> str:
         return _REFUSALS.get(reason.code, UNABLE_POD)
     if mig_slices(reason.subject) != (0, 0) or "/mig-" in reason.subject:
         return f"node(s) didn't have enough of mig profile: {reason.subject}"
-    return f"node(s) didn't have enough resources: {_SHORT.get(reason.subject, reason.subject)}"
+    return f"{SHORT_OF}{_SHORT.get(reason.subject, reason.subject)}"
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -63,9 +63,17 @@ def alternatives(names: Sequence[str], most: int = 6) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+_OF_MANY = {"is": "are", "has": "have", "does": "do"}
+"""Verbs of one node, and of many: the peer's texts are about one, or leave it open."""
+
+
 def counted(count: int, text: str) -> str:
     """Return how many nodes something is said of, and what."""
-    return f"{count} node{'s' if count != 1 else ''} {objection(text)}"
+    said = objection(text)
+    if count == 1:
+        return f"1 node {said}"
+    verb, space, rest = said.partition(" ")
+    return f"{count} nodes {_OF_MANY.get(verb, verb)}{space}{rest}"
 
 
 def objection(text: str) -> str:

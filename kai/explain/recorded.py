@@ -106,8 +106,12 @@ def said_of_nodes(record: GroupRecord) -> Mapping[str, int]:
 
 
 def _counts(record: GroupRecord) -> Sequence[tuple[int, NodeReason]]:
-    found = whole_histogram(each.facts.get("histogram") for each in record.reasons)
+    found = _most_told(record.reasons)
     return () if found is None else found.counts
+
+
+def _most_told(reasons: Iterable[Reason]) -> Histogram | None:
+    return whole_histogram(each.facts.get("histogram") for each in reasons)
 
 
 def whole_histogram(found: Iterable[object]) -> Histogram | None:
@@ -143,9 +147,34 @@ def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[
             if running and not reason.facts.get("extra"):
                 more = {0: "no other fits", 1: "only 1 more fits"}.get(int(number(placed)), f"only {placed} more fit")
                 text = f"{whose} must run together, {running} {'does' if running == 1 else 'do'}, and {more} now"
-            said = {} if placed or lacking_of(record) else said_of_nodes(record)
-            text += f": {', '.join(counted(count, each) for each, count in said.items())}" if said else ""
+            part = reason.facts.get("subgroup")
+            found = _most_told(each for each in record.reasons if each.facts.get("subgroup") == part)
+            said = in_the_way({} if found is None else _said_by(found))
+            text += f": {said}" if said else ""
             yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
+
+
+def _said_by(histogram: Histogram) -> Mapping[str, int]:
+    """Return how many nodes object in which words, in the order of the histogram."""
+    out: dict[str, int] = {}
+    for count, reason in histogram.counts:
+        bound = reason.detail is not None and reason.detail.code in (Code.OVER_LIMIT, Code.OVER_QUOTA)
+        text = f"where {bound_text(reason.detail)}" if bound and reason.detail else messages.node_text(reason)
+        out[text] = out.get(text, 0) + count
+    return out
+
+
+def in_the_way(said: Mapping[str, int]) -> str:
+    """Return what keeps the next pod of a gang from each node, by how many nodes say what of it; "" if none does."""
+    return ", ".join(_said_of(count, text) for text, count in said.items())
+
+
+def _said_of(count: int, text: str) -> str:
+    """Return of how many nodes what is said: what a kernel says of amounts, or of devices, is no predicate."""
+    lacked = "pods" if text == messages.NO_PLACE else text.removeprefix(messages.SHORT_OF)
+    if lacked != text:
+        return counted(count, f"{'lacks' if count == 1 else 'lack'} {_LACKED.get(lacked, lacked)}")
+    return counted(count, f"refused it: {text}" if text in messages.ABOUT_DEVICES else text)
 
 
 def least_pods(facts: PodGroup) -> int:

@@ -13,8 +13,9 @@ from kai.api.scheduling.pod_group import QueueDetails, SchedulingCondition, Unsc
 from kai.api.values import numerals
 from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, gate_text
+from kai.explain.messages import NO_NODES
 from kai.explain.phrases import Words
-from kai.explain.recorded import bound_text, least_pods
+from kai.explain.recorded import bound_text, in_the_way, least_pods
 from kai.framework.verdict import Code, Reason
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
@@ -25,6 +26,7 @@ from kai.state.snapshot import Snapshot
 
 _BOUNDS: Final = {each.value: each for each in (Code.OVER_LIMIT, Code.OVER_QUOTA)}
 _GANG: Final = re.compile(r"Resources were found for (\d{1,9}) pods while (\d{1,9}) are required for gang scheduling")
+_COUNT: Final = re.compile(r"(\d{1,9}) (.+)")
 _ENDED: Final = (Status.SUCCEEDED, Status.FAILED)
 
 
@@ -55,9 +57,17 @@ def _words(told: UnschedulableReason) -> Words:
     if gang is not None:
         placed, needed = int(gang[1]), int(gang[2])
         fit = {0: "none fits", 1: "only 1 fits"}.get(placed, f"only {placed} fit")
-        text = f"its {needed} pods must start together, and {fit} now"
+        said = in_the_way(_said_of_nodes(told.message[gang.end() :]))
+        text = f"its {needed} pods must start together, and {fit} now" + (f": {said}" if said else "")
         return Words("GangDoesNotFit", text, {"placed": placed, "needed": needed})
     return Words(told.reason or Code.NO_NODE, _line(told.message))
+
+
+def _said_of_nodes(message: str) -> Mapping[str, int]:
+    """Return how many nodes object to further pods of a gang in which words; nothing where each node is told of."""
+    _, found, lines = message.partition(f"{NO_NODES}: ")
+    counts = (_COUNT.fullmatch(line) for line in lines.rstrip(".").split(". \n")) if found else ()
+    return {each[2]: int(each[1]) for each in counts if each is not None}
 
 
 def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:

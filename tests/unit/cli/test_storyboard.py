@@ -36,7 +36,7 @@ OverLimit · queue vision · # pods, # GPUs · waiting #m · position #
   vision   limit #   used # when it was tried, # in the end   this job #   over by #
 """
 WAITS = """\
-train would wait: its # pods must start together, and none fits now.
+train would wait: its # pods must start together, and none fits now: # nodes lack GPUs.
 GangDoesNotFit · queue language · # pods, # GPUs
   ? train   # pods x # GPUs   GangDoesNotFit   language # of quota #
 Plan: # to start, # to evict, # to move.

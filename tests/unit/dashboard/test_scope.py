@@ -91,3 +91,18 @@ def test_config_maps_of_nearly_the_name_are_named_to_readers_of_the_whole(scope,
     each = told(scope, {"g": {"queue": "a", "spec": SETTINGS}}, TWO, QUEUES, [NEAR])
     assert ("config map" in proof(each)) is label
     assert "settings" in each.summary
+
+
+@pytest.mark.parametrize("scope", [Scope(), OWN])
+def test_what_is_in_the_way_of_a_gang_names_no_other_job_and_no_node(scope):
+    ports = {"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}
+    nodes = {**FOUR, "n9": {"gpu": 4}}
+    groups = {"late": {"queue": "mine", "members": 2, "spec": ports}}
+    theirs = list(foreign())
+    for each in theirs[1:]:
+        each["spec"]["containers"][0]["ports"] = ports["containers"][0]["ports"]
+    each = told(scope, groups, nodes, LENT, theirs, run=["allocate"])
+    assert each.summary == (
+        "late waits: its 2 pods must start together, and only 1 fits now: "
+        "5 nodes didn't have free ports for the requested pod ports."
+    )

@@ -55,7 +55,10 @@ def test_too_few_nodes_that_match_are_told_where_others_are_excluded():
 
 def test_a_gang_of_which_pods_have_nodes_may_still_find_the_rest():
     gang = {"queue": "a", "members": 3, "each": {"gpu": 4}, "runs_on": {"s1": 1, "s2": 1}}
-    assert told({"g": gang}, TAINTED) == ("GangDoesNotFit: its 3 pods must run together, 2 do, and no other fits now")
+    assert told({"g": gang}, TAINTED) == (
+        "GangDoesNotFit: its 3 pods must run together, 2 do, and no other fits now: "
+        "2 nodes lack GPUs, 1 node had untolerated taint {team: x}"
+    )
 
 
 def test_the_domain_that_pods_must_share_has_too_few_nodes_that_match():

@@ -226,7 +226,8 @@ def test_nodes_that_lack_different_things_are_told_apart():
 def test_a_sub_group_that_is_not_needed_is_told_what_it_alone_lacks():
     parts = {"left": {"members": 2, "each": {"gpu": 1}}, "right": {"members": 3, "each": {"gpu": 1}}}
     found = told({"g": {"queue": "a", "minimum": 1, "subgroups": parts}})
-    assert found == "GangDoesNotFit: the 3 pods of its sub-group right must start together, and only 2 fit now"
+    rest = "of its sub-group right must start together, and only 2 fit now: 1 node lacks GPUs"
+    assert found == f"GangDoesNotFit: the 3 pods {rest}"
 
 
 def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():

@@ -53,6 +53,15 @@ def test_a_gang_is_told_by_its_numbers(placed, text):
     assert told({**GANG, "message": message}) == [("GangDoesNotFit", f"its 4 pods must start together, and {text} now")]
 
 
+def test_a_gang_is_told_what_the_condition_says_of_nodes():
+    nodes = "were found: 1 node is unschedulable. \n2 node(s) didn't have enough resources: GPUs."
+    ((_, text),) = told({**GANG, "message": GANG["message"].replace("were found.", nodes)})
+    assert text == "its 2 pods must start together, and only 1 fits now: 1 node is unschedulable, 2 nodes lack GPUs"
+    one_by_one = "were found: .\n<n1>: node is unschedulable."
+    ((_, text),) = told({**GANG, "message": GANG["message"].replace("were found.", one_by_one)})
+    assert text == "its 2 pods must start together, and only 1 fits now"
+
+
 def test_what_says_nothing_finer_keeps_the_reason_of_the_wire():
     reason = {"reason": "PodSchedulingErrors", "message": "no nodes were found: 1 is full. \n2 are small.."}
     assert told(reason) == [("PodSchedulingErrors", "no nodes were found: 1 is full. 2 are small")]
