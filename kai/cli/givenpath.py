@@ -15,6 +15,3 @@ class GivenPath(click.Path):
         if value in {"", b""}:
             self.fail("found an empty path, expected a file or a folder", param, ctx)
         return str(super().convert(value, param, ctx))  # type: ignore[arg-type]  # a path of any sort
-
-
-__all__ = ["GivenPath"]

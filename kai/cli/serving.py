@@ -32,6 +32,3 @@ class Served:
         """What a reader must know about these answers."""
         rest = "" if self.origin.complete else "; what you may not list is left out"
         return f"source: service {self.service.name}, cycle {self.origin.revision}{rest}"
-
-
-__all__ = ["Served"]

@@ -375,17 +375,3 @@ def merged(entries: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
         for key, value in entry.options.items():
             known[key] = bool(known.get(key)) or value if isinstance(value, bool) and key in known else value
     return tuple(PluginEntry(name, options) for name, options in out.items())
-
-
-# ----------------------------------------------------------------------------------------------------------- profile
-
-
-__all__ = [
-    "Configuration",
-    "PluginEntry",
-    "default_configuration",
-    "merged",
-    "read_configuration",
-    "read_peer",
-    "read_tiers",
-]

@@ -214,18 +214,3 @@ def missing_rights(scope: Scope, resources: Collection[str]) -> str:
     }
     verbs = {"podgroups": "list podgroups", "queues": "get queues", "nodes": "list nodes"}
     return ", ".join(verbs[each] for each in resources if missing[each])
-
-
-__all__ = [
-    "COOKIE",
-    "RECHECKED",
-    "TOKEN_HEADER",
-    "Access",
-    "JobQueues",
-    "LocalAccess",
-    "Reader",
-    "Refused",
-    "TokenAccess",
-    "missing_rights",
-    "token_of",
-]

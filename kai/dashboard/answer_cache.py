@@ -100,6 +100,3 @@ class AnswerCache:
     def _due(self) -> float:
         """Return when a later moment may take the place of the present one."""
         return self._since + max(LEAST_SECONDS, _REST * self._spent)
-
-
-__all__ = ["LEAST_SECONDS", "AnswerCache"]

@@ -280,16 +280,3 @@ def as_json(document: Mapping[str, Any], status: int = 200) -> Response:
 def problem(status: int, why: str) -> Response:
     """Return what is wrong, as an answer."""
     return as_json({"error": why}, status)
-
-
-__all__ = [
-    "PATHS",
-    "ROOT",
-    "Question",
-    "answer",
-    "as_json",
-    "cycle_values",
-    "explanation_fields",
-    "problem",
-    "question_of",
-]

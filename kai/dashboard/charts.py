@@ -261,20 +261,3 @@ def label_of(nodes: Sequence[NodeSlots]) -> str:
     known = {key for node in nodes for key in node.labels}
     near = [key for key in sorted(known) if key.rpartition("/")[2] in {"rack", "zone"}]
     return near[0] if near else ""
-
-
-__all__ = [
-    "Cell",
-    "NodeRow",
-    "Part",
-    "QueueBar",
-    "Rack",
-    "SliceRow",
-    "bar_of",
-    "fits_of",
-    "free_slices_of",
-    "label_of",
-    "racks_of",
-    "rooms_of",
-    "shares_of",
-]

@@ -182,6 +182,3 @@ def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
             for_namespace="" if winner is None else winner.namespace,
             for_job="" if winner is None else winner.name,
         )
-
-
-__all__ = ["CycleLine", "EndedCycle", "Feed", "Happening"]

@@ -206,6 +206,3 @@ def _general(words: Words) -> Words:
     """Return what a reason means in general: its own text may name others."""
     known = BY_CODE.get(words.code)
     return Words(words.code, words.code if known is None else known.means.rstrip("."))
-
-
-__all__ = ["Look"]

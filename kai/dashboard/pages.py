@@ -259,6 +259,3 @@ def _share(thousandths: float) -> str:
 
 def _instant(seconds: float) -> str:
     return instant_text(int(seconds)).replace("T", " ").replace("Z", " UTC")
-
-
-__all__ = ["BEAT", "MOST_STREAMS", "Address", "HtmlPages", "make_pages", "number"]

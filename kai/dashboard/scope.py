@@ -131,15 +131,3 @@ def _masked_objects(objects: ClusterObjects, scope: Scope, known: frozenset[str]
             attrs.evolve(each, spec=attrs.evolve(each.spec, node_affinity=None)) for each in objects.persistent_volumes
         ),
     )
-
-
-__all__ = [
-    "EVERYTHING",
-    "FOREIGN_JOB",
-    "FOREIGN_NAMESPACE",
-    "FOREIGN_NODE",
-    "FOREIGN_QUEUE",
-    "Scope",
-    "known_queues",
-    "masked",
-]

@@ -183,6 +183,3 @@ def _is_twin(path: str) -> bool:
 def _moved(cookie: str) -> Response:
     # Relative, so that it leads home behind a proxy as well; without a path the cookie is for where the form is.
     return Response(status=303, headers={"Location": "./", "Set-Cookie": cookie})
-
-
-__all__ = ["HEADERS", "LIMITS", "Dashboard", "Pages", "look_for"]

@@ -339,5 +339,3 @@ TITLES: Final[Sequence[tuple[str, str]]] = (
     ("waiting", "Waiting"),
     ("cycles", "Cycles"),
 )
-
-__all__ = ["MAKERS", "MOST_NODES", "TITLES", "History", "Maker", "View"]

@@ -157,6 +157,3 @@ def _decoded(answer: Answer) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, Mapping) else {}
-
-
-__all__ = ["SERVICE", "RefusedByServiceError", "Service", "SlowServiceError", "read"]

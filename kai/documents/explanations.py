@@ -203,16 +203,3 @@ def _suggestion(trial: "ChangeTrial") -> dict[str, Any]:
         "podsKept": 0 if trial.placement else trial.started,
         "losses": [{"job": each.key, "pods": each.pods, "evicted": each.evicted} for each in trial.losses],
     }
-
-
-__all__ = [
-    "documents",
-    "eviction",
-    "explanation",
-    "past_eviction",
-    "reason",
-    "settled",
-    "settled_values",
-    "subject",
-    "told_of_jobs",
-]

@@ -121,6 +121,3 @@ def closed(found: "Occupancy") -> str:
     if not found.ready:
         return "it is not ready, or cordoned"
     return f"it is tainted {', '.join(found.taints)}" if found.taints else ""
-
-
-__all__ = ["closed", "node_values", "occupancy_values", "occupied", "slices_values"]

@@ -76,6 +76,3 @@ def _changes(old: object, new: object, path: str) -> Iterator[Operation]:
 
 def _operation(name: str, path: str, value: object = None) -> Operation:
     return {"op": name, "path": path} if name == "remove" else {"op": name, "path": path, "value": value}
-
-
-__all__ = ["patches_of"]

@@ -48,6 +48,3 @@ def _owners(manifest: Mapping[str, Any], namespace: str) -> tuple[Place, ...]:
 def _place(manifest: Mapping[str, Any], namespace: str) -> Place:
     metadata = mapping_of(manifest.get("metadata"))
     return str(manifest.get("kind")), f"{metadata.get('namespace') or namespace}/{metadata.get('name')}"
-
-
-__all__ = ["circles"]

@@ -148,6 +148,3 @@ def _number(value: object) -> Fraction | None:
         return Fraction(amount(str(value), 10**9), 10**9)
     except BadValue:
         return None
-
-
-__all__ = ["faults_of_containers"]

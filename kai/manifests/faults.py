@@ -107,20 +107,3 @@ def repeated(found: Iterable[Item], field: str) -> Iterator[Fault]:
             if value in seen:
                 yield Fault((*place, field), f'"{value}" twice', "another one")
             seen.add(value)
-
-
-__all__ = [
-    "Fault",
-    "Item",
-    "at_least",
-    "is_label",
-    "is_number",
-    "is_qualified",
-    "is_subdomain",
-    "items",
-    "key_fault",
-    "one_of",
-    "repeated",
-    "shown",
-    "value_fault",
-]

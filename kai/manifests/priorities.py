@@ -64,6 +64,3 @@ def _named(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
 
 def _is_class(manifest: Mapping[str, Any]) -> bool:
     return manifest.get("kind") == "PriorityClass" and "metadata" in manifest
-
-
-__all__ = ["OF_THE_SYSTEM", "check_priorities", "classes_of"]

@@ -236,6 +236,3 @@ def _of_gates(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     yield from repeated(gates, "name")
     if gates and spec.get("nodeName"):
         yield Fault((*at, "nodeName"), f'"{spec["nodeName"]}"', "none while there are scheduling gates")
-
-
-__all__ = ["check_refused"]

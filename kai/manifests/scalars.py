@@ -67,6 +67,3 @@ def scalar_fault(value: object, name: str) -> BadValue | None:
         return BadValue(value, f"{scalar.wanted} (in YAML, put it in quotes)")
     is_large = name in _LARGEST and isinstance(value, int | float) and value > _LARGEST[name]
     return BadValue(value, f"{scalar.wanted}, at most {_LARGEST[name]}" if is_large else scalar.wanted)
-
-
-__all__ = ["SCALARS", "Scalar", "scalar_fault"]

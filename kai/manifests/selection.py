@@ -143,6 +143,3 @@ def _of_expression(each: Mapping[str, Any], place: Path, operators: Sequence[str
 def _is_integer(value: object, form: re.Pattern[str]) -> bool:
     """Return whether a text is a number that 64 bits hold."""
     return isinstance(value, str) and form.fullmatch(value) is not None and -_MOST <= int(value) < _MOST
-
-
-__all__ = ["faults_of_selection"]

@@ -146,6 +146,3 @@ def _started(job: JobResult) -> str:
 
 def _by(change: float) -> str:
     return f"{'+' if change > 0 else '−'}{span_text(abs(change))}"
-
-
-__all__ = ["beside_each_other"]

@@ -175,24 +175,3 @@ def short(value: float) -> float:
 def label(text: str) -> str:
     """Return a name as plotly.js shows it unchanged: it reads tags in texts."""
     return html.escape(text)
-
-
-__all__ = [
-    "DASHES",
-    "GREY",
-    "HUES",
-    "MOST_QUEUES",
-    "PATTERN",
-    "REST",
-    "Figure",
-    "Frame",
-    "Key",
-    "Paint",
-    "column",
-    "label",
-    "layout",
-    "leaf_queues",
-    "named_and_rest",
-    "short",
-    "steps",
-]

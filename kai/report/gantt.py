@@ -174,6 +174,3 @@ def _table(every: Sequence[Bar]) -> Table:
         rows=rows,
         note=f"{counted(left, 'more node')} with fewer changes." if left > 0 else "",
     )
-
-
-__all__ = ["Bar", "bars_of", "lanes_of", "ran_where"]

@@ -130,6 +130,3 @@ def _table(marks: Sequence[Sequence[EvictionResult]]) -> Table:
         words=frozenset({0, 1, 2, 3, 4}),
         note=f"{left:,} smaller ones are left out here." if left else "",
     )
-
-
-__all__ = ["evicted_by_whom"]

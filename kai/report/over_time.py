@@ -168,6 +168,3 @@ def _over_time(result: SimulationResult, columns: Mapping[str, Sequence[float]],
     if not lines:
         note = f"{counted(0, 'point')}: the run took no time."
     return Table(caption=caption, heads=("from", *columns), rows=tuple(lines), note=note)
-
-
-__all__ = ["usable", "who_had"]

@@ -219,6 +219,3 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-__all__ = ["page_of", "require_plotly", "sections_of"]

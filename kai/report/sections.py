@@ -45,6 +45,3 @@ class Section:
     """Of all charts together."""
     small: bool = False
     """Whether the charts stand beside each other where there is room."""
-
-
-__all__ = ["Plot", "Section", "Table"]

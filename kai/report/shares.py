@@ -114,6 +114,3 @@ def _table(results: Sequence[SimulationResult]) -> Table:
 def _mean(result: SimulationResult, kind: str, queue: str) -> float:
     values = column(result, f"{kind}/{queue}")
     return sum(values) / len(values) if values else 0.0
-
-
-__all__ = ["got_shares"]

@@ -134,6 +134,3 @@ def _line(name: str, jobs: Sequence[Waited], paint: Paint, frame: Frame) -> list
         "marker": {"color": paint.hue, "size": 10, "symbol": [symbol for _, _, symbol in reached]},
     }
     return [{**shown, "mode": "lines", "x": x, "y": y, "line": line}, marks]
-
-
-__all__ = ["at_most", "how_long", "run_paints", "runs_waits"]

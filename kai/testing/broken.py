@@ -73,6 +73,3 @@ def _may_be_a_plugin(file: Path) -> bool:
 _KAI: Final = Path(kai.__file__).parent
 _WHO_ASKS: Final = (_KAI / "testing", _KAI / "engine", _KAI / "framework", Path(np.__file__).parent)
 _STANDARD: Final = Path(sysconfig.get_paths()["stdlib"])
-
-
-__all__ = ["NOTHING_WRITTEN", "BrokenLaw", "blaming", "shown"]

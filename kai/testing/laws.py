@@ -211,6 +211,3 @@ def _check_words(reason: Reason, where: str) -> None:
             text = write(reason.facts)
         if not isinstance(text, str):
             raise BrokenLaw(f"{asked} returns a text: on cluster {where!r} found {shown(text)}")
-
-
-__all__ = ["CLUSTERS", "BrokenLaw", "check_form", "check_plugin"]

@@ -197,6 +197,3 @@ def _binary(text: str) -> str:
     """Return an amount as Kubernetes writes it: Slurm's G are gibibytes."""
     plain = text.rstrip("cn")
     return f"{plain}i" if plain[-1:] in "KMGTP" else plain
-
-
-__all__ = ["Exclusion", "Format", "Row", "RowError", "Rule", "format_of", "formats", "node_format_of"]

@@ -163,6 +163,3 @@ def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | 
         return None if found is None else found / pods
     found = _value(rules, name, row)
     return None if found is None else float(found)
-
-
-__all__ = ["Demand", "TraceJob", "TraceNode", "demand_of", "job_of", "node_of"]

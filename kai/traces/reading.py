@@ -225,6 +225,3 @@ def _unknown(path: str, columns: Sequence[str]) -> Finding:
         column=1,
         hint=f"formats: {known}",
     )
-
-
-__all__ = ["Trace", "read_nodes", "read_rows", "read_trace"]

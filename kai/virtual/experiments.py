@@ -185,6 +185,3 @@ def _with_option(plugins: Sequence[PluginEntry], name: str, option: str, value: 
     elsewhere = {other: key for other, key in known.elsewhere.items() if other != option}
     entries[name] = attrs.evolve(known, options={**known.options, option: value}, elsewhere=elsewhere)
     return tuple(entries.values())
-
-
-__all__ = ["Done", "Experiment", "carry_out", "carry_out_all", "with_value"]

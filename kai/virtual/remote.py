@@ -177,6 +177,3 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     for here, there in names.items():
         text = text.replace(here, there)
     return text
-
-
-__all__ = ["SCHEME", "Parcel", "carry_out_on", "carry_out_there", "require_dask"]

@@ -150,6 +150,3 @@ def _of_tree(group: PodGroup, place: str, form: _Form) -> Iterator[str]:
     if asked is not None and asked > children[""] > 0:
         field = place + form.minimum_of_parts
         yield f"{field}: found {asked}, expected at most {children['']}, the number of its sub-groups"
-
-
-__all__ = ["doubts"]

@@ -162,6 +162,3 @@ def _lines(document: Document, path: Path) -> range:
     """Return the lines on which an object of a document, or a template in it, stands."""
     first = document.text.locate(document.number, (*document.path, *path), at_key=True).line
     return range(first, document.text.last_line(document.number, (*document.path, *path)) + 1)
-
-
-__all__ = ["refusals", "with_refusals"]

@@ -88,6 +88,3 @@ def _titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]
     short = [Path(each).stem for each in names]
     one, other = short if short[0] != short[1] else names
     return attrs.evolve(a, policy=one), attrs.evolve(b, policy=other)
-
-
-__all__ = ["runs_text", "runs_under", "saved_runs"]

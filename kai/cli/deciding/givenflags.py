@@ -30,6 +30,3 @@ def refuse_rows(path: str) -> None:
 
     if not is_trace(path):
         refuse_given({"skips_bad_rows": "--skip-bad-rows"}, "without a trace", f"{path} has no rows")
-
-
-__all__ = ["is_given", "refuse_given", "refuse_rows"]

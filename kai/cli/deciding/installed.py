@@ -98,6 +98,3 @@ def _within(value: object) -> Mapping[str, Any]:
 
 def _labels(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     return _within(_within(manifest.get("metadata")).get("labels"))
-
-
-__all__ = ["Chosen", "policy_of_cluster"]

@@ -199,6 +199,3 @@ def _blocks(runs: "Sequence[Sequence[str]]", room: int) -> "Iterator[Sequence[Se
         block.append(run)
         taken += needed
     yield block
-
-
-__all__ = ["counts_text", "run_text", "runs_table"]

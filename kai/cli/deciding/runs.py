@@ -189,6 +189,3 @@ def write_runs(done: "Sequence[Done]", console: Console) -> None:
         console.write(run_text(results[0], console))
         return
     console.write(runs_table(results, console))
-
-
-__all__ = ["Wanted", "carried_out", "experiments_of", "simulate_over_time", "swept", "under", "until_of", "write_runs"]

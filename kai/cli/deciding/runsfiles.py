@@ -115,6 +115,3 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
         raise InputError(f"{path}: found {error.strerror or error}, expected a file to write") from None
     size = len(text.encode()) / 1e6
     console.talk(f"report: {path} ({size:.1f} MB; open it in any browser, no network needed)")
-
-
-__all__ = ["check_places", "document", "save_runs", "write_report"]

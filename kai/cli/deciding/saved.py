@@ -51,6 +51,3 @@ def result_in(path: Path) -> dict[str, Any] | None:
     """Return the result of a run over time that a file holds; None for any other file."""
     found = document_in(path)
     return found if is_result(found) else None
-
-
-__all__ = ["END", "FILES", "RESULT", "TIMELINE", "asked_again", "document_in", "result_in"]

@@ -8,7 +8,7 @@ import click
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_rows
-from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
+from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
 from kai.cli.givenpath import GivenPath
 from kai.errors import ConfigError, InputError, KaiError
 
@@ -174,6 +174,3 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
         say_error(f'{path} has no "expect" or "expected"; --check has nothing to compare')
         return INPUT
     return NO if differences.found else 0
-
-
-__all__ = ["BUG", "simulate"]

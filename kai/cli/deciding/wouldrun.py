@@ -81,6 +81,3 @@ def _write(found: "Arrival", result: "Result", console: Console) -> None:
     said = besides_text(found)
     if said:
         console.talk(said)
-
-
-__all__: Sequence[str] = ["would_run"]

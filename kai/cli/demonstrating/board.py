@@ -85,6 +85,3 @@ def _groups(outcome: Outcome) -> dict[str, tuple[int, int]]:
             acted["all"] += 1
             bound["all"] += kind is Bind
     return {name: (bound[name], acted[name]) for name in acted}
-
-
-__all__ = ["Served", "served"]

@@ -41,6 +41,3 @@ def demo(scene: str, console: Console, **wanted: object) -> int:
     from kai.cli.demonstrating.demonstration import Wanted, demonstrate
 
     return demonstrate(scene, Wanted(**wanted), console)  # type: ignore[arg-type]  # the flags by the names of fields
-
-
-__all__ = ["demo"]

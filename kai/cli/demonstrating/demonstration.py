@@ -199,6 +199,3 @@ def _speed(text: str | None, own: float) -> float:
     if not _SLOWEST <= times < inf:
         raise InputError.about("command line", "--speed", found=text, wanted=f"{_SLOWEST}x or more, such as 300x")
     return times
-
-
-__all__ = ["Wanted", "demonstrate", "watch_of"]

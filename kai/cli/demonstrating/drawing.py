@@ -212,6 +212,3 @@ def _happened(lines: Sequence[Line], console: Console, most: int, width: int) ->
             blocks.append([line])
     told = [line for block in reversed(blocks) for line in block]
     yield from (line_text(line, console, width) for line in told[:most])
-
-
-__all__ = ["Frame", "clock_text", "drawn", "line_text"]

@@ -221,6 +221,3 @@ def _gpus(cycle: Cycle, decisions: Sequence[Decision]) -> str:
     snapshot = cycle.snapshot
     total = sum(counted_on(snapshot, each.pod, _node(cycle, each)) for each in decisions)
     return counted(total / GPU_UNIT, "GPU")
-
-
-__all__ = ["BROKEN", "EVICTED", "Happenings", "Line"]

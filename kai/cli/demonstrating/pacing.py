@@ -65,6 +65,3 @@ class Pacing:
     def jump(self, virtual: float) -> None:
         """Be at an instant at once."""
         self.virtual = max(self.virtual, virtual)
-
-
-__all__ = ["SLOW", "Pacing"]

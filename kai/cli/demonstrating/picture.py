@@ -283,6 +283,3 @@ def _upcoming(run: Simulation, at: float) -> str:
 
 def _in(seconds: float) -> str:
     return f"in {span_text(seconds)}" if seconds >= 1 else "now"
-
-
-__all__ = ["GOING", "IDLE", "PROMISED", "Gpu", "JobShown", "NodeShown", "Picture", "QueueShown", "picture_of"]

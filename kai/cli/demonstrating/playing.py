@@ -203,6 +203,3 @@ class Player:
             why = lines[at + 1].text if at + 1 < len(lines) and not lines[at + 1].subject else ""
             out += [f"{clock_text(line.at)}  {line.subject}: {line.text}", *([f"         {why}"] if why else [])]
         return "\n".join(out[-_KEPT:]) or "No pod was evicted so far."
-
-
-__all__ = ["DOWN", "ESCAPE", "UP", "Player", "Stage", "Watched"]

@@ -55,6 +55,3 @@ def _policy(without: frozenset[str]) -> str:
     """Return the default actions but for some as a configuration."""
     actions = [name for name in default_configuration().actions if name not in without]
     return f"actions: {', '.join(actions)}\n"
-
-
-__all__ = ["save"]

@@ -73,6 +73,3 @@ def scene_named(name: str) -> DemoScene:
         raise InputError.about("command line", "SCENE", found=name, wanted=f"one of {', '.join(NAMES)}")
     text = (FOLDER / name / _ABOUT).read_text(encoding="utf-8")
     return DemoScene(name=name, **tomllib.loads(text))
-
-
-__all__ = ["NAMES", "DemoScene", "scene_named"]

@@ -76,6 +76,3 @@ def opened(console: Console) -> Iterator[Terminal]:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
         write_out(_LEAVE)
         sys.stdout.flush()
-
-
-__all__ = ["Terminal", "opened"]

@@ -215,6 +215,3 @@ def _few(texts: list[str]) -> list[str]:
 def assumed(assumptions: Sequence[str]) -> list[str]:
     """Return what was assumed because the input does not say it, in one block."""
     return ["\n".join(f"Assumed: {text}." for text in assumptions)] if assumptions else []
-
-
-__all__ = ["Item", "assumed", "block", "change_lines", "evicted", "explanations", "sized", "wire_texts"]

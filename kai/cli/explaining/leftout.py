@@ -51,6 +51,3 @@ def _kind_called(kind: str, name: str, pod: "Pod") -> str:
         return "Pod"
     owners = (each for each in pod.metadata.owner_references if each.name == name)
     return next((each.kind for each in owners if kind in {"", each.kind.lower()}), "")
-
-
-__all__ = ["why_left_out"]

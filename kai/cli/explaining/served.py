@@ -154,6 +154,3 @@ def _chosen(item: Mapping[str, Any], keys: Collection[str], served: Served) -> M
     # What is said is about the first job, so another first job is asked about.
     told = item if first is item["subject"] else served.ask(f"jobs/{first['namespace']}/{first['name']}")
     return {**told, "alike": rest}
-
-
-__all__ = ["evictions", "jobs_named", "named", "node_named", "queue_named", "waiting"]

@@ -78,6 +78,3 @@ def _prove(view: View) -> None:
     """Draw a view once: what its document lacks is found before anything is written."""
     view.names()
     view.text(Console())
-
-
-__all__ = ["is_for_service", "job_told", "told", "told_of_all"]

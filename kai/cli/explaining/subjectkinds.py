@@ -36,6 +36,3 @@ def owner_subject(text: str) -> tuple[str, str]:
     if not slash or not kind or not name:
         return "", text
     return SHORT.get(kind, kind.removesuffix("s") if kind.endswith("s") else kind), name
-
-
-__all__ = ["KINDS", "SHORT", "owner_subject", "split_subject"]

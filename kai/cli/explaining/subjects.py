@@ -192,12 +192,3 @@ def _names(kind: str, source: "Source", result: "Result") -> list[str]:
 def _asked(seen: "Overview", source: "Source", result: "Result") -> "Sequence[Job]":
     namespace = source.namespace_of(source.case_of(result))
     return [job for job in seen.jobs if namespace in {"", job.namespace}]
-
-
-__all__ = [
-    "NoSubjectError",
-    "Subject",
-    "find_subject",
-    "named_jobs",
-    "unknown_job",
-]

@@ -241,6 +241,3 @@ def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.simulation.outcomes.node_occupancy import occupancy
 
     return NodeAnswer(found=occupancy(outcome, seen, name))
-
-
-__all__ = ["answer", "own_answer", "why"]

@@ -44,6 +44,3 @@ def _with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", no
     pods = [pod.name for pod in line.pods if not pod.node]
     found = latest_events(source.access, subject["namespace"], subject["name"], pods, now)
     return {**item, "evidence": [*item["evidence"], *map(evidence_values, found)]}
-
-
-__all__ = ["with_events"]

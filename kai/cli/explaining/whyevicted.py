@@ -1,6 +1,6 @@
 """Who was evicted and who has to go now, for whom, and what allows it: the answers of ``kai why --evicted``."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -264,6 +264,3 @@ def _job_of(name: str) -> str:
 def _bare(name: str) -> str:
     """Return a name without the kind before it."""
     return split_subject(name)[1]
-
-
-__all__: Sequence[str] = ["EvictionAnswer", "evictions_of", "logged", "logged_evictions", "own_evictions"]

@@ -196,6 +196,3 @@ def _short(item: Item, console: Console) -> Iterator[str]:
     best = next(iter(change_lines(item, console)), None)
     rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", item["waiting"]])
     yield columns(rows, width=console.width)
-
-
-__all__ = ["Asked", "JobAnswer", "WaitingAnswer"]

@@ -55,6 +55,3 @@ class NodeAnswer:
             kept = [[f"  {len(jobs)}", first_of(jobs, _MOST_NAMED), why] for why, jobs in found.kept_away]
             lines.append(columns(kept, right={0}, width=console.width))
         return "\n".join(lines)
-
-
-__all__ = ["NodeAnswer"]

@@ -120,6 +120,3 @@ class LeftOutAnswer:
         answer = console.styled(wrapped(f"{self.reason.text}.", console.width, indent="  "), bold=True)
         advice = wrapped(f"  {BY_CODE[self.reason.code].help}", console.width, indent="  ")
         return f"{answer}\n{self.reason.code}\n\n{advice}"
-
-
-__all__ = ["LeftOutAnswer", "QueueAnswer"]

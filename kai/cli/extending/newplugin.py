@@ -56,6 +56,3 @@ def write_package(name: str, into: str | None = None) -> tuple[Path, list[str]]:
     except OSError as error:
         raise InputError(f"{error.filename or folder}: {error.strerror or error}") from error
     return folder, written
-
-
-__all__ = ["FILES", "write_package"]

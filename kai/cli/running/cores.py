@@ -25,6 +25,3 @@ def withhold_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     with contextlib.suppress(OSError):
         _FILTER.write_text(_NOTHING)
-
-
-__all__ = ["withhold_memory"]

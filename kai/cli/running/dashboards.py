@@ -168,6 +168,3 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
         )
 
     return look
-
-
-__all__ = ["FLAG", "Board", "Place", "make_board", "wanted_dashboard"]

@@ -352,17 +352,3 @@ def _scale(given: Given, observe: Observe) -> Role:
         await adjust_nodes(cluster, chosen, observe=observe)
 
     return Role(name=SCALE, watched=WATCHED, work=work)
-
-
-__all__ = [
-    "SCHEDULER",
-    "SCHEDULER_WATCHES",
-    "HandOver",
-    "Role",
-    "Work",
-    "binder",
-    "competes",
-    "controller",
-    "scheduler_settings",
-    "watches_of_plugins",
-]

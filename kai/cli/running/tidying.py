@@ -30,6 +30,3 @@ async def tidying(cluster: Cluster, in_use: anyio.Lock) -> None:
             await cluster.cpu.run(collect_young)
             if look % _LOOKS == 0:
                 await cluster.cpu.run(trim)
-
-
-__all__ = ["tidying"]

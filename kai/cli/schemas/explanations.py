@@ -283,5 +283,3 @@ class NodeExplanation(Document):
 
 
 WHY_KINDS = (Explanation, ExplanationList, EvictionList, QueueExplanation, NodeExplanation)
-
-__all__ = ["WHY_KINDS"]

@@ -58,6 +58,3 @@ class QueueList(Document):
 
     items: tuple[QueueItem, ...]
     left_out: tuple[AbsentQueue, ...] = ()
-
-
-__all__ = ["QueueList"]

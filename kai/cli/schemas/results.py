@@ -175,5 +175,3 @@ class CodeList(Document):
 
 
 RESULT_KINDS = (MomentResult, PluginList, PluginTimes, Kernels, CheckList, CodeList)
-
-__all__ = ["RESULT_KINDS"]

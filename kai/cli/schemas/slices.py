@@ -28,6 +28,3 @@ class SlicesItem:
     leaving: int
     free: int
     users: tuple[UserOfSlices, ...]
-
-
-__all__ = ["SlicesItem", "UserOfSlices"]

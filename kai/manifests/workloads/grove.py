@@ -111,6 +111,3 @@ def _known(group: Fields, known: Mapping[str, Fields], name: str) -> Fields:
     if name not in known:
         raise group.error(("cliqueNames",), name, f"one of the cliques: {', '.join(known)}")
     return known[name]
-
-
-__all__ = ["clique_set"]

@@ -52,6 +52,3 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
     ]
     more = len(astray) - len(first)
     return (*first, f"so it is with {more} more pods") if more > 0 else tuple(first)
-
-
-__all__ = ["low_limits", "missing_nodes"]

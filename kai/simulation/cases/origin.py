@@ -19,6 +19,3 @@ class Origin:
     """Of the bytes that were read."""
     complete: bool = True
     """Whether everything was read that the scheduler reads."""
-
-
-__all__ = ["Origin"]

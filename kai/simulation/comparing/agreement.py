@@ -118,6 +118,3 @@ def _dissents(job: Job, reasons: tuple[Words, ...], gone: list[Departure]) -> It
 
 def _dissent(job: Job, **said: str) -> Dissent:
     return Dissent(job=job.key, queue=job.queue, **said)
-
-
-__all__ = ["Agreement", "Dissent", "agreement"]

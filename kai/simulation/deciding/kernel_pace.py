@@ -52,6 +52,3 @@ def _settle(work: int, profile: Profile) -> None:
         return
     modules = tuple(type(use.plugin).__module__ for use in profile.plugins)
     _PACE.settle(work, modules, lambda done, total: report(COMPILING, done, total))
-
-
-__all__ = ["COMPILING", "WORTH_LOADING", "leave_to", "settle_for", "settle_on"]

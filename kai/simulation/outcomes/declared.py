@@ -27,6 +27,3 @@ def left_out(outcome: Outcome) -> tuple[tuple[str, Words], ...]:
     absent = sorted(each.metadata.name for each in outcome.case.objects.queues if each.metadata.name not in known)
     declared = declared_in(outcome.case.objects, outcome.case.settings) if absent else Declared()
     return tuple((name, missing_queue(name, declared)) for name in absent)
-
-
-__all__ = ["declared_in", "left_out"]

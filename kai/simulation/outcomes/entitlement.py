@@ -205,6 +205,3 @@ def _surplus(
                 surplus -= more
                 again = again or (more > 0 and missing < portion)
     return given
-
-
-__all__ = ["Entitlement", "Part", "Step", "entitlement", "steps_of"]

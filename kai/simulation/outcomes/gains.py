@@ -122,6 +122,3 @@ class _Tree:
     def _with(self, shares: Shares, amount: float) -> Shares:
         name = ("cpu", "memory", "gpu")[self._at]
         return attrs.evolve(shares, **{name: amount})
-
-
-__all__ = ["Gains", "gains"]

@@ -52,6 +52,3 @@ def _state(status: int) -> str:
     if status == Status.PIPELINED:
         return HELD
     return USED if within(status, ACTIVE_ALLOCATED) else ""
-
-
-__all__ = ["HELD", "LEAVING", "USED", "Holder", "holder_of", "is_leaving"]

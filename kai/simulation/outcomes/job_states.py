@@ -37,6 +37,3 @@ MEANINGS: dict[State, str] = {
     State.EMPTY: "It has no pods.",
 }
 """One sentence for each state."""
-
-
-__all__ = ["MEANINGS", "RUNS", "State"]

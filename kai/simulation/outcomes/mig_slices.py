@@ -82,6 +82,3 @@ def _user(cycle: Cycle, pod: int, column: int) -> SliceUser | None:
         count=count,
         state=holder.state,
     )
-
-
-__all__ = ["SliceUser", "Slices", "slices_of"]

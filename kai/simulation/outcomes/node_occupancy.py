@@ -166,6 +166,3 @@ def _why(outcome: Outcome, teller: Teller, job: Job, group: int, row: int) -> st
         asked, idle = (quantity(int(amount), name) for amount in (request[at], max(0, int(report.idle[row, at]))))
         return f"a pod asks for {asked}, {idle} idle here"
     return f"has room here, and waits for more than that ({code})"
-
-
-__all__ = ["Occupancy", "Tenant", "occupancy"]

@@ -80,6 +80,3 @@ def topmost(text: str) -> Above | None:
     if not isinstance(values, Mapping) or not values.get("kind") or not values.get("name"):
         return None
     return Above(str(values["kind"]), str(values["name"]))
-
-
-__all__ = ["Above", "owners_in", "topmost"]

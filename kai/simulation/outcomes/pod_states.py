@@ -35,6 +35,3 @@ def pod_states(cycle: Cycle) -> list[State]:
         if isinstance(decision, Evict):
             states[decision.pod] = State.MOVES if decision.moved_to >= 0 else State.EVICTED
     return states
-
-
-__all__ = ["pod_states", "state_of"]

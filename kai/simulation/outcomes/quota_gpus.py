@@ -65,6 +65,3 @@ def wanted_by_memory(snapshot: Snapshot) -> Int64s:
         return np.zeros(0, np.int64)
     demanded = demanded_by_memory(snapshot)[snapshot.pod_shape]
     return np.where((snapshot.pod_node >= 0) & (demanded > 0), counted_gpus(snapshot, snapshot.pod_node), demanded)
-
-
-__all__ = ["counted_gpus", "counted_on", "demanded_by_memory", "memory_asked", "wanted_by_memory"]

@@ -60,6 +60,3 @@ def _gpus(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, flo
         if not isinstance(number, int | float) or isinstance(number, bool):
             raise InputError(f"{place}: {key}.{name}: found {shown(number)}, expected a number of GPUs")
     return found
-
-
-__all__ = ["STATES", "parsed_clause", "read_expected", "sentence_of"]

@@ -22,7 +22,7 @@ from kai.configuration.reading import (
     refuse_unknown,
 )
 from kai.configuration.registry import UnknownNameError, suggestion
-from kai.errors import ConfigError, InputError
+from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.notation import shown
 from kai.simulation.cases.case import Case, FairShareCase
@@ -240,16 +240,3 @@ def _instant(value: object, place: str) -> float:
 def _split(place: str) -> tuple[str, str]:
     subject, _, field = place.rpartition(": ")
     return subject, field
-
-
-__all__ = [
-    "Case",
-    "ConfigError",
-    "FairShareCase",
-    "is_scenario",
-    "read_config",
-    "read_objects",
-    "read_parameters",
-    "read_scenario",
-    "skipped_notes",
-]

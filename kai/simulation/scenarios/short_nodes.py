@@ -64,6 +64,3 @@ def node_names(objects: Sequence[Any]) -> list[str]:
     nodes = [each for each in objects if isinstance(each, Mapping) and each.get("kind") == "Node"]
     metadata = [each.get("metadata") for each in nodes]
     return [str(each["name"]) for each in metadata if isinstance(each, Mapping) and "name" in each]
-
-
-__all__ = ["NODE_KEYS", "Manifest", "node", "node_names", "topology"]

@@ -18,7 +18,7 @@ import msgspec
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
 from kai.api.codec import structuring
 from kai.api.fields import camel
-from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.kinds import ApiObject
 from kai.configuration.peer_settings import Settings
 from kai.configuration.reading import Configuration, read_configuration, read_peer
 from kai.errors import InputError
@@ -189,6 +189,3 @@ def _objects(raw: Mapping[str, Any], name: str) -> tuple[ClusterObjects, tuple[s
     if errors:
         raise InputError.joined(errors)
     return collect(found), tuple(notes)
-
-
-__all__ = ["BY_CLASS", "MEMBER", "is_archive", "read_archive"]

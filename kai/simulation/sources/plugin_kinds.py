@@ -28,6 +28,3 @@ def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject
 def declare_objects(objects: Objects) -> type[ApiObject]:
     """Make one kind known and return the class of its objects."""
     return declare(objects.api_version, objects.kind, objects.plural, namespaced=objects.namespaced)
-
-
-__all__ = ["declare_kinds", "declare_objects", "kinds_of"]

@@ -158,6 +158,3 @@ def _below(result: SimulationResult, queue: str) -> set[str]:
     while more := {each.name for each in result.queues if each.parent in below} - below:
         below |= more
     return below
-
-
-__all__ = ["Compared", "compare_runs", "top_queues"]

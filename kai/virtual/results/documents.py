@@ -55,6 +55,3 @@ def result_of_document(values: Mapping[str, Any], name: str) -> SimulationResult
         return _CONVERTER.structure(values, SimulationResult)
     except (cattrs.BaseValidationError, KeyError, TypeError, ValueError):
         raise InputError(f"{name}: found another document, expected the result of kai simulate --until") from None
-
-
-__all__ = ["document_of", "result_of_document"]

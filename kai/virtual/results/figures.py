@@ -40,6 +40,3 @@ def headline(result: SimulationResult, name: str) -> str:
     """Return the text of one of the metrics above; a hyphen where there is nothing to count."""
     unit = next(unit for _, known, unit in HEADLINES if known == name)
     return figure(result.value(name), unit)
-
-
-__all__ = ["HEADLINES", "figure", "headline"]

@@ -353,6 +353,3 @@ def _series(meters: Meters) -> SeriesResult:
     columns = {head: tuple(column) for head, column in zip(heads, means.T.tolist(), strict=True)}
     shown = {head: column for head, column in columns.items() if not head.endswith("/?") or any(column)}
     return SeriesResult(bucket_seconds=meters.series.width, start_seconds=tuple(starts.tolist()), columns=shown)
-
-
-__all__ = ["ASSUMPTIONS", "PolicyInput", "percentile", "result_of", "waited"]

@@ -104,6 +104,3 @@ def _write(path: Path, columns: dict[str, str], rows: list[dict[str, Any]]) -> N
     }
     schema = pyarrow.schema(list(types.items()))
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), str(path), compression="zstd")
-
-
-__all__ = ["require_pyarrow", "write_tables"]

@@ -89,6 +89,3 @@ def _failed(result: SimulationResult) -> Iterator[str]:
 def _dropped(result: SimulationResult) -> Iterator[str]:
     for reason, count in result.dropped.items():
         yield f"{counted(count, 'row')} left out: {reason}."
-
-
-__all__ = ["remarks"]

@@ -35,5 +35,3 @@ class DecisionLines:
 
 
 _VERBS: Final = {Bind: "bind", Evict: "evict", Nominate: "promise"}
-
-__all__ = ["DecisionLines"]

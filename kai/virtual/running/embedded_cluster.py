@@ -175,6 +175,3 @@ def _text_of(
     queue: str, pool: str, group: str, devices: tuple[str, ...], portion: float | None, memory: int | None
 ) -> str:
     return Grant(queue=queue, pool=pool, group=group, gpus=devices, portion=portion, memory=memory).text
-
-
-__all__ = ["EmbeddedCluster", "device_of", "devices_of", "gpus_of_node", "held_gpus"]

@@ -69,6 +69,3 @@ class Rows(Generic[T]):
             rows: Sequence[Sequence[Any]] = unpacked(zlib.decompress(block)) if isinstance(block, bytes) else block
             for values in rows:
                 yield self._make(*[shared.setdefault(each, each) if type(each) is str else each for each in values])
-
-
-__all__ = ["Rows", "packed", "unpacked"]

@@ -388,6 +388,3 @@ class Simulation:
 def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:
     """Return whether a statement is about a pod that only stands in for another, as the committer finds."""
     return any(is_stand_in(snapshot.pods[each.pod].name) for each in statement)
-
-
-__all__ = ["Rhythm", "Run", "Simulation", "run"]

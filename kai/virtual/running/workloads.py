@@ -368,6 +368,3 @@ class Workloads:
 def _born(group: PodGroup, instant: float) -> PodGroup:
     metadata: ObjectMeta = attrs.evolve(group.metadata, creation_timestamp=instant)
     return attrs.evolve(group, metadata=metadata)
-
-
-__all__ = ["Workloads"]

@@ -208,5 +208,3 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     "restarts": _count,
     "replicas": _steps,
 }
-
-__all__ = ["DOMAIN", "Declared", "Instant", "Lognormal", "Poisson", "Steps", "has_annotations", "read_annotations"]

@@ -368,6 +368,3 @@ def _spread(text: str, path: Path) -> list[str]:
         return list(spread(text))
     except InputError as error:
         raise WrongError(path, str(error), "a range such as gpu-01..gpu-12") from None
-
-
-__all__ = ["ClusterFile", "read_cluster_file"]

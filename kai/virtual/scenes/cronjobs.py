@@ -135,6 +135,3 @@ def missed_notes(came: Mapping[str, int], missed: Mapping[str, int]) -> Iterator
     for name, count in came.items():
         runs = counted(count, "run")
         yield f"CronJob {name}: {runs} came before the last one had ended, {missed.get(name, 0)} of them left out."
-
-
-__all__ = ["Runs", "is_repeated", "missed_notes", "once_note", "runs_of"]

@@ -20,6 +20,3 @@ def is_trace(path: str) -> bool:
 def is_result(values: object) -> bool:
     """Return whether a document is the result of a run over time."""
     return isinstance(values, Mapping) and values.get("kind") == "SimulationResult" and "horizonSeconds" in values
-
-
-__all__ = ["TRACES", "is_result", "is_trace"]

@@ -383,6 +383,3 @@ def _unstamped(group: PodGroup) -> PodGroup:
 
 def _key(metadata: ObjectMeta) -> tuple[str, str]:
     return metadata.namespace, metadata.name
-
-
-__all__ = ["Workload", "most_of", "read_workload", "windows"]

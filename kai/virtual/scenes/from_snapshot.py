@@ -138,6 +138,3 @@ def _plan(group: PodGroup, pods: list[Pod], held: dict[Key, float]) -> JobPlan:
     return JobPlan(
         arrival=0.0, group=group, tasks=(task,), behaviour=Behaviour(restarts=ALWAYS), owner=group.metadata.name
     )
-
-
-__all__ = ["RUNS_ON", "Inherited", "inherited_from", "snapshot_in"]

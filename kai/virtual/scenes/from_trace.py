@@ -155,6 +155,3 @@ def _queues(missing: Sequence[str], gpus: float, known: set[str]) -> dict[str, A
 def _gpus_in(objects: Iterable[object]) -> float:
     found = [each.status.allocatable.get(names.NVIDIA_GPU, "0") for each in objects if isinstance(each, Node)]
     return float(sum(int(text) for text in found if text.isdecimal()))
-
-
-__all__ = ["objects_of", "plan_of", "plans_of"]

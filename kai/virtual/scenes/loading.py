@@ -193,6 +193,3 @@ def files_of(path: Path) -> Sequence[Path]:
     if path.is_dir():
         return files_below(path)
     return [path] if path.is_file() else []
-
-
-__all__ = ["Loaded", "files_of", "load", "load_scene", "load_trace", "sha256_of"]

@@ -17,6 +17,3 @@ def installed_classes(given: Iterable[PriorityClass]) -> list[PriorityClass]:
         for name, value in PRIORITY_CLASSES.items()
         if name not in known
     ]
-
-
-__all__ = ["installed_classes"]

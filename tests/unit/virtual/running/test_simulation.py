@@ -3,10 +3,11 @@ import pytest
 
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
+from kai.scheduler.rhythm import Rhythm
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.results.metrics import result_of
 from kai.virtual.results.result import JobResult, SimulationResult
-from kai.virtual.running.simulation import Rhythm, Simulation, run
+from kai.virtual.running.simulation import Simulation, run
 from kai.virtual.scenes.scene import Change, NodeEvent
 from tests.unit.virtual.builders import case, cluster, gang, job, scene_of
 
