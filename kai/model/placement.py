@@ -79,17 +79,10 @@ class ExtendedAllocation:
 
 @attrs.frozen(kw_only=True)
 class ClaimPlacement:
-    """All devices that a pod gets through claims on its node.
-
-    ``counted`` says how many of its GPUs the node need not count: those that it counts already for pods that use them
-    as well, and those that a smaller alternative does without. ``promised`` says how many more it counts for pods that
-    were promised them.
-    """
+    """All devices that a pod gets through claims on its node."""
 
     claims: tuple[ClaimAllocation, ...] = ()
     extended: ExtendedAllocation | None = None
-    counted: int = attrs.field(default=0, eq=False)
-    promised: int = attrs.field(default=0, eq=False)
 
     def devices(self) -> tuple[AllocatedDevice, ...]:
         """Return the devices of all claims, in their order."""

@@ -3,25 +3,29 @@
 A claim is allocated for as long as it has users: pods that are placed, and consumers beyond the snapshot that its
 status names. The first pod takes the devices, the last one gives them back; pods between the two only count.
 
-Devices of a driver for GPUs are also GPUs of their node. The engine books the GPUs of every pod; where several pods
-share a device, all but the first are *counted already*, and the node gets back what the engine booked for them.
+Devices of a driver for GPUs are also GPUs of their node: see ``seats``.
 
 A claim that is being released when the session opens (``releasing``) takes nothing: its devices may be promised. It
 stays allocated for pods that refer to it themselves; the first of them takes its devices.
 
-Source: the claim handling of the peer's dynamicresources plugin and its node_info for shared devices. Unlike there, a
-device counts once no matter whether it was shared before this cycle or in it, and devices that are being released are
-not lost to the pods that wait.
+A pod that was evicted and is put back has its devices again, even if they were promised to another claim meanwhile:
+there are devices enough for both. Those that the search found for it are then *kept* for the promise, for as long as
+the claim is allocated.
+
+Source: the claim handling of the peer's dynamicresources plugin. Unlike there, devices that are being released are not
+lost to the pods that wait.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework import GPU, GPU_UNIT, Effect, Int64s, NodeRow, NodeTerm, PodRow, SessionView, Status, Tracked
-from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement
+from kai.framework import Effect, Int64s, NodeRow, NodeTerm, PodRow, SessionView, Tracked
+from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement
 from kai.plugins.dra.inventory import Inventory, Tables
+from kai.plugins.dra.seats import Seats
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""
@@ -33,17 +37,6 @@ class Holding:
 
     devices: tuple[AllocatedDevice, ...]
     nodes: tuple[NodeTerm, ...] | None = None
-
-
-def spared_gpus(view: SessionView, placement: ClaimPlacement, node: NodeRow) -> int:
-    """Return how many GPUs ``node`` books for a pod that does without them, as it gets smaller alternatives.
-
-    A node without GPUs books none.
-    """
-    if not view.snapshot.nodes[node].allocatable.get("gpu", 0):
-        return 0
-    claims, held = view.snapshot.catalog.claims.claims, {each.claim: each.devices for each in placement.claims}
-    return sum(claims[claim].spared(devices) for claim, devices in held.items())
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -60,12 +53,8 @@ class Columns:
     """[C] Consumers of a claim."""
     choice: Tracked
     """[C] Number of the holding, 0 for a claim that is not allocated."""
-    seats: Tracked
-    """[D] Pods on the device's own node whose claims hold the device: running, being bound, allocated."""
-    promised: Tracked
-    """[D] The same for pods that were promised their place."""
-    leaving: Tracked
-    """[D] The same for pods that were evicted in this session."""
+    kept: Tracked
+    """[C] Number of the holding that is kept for promises which lost their devices to the claim, 0 for none."""
     held: Tracked
     """[P] 1 while the pod's devices are in this accounting."""
 
@@ -95,27 +84,17 @@ class Accounting:
         users = [set(claim.reserved_for) for claim in self.claims]
         self._named_before = [frozenset(named) for named in users]
         self._assigned = frozenset(assigned)
-        seats = np.zeros(len(inventory.devices), np.int64)
-        self._going = np.zeros_like(seats)
-        """Of the seats, those of pods that are leaving with claims that are being released."""
         held = np.zeros(len(pods), np.int64)
         for pod, placement in assigned.items():
             held[pod] = 1
             for allocation in placement.claims:
                 users[self.rows[allocation.claim]].add(pods[pod].uid)
-            node = NodeRow(int(view.snapshot.pod_node[pod]))
-            for device in self.gpus(placement, node):
-                seats[device] += 1
-            going = tuple(each for each in placement.claims if each.claim in releasing)
-            for device in self.gpus(ClaimPlacement(claims=going), node):
-                self._going[device] += 1
         self._releasing = {self.rows[key]: len(users[self.rows[key]]) for key in releasing}
         """How many users each claim has that is being released; those who come add to them."""
-        self.columns = self._open(np.array([len(named) for named in users], np.int64), seats, held)
-        self._idle, self._released, self._used = (view.engine_column(name) for name in ("idle", "releasing", "used"))
-        self._width = len(view.snapshot.axis)
+        self.columns = self._open(np.array([len(named) for named in users], np.int64), held)
+        self.seats = Seats(view, inventory, assigned)
 
-    def _open(self, reserved: Int64s, seats: Int64s, held: Int64s) -> Columns:
+    def _open(self, reserved: Int64s, held: Int64s) -> Columns:
         inventory = self._inventory
         choice = np.zeros(len(self.claims), np.int64)
         tables = tuple(np.zeros_like(limits) for limits in inventory.limits)
@@ -131,9 +110,7 @@ class Accounting:
             drawn=drawn,
             reserved=self._view.track(reserved),
             choice=self._view.track(choice),
-            seats=self._view.track(seats),
-            promised=self._view.track(np.zeros_like(seats)),
-            leaving=self._view.track(np.zeros_like(seats)),
+            kept=self._view.track(np.zeros_like(choice)),
             held=self._view.track(held),
         )
 
@@ -152,6 +129,10 @@ class Accounting:
         number = int(self.columns.choice.values[row])
         return self._holdings[number] if number else None
 
+    def holds(self, pod: PodRow) -> bool:
+        """Say whether the devices of ``pod`` are in this accounting."""
+        return bool(self.columns.held.values[pod])
+
     def consumers(self, row: int, pod: PodRow) -> int:
         """Return how many consumers other than ``pod`` the claim in ``row`` has."""
         counted = bool(self.columns.held.values[pod]) or self._is_named(row, pod)
@@ -160,10 +141,6 @@ class Accounting:
     def _is_named(self, row: int, pod: PodRow) -> bool:
         """Say whether ``pod`` is among the consumers all the time: the status named it before it was placed."""
         return pod not in self._assigned and self._view.snapshot.pods[pod].uid in self._named_before[row]
-
-    def in_order(self, rows: Int64s) -> Int64s:
-        """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
-        return rows[np.argsort(self.columns.leaving.values[rows] > 0, kind="stable")]
 
     def taken(self) -> Tables:
         """Return what is taken of devices, capacities and counters, as things stand."""
@@ -195,127 +172,77 @@ class Accounting:
         """Whether claims are being released at all."""
         return bool(self._releasing)
 
-    # ------------------------------------------------------------------ GPUs of nodes
+    def crowded(self, placement: ClaimPlacement) -> tuple[ClaimKey, ...]:
+        """Return the claims of ``placement`` that are not allocated, if others hold something of their devices."""
+        fresh = [each for each in _distinct(placement) if self._is_free(self.rows[each.claim])]
+        taken, inventory = self.taken(), self._inventory
+        devices = [device for each in fresh for device in each.devices]
+        more: Counter[tuple[int, int]] = Counter()
+        for table, cell, amount in (*inventory.takes(devices), *inventory.first_draws(devices, taken)):
+            more[table, cell] += amount
+        limits = inventory.limits
+        beyond = any(taken[table][cell] + amount > limits[table][cell] for (table, cell), amount in more.items())
+        return tuple(each.claim for each in fresh) if beyond else ()
 
-    def gpus(self, placement: ClaimPlacement, node: NodeRow) -> list[int]:
-        """Return the GPUs of ``node`` itself among the devices that the claims of ``placement`` hold."""
-        devices = [device for allocation in placement.claims for device in allocation.devices]
-        return self._inventory.gpus_of(devices, node)
-
-    def shared(self, placement: ClaimPlacement, node: NodeRow, most: int) -> ClaimPlacement:
-        """Return ``placement`` with how many of its GPUs, at most ``most``, the node need not count."""
-        spared = spared_gpus(self._view, placement, node)
-        most -= spared
-        held = [(self.rows[each.claim], each.devices) for each in placement.claims]
-        seats, promised = self.seats_beside(held), self.columns.promised.values
-        rows = self.gpus(placement, node)
-        used = min(most, sum(1 for row in rows if seats[row] > 0))
-        more = min(most - used, sum(1 for row in rows if seats[row] == 0 and promised[row] > 0))
-        return attrs.evolve(placement, counted=spared + used, promised=more)
-
-    def seats_beside(self, held: Iterable[tuple[int, Iterable[AllocatedDevice]]]) -> Int64s:
-        """Return int64[D]: how many pods sit on each device, as far as a pod with the claims ``held`` shares it.
-
-        With a pod that is leaving it shares a device by a claim that they have in common; no other claim gets the
-        device before that pod is gone.
-        """
-        seats = self.columns.seats.values
-        if not self._releasing:
-            return seats
-        out: Int64s = seats - self._going
-        for claim, devices in held:
-            if claim in self._releasing:
-                rows = self._inventory.gpus_of(devices)
-                out[rows] = seats[rows]
-        return out
+    def _is_free(self, row: int) -> bool:
+        return row not in self._releasing and self.columns.choice.values[row] == 0
 
     # ------------------------------------------------------------------ effects
 
-    def effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
+    def effects(
+        self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, kept: Mapping[ClaimKey, Holding]
+    ) -> Sequence[Effect]:
         """Return what holding its devices adds to the columns, or what giving them up takes away.
 
-        Whichever is next for ``pod``: pods that hold their devices give them up, others take them.
+        Whichever is next for ``pod``: pods that hold their devices give them up, others take them. ``kept`` is what is
+        to be kept for promises while claims are allocated which are not yet.
         """
         columns = self.columns
-        leaving = bool(columns.held.values[pod])
+        held = bool(columns.held.values[pod])
         out = [Effect(columns.held, int(pod), 1)]
-        for allocation in {each.claim: each for each in placement.claims}.values():
-            out += self._claim_effects(
-                pod, allocation.claim, Holding(allocation.devices, allocation.nodes), leaving=leaving
-            )
+        spare: list[AllocatedDevice] = []
+        for allocation in _distinct(placement):
+            row, holding = self.rows[allocation.claim], Holding(allocation.devices, allocation.nodes)
+            effects, turns = self._claim_effects(pod, row, holding, leaving=held)
+            out += effects
+            if turns:
+                number = int(columns.kept.values[row])
+                instead = self._holdings[number] if held else kept.get(allocation.claim, self._holdings[0])
+                if instead.devices:
+                    out += [Effect(columns.kept, row, self.number(instead)), *self._taking(instead.devices)]
+                    spare += instead.devices
         if placement.extended is not None:
             out += self._taking(placement.extended.devices)
-        promise = self._view.columns.status[pod] == Status.PIPELINED
-        for row in self.gpus(placement, node):
-            out += [Effect(columns.promised if promise else columns.seats, row, 1), Effect(columns.leaving, row, -1)]
-        free = placement.counted + placement.promised
-        if pod in self._assigned and not promise:
-            free += self._taken_over(pod, node, placement, seats=int(leaving))
-        if free:
-            out.append(Effect(self._released, self._gpu_cell(node), free * GPU_UNIT))
-        return out
+        return out + self.seats.effects(pod, node, placement, spare, held=held)
 
-    def _taken_over(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, seats: int) -> int:
-        """Return how many GPUs of ``pod`` were promised to others that use its claims, with ``seats`` taken by pods.
-
-        While it is gone their promises take what it releases; while it stays they take nothing.
-        """
-        devices = [
-            device
-            for allocation in placement.claims
-            if self.consumers(self.rows[allocation.claim], pod) > 0
-            for device in allocation.devices
-        ]
+    def _claim_effects(self, pod: PodRow, row: int, holding: Holding, *, leaving: bool) -> tuple[list[Effect], bool]:
+        """Return what changes for a claim, and whether ``pod`` allocates it, or is the last that has it."""
         columns = self.columns
-        rows = self._inventory.gpus_of(devices, node)
-        return sum(1 for row in rows if columns.promised.values[row] > 0 and columns.seats.values[row] == seats)
-
-    def _claim_effects(self, pod: PodRow, claim: ClaimKey, holding: Holding, *, leaving: bool) -> list[Effect]:
-        columns, row = self.columns, self.rows[claim]
         named = self._is_named(row, pod)
         out = [] if named else [Effect(columns.reserved, row, 1)]
         users = int(columns.reserved.values[row])
+        turns = False
         if row in self._releasing:
             if users == self._releasing[row] + int(leaving):
                 out += self._taking(holding.devices)
         elif (leaving and users == 1 and not named) or (not leaving and columns.choice.values[row] == 0):
             out.append(Effect(columns.choice, row, self.number(holding)))
             out += self._taking(holding.devices)
-        return out
+            turns = True
+        return out, turns
 
     def _taking(self, devices: Iterable[AllocatedDevice]) -> list[Effect]:
         columns = (self.columns.in_use, self.columns.consumed, self.columns.drawn)
         return [Effect(columns[table], cell, amount) for table, cell, amount in self._inventory.takes(devices)]
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
-        """Return what the node gets back for GPUs that it counted already, for as long as ``pod`` is booked there.
+        """Return what the booking of ``pod`` on its node adds for as long as it is there, be the pod evicted."""
+        return self.seats.lasting_effects(pod, node, placement, held=bool(self.columns.held.values[pod]))
 
-        While the pod is active its booking takes idle GPUs, once evicted it adds to those being released; neither is
-        true for a GPU that another pod uses as well. A promise takes from those being released only.
-        """
-        leaving = [Effect(self.columns.leaving, row, 1) for row in self.gpus(placement, node)]
-        promise = self._view.columns.status[pod] == Status.PIPELINED
-        return leaving + self._given_back(node, placement, promise=promise)
 
-    def opening_effects(self, node: NodeRow, placement: ClaimPlacement, status: int) -> Sequence[Effect]:
-        """Return the same for a pod that stood there with ``status`` when the session opened."""
-        out = self._given_back(node, placement, promise=False)
-        if out and status != Status.RELEASING:
-            out.append(Effect(self._released, self._gpu_cell(node), placement.counted * GPU_UNIT))
-        return out
-
-    def _given_back(self, node: NodeRow, placement: ClaimPlacement, *, promise: bool) -> list[Effect]:
-        cell = self._gpu_cell(node)
-        used, promised = placement.counted * GPU_UNIT, placement.promised * GPU_UNIT
-        if not used + promised:
-            return []
-        out = [Effect(self._used, cell, -used - promised)]
-        if not promise:
-            out += [Effect(self._idle, cell, used), Effect(self._released, cell, -used)]
-        return out
-
-    def _gpu_cell(self, node: NodeRow) -> int:
-        return int(node) * self._width + GPU
+def _distinct(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
+    """Return the claims of ``placement``, each once."""
+    return tuple({each.claim: each for each in placement.claims}.values())
 
 
 def _book(tables: Sequence[Int64s], takes: Iterable[tuple[int, int, int]]) -> None:

@@ -34,6 +34,7 @@ RULE = "dynamicresources"
 NOT_ALLOCATABLE = "cannot allocate all DRA claims"
 NOT_REACHED = "claim node selector does not match node"
 NOTHING = ClaimPlacement()
+MOST_CREDIT = 1 << 20
 MOST_CONSUMERS = 256
 """Pods that may use one claim; resource.k8s.io/v1, ResourceClaimReservedForMaxSize."""
 
@@ -61,7 +62,7 @@ class Answers:
         self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
         pods = view.pods_of_shapes(concerns)
-        self._assigned = assigned_placements(view, inventory, pods)
+        self._assigned = assigned_placements(view, pods)
         releasing = releasing_claims(view, self._assigned, pods)
         self._accounting = Accounting(view, inventory, catalog.claims, self._assigned, releasing)
 
@@ -75,17 +76,17 @@ class Answers:
         return detail if isinstance(detail, ClaimPlacement) else self.recorded(pod)
 
     def opening_effects(self) -> Sequence[Effect]:
-        """Return what nodes get back for GPUs that several pods on them use."""
-        status, node = self._view.snapshot.pod_status, self._view.snapshot.pod_node
-        return [
-            effect
-            for pod, placement in self._assigned.items()
-            for effect in self._accounting.opening_effects(NodeRow(int(node[pod])), placement, int(status[pod]))
-        ]
+        """Return what changes in the books of nodes, as several pods may have one GPU."""
+        return self._accounting.seats.corrections
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what the placement of ``pod`` changes until it is evicted."""
-        return self._accounting.effects(pod, node, self._placement(pod, detail))
+        placement = self._placement(pod, detail)
+        kept: dict[tuple[str, str], Holding] = {}
+        crowded = () if self._accounting.holds(pod) else self._accounting.crowded(placement)
+        if crowded and (found := self._solve(pod, node)) is not None:
+            kept = {each.claim: Holding(each.devices, each.nodes) for each in found.claims if each.claim in crowded}
+        return self._accounting.effects(pod, node, placement, kept)
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what the placement of ``pod`` changes for as long as it is on the node."""
@@ -266,8 +267,7 @@ class Answers:
         before = self._view.evicted_detail(pod, node, "claims")
         if isinstance(before, ClaimPlacement) and self._still_stands(before):
             return before
-        gpus = self._shape(pod).gpu.claimed
-        return self._accounting.shared(placement, node, gpus) if gpus else placement
+        return placement
 
     def _still_stands(self, before: ClaimPlacement) -> bool:
         """Say whether no claim of ``before`` was allocated to other devices since."""
@@ -304,7 +304,7 @@ class Answers:
             demands.append(self._demands.of(wanted.implied.claim))
         if not demands:
             return ()
-        rows = self._accounting.in_order(self._inventory.usable_on(node))
+        rows = self._accounting.seats.in_order(self._inventory.usable_on(node))
         return Allocator(self._inventory, taken, rows, self._view.snapshot.nodes[node].name).allocate(demands)
 
     # ------------------------------------------------------------------ how much of it the node counts already
@@ -312,27 +312,43 @@ class Answers:
     def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
         """Return int64[2, n]: thousandths of a GPU that ``pod`` needs less, as its claims hold GPUs that are taken.
 
-        Of alternatives that are open the smallest may do; the search for devices has the last word.
+        Where claims may get shares, or the access of an administrator, that depends on the devices that they get. Of
+        alternatives that are open the smallest may do; the search for devices has the last word.
         Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
         """
-        claimed = self._shape(pod).gpu.claimed
-        namespace, rows = self._view.snapshot.pods[pod].namespace, self._accounting.rows
-        wanted = self._wanted(pod, None)
-        held = [(rows[namespace, reference.claim], holding.devices) for reference, holding in wanted.fixed]
-        devices = [device for _, each in held for device in each]
-        claims = self._accounting.claims
-        spared = sum(claims[row].spared(each) for row, each in held)
-        spared += sum(demand.claim.most_spared for _, demand in wanted.open)
-        if not claimed or not (devices or spared):
-            return np.zeros((2, len(nodes)), np.int64)
-        out = np.full((2, len(self._view.snapshot.nodes)), spared * GPU_UNIT, np.int64)
-        seats, promised = self._accounting.seats_beside(held), self._accounting.columns.promised.values
-        for row in self._inventory.gpus_of(devices):
-            used = seats[row] > 0
-            node = self._inventory.node[row]
-            out[0, node] += GPU_UNIT * used
-            out[1, node] += GPU_UNIT * (used or promised[row] > 0)
-        return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
+        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
+        claimed, wanted = self._shape(pod).gpu.claimed, self._wanted(pod, None)
+        if claimed:
+            self._fill_credit(pod, nodes, wanted, out)
+        return cast("Int64s", np.minimum(out, claimed)[:, nodes] * GPU_UNIT)
+
+    def _fill_credit(self, pod: PodRow, nodes: NodeRows, wanted: _Wanted, out: Int64s) -> None:
+        """Write to ``out`` [2, N] how many GPUs less ``pod`` needs on ``nodes``."""
+        seats, namespace = self._accounting.seats, self._view.snapshot.pods[pod].namespace
+        sharing = self._sharing([demand for _, demand in wanted.open])
+        if sharing.any():
+            for node in map(NodeRow, nodes[sharing[nodes]].tolist()):
+                found = self._solve(pod, node)
+                # A node that has no devices for the pod is to be refused for that, not for want of idle GPUs.
+                out[:, node] = MOST_CREDIT if found is None else seats.credit(pod, node, found)
+            nodes = nodes[~sharing[nodes]]
+        fixed = tuple(allocation_of(reference, namespace, holding) for reference, holding in wanted.fixed)
+        devices = [device for each in fixed for device in each.devices]
+        spared = sum(self._accounting.claims[self._accounting.rows[each.claim]].spared(each.devices) for each in fixed)
+        out[:, nodes] += spared + sum(demand.claim.most_spared for _, demand in wanted.open)
+        there = {int(self._inventory.node[row]) for row in self._inventory.gpus_of(devices)}
+        for at in there.intersection(nodes.tolist()):
+            beside = np.array(seats.credit(pod, NodeRow(at), ClaimPlacement(claims=fixed)), np.int64)
+            out[:, at] += beside - spared
+
+    def _sharing(self, demands: Sequence[Demand]) -> Bools:
+        """Return bool[N]: nodes with GPUs that claims may have beside others."""
+        out = np.zeros(len(self._view.snapshot.nodes), np.bool_)
+        for demand in demands:
+            for wants in demand.requests:
+                for want in wants:
+                    out[self._inventory.node[want.sharable]] = True
+        return out
 
 
 def _extended(implied: Implied | None, found: Sequence[Holding]) -> ExtendedAllocation | None:

@@ -2,36 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-import attrs
-
-from kai.framework import ACTIVE_ALLOCATED, ACTIVE_USED, NodeRow, PodRow, PodRows, SessionView, within
+from kai.framework import ACTIVE_USED, PodRow, PodRows, SessionView, within
 from kai.framework.claims import Claim, ClaimAllocation, ClaimPlacement, ClaimReference
-from kai.plugins.dra.accounting import Holding, spared_gpus
-from kai.plugins.dra.inventory import Inventory
+from kai.plugins.dra.accounting import Holding
 
 
-def assigned_placements(view: SessionView, inventory: Inventory, pods: PodRows) -> Mapping[PodRow, ClaimPlacement]:
-    """Return what those of ``pods`` that occupy a node hold.
-
-    The first of those that share a GPU is the one it counts for. Active pods come before terminating ones: what an
-    active pod uses is not being released.
-    """
+def assigned_placements(view: SessionView, pods: PodRows) -> Mapping[PodRow, ClaimPlacement]:
+    """Return what those of ``pods`` that occupy a node hold."""
     snapshot = view.snapshot
     status, node = snapshot.pod_status, snapshot.pod_node
-    present = [int(pod) for pod in pods if within(int(status[pod]), ACTIVE_USED) and node[pod] >= 0]
-    present.sort(key=lambda pod: (not within(int(status[pod]), ACTIVE_ALLOCATED), pod))
+    present = [PodRow(int(pod)) for pod in pods if within(int(status[pod]), ACTIVE_USED) and node[pod] >= 0]
     owned = _owned(snapshot.catalog.claims.claims.values())
-    seats: set[int] = set()
-    out: dict[PodRow, ClaimPlacement] = {}
-    for row in present:
-        placement = _held(view, PodRow(row), owned)
-        gpus = inventory.gpus_of(placement.devices(), int(node[row]))
-        claimed = snapshot.shapes[snapshot.pod_shape[row]].gpu.claimed
-        spared = spared_gpus(view, placement, NodeRow(int(node[row])))
-        counted = min(claimed, spared + sum(gpu in seats for gpu in gpus))
-        out[PodRow(row)] = attrs.evolve(placement, counted=counted)
-        seats.update(gpus)
-    return out
+    return {pod: _held(view, pod, owned) for pod in present}
 
 
 def _held(view: SessionView, pod: PodRow, owned: Mapping[str, list[Claim]]) -> ClaimPlacement:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Bools, Toleration, tolerates
+from kai.framework import Bools, Int64s, Toleration, tolerates
 from kai.framework.claims import Claim, Device, DeviceClass, DeviceRequest, DeviceToleration
 from kai.plugins.dra.capacity import consumption
 from kai.plugins.dra.inventory import Inventory
@@ -36,6 +36,8 @@ class Want:
     """[D]"""
     meant: Bools
     """[D] What matches although it cannot be had, as it is tainted or attached later: it is part of all devices."""
+    sharable: Int64s
+    """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
     faulty: Bools
     """[D] Devices on which a selector failed: nothing is allocated on a node that can use one of them."""
     fault: str = ""
@@ -102,6 +104,7 @@ class Demands:
         else:
             matching, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
         consumes, enough = self._consumed(matching, request.capacity)
+        matching = enough & self._usable(request.tolerations)
         return Want(
             name=name,
             count=max(request.count, 1),
@@ -109,8 +112,9 @@ class Demands:
             admin=request.admin_access,
             tolerations=request.tolerations,
             consumes=consumes,
-            matching=enough & self._usable(request.tolerations),
+            matching=matching,
             meant=enough,
+            sharable=self._sharable(matching, admin=request.admin_access),
             faulty=faulty,
             fault=fault,
         )
@@ -150,6 +154,11 @@ class Demands:
         return np.array(
             [good and not device.attached_later for good, device in zip(tolerated, devices, strict=True)], np.bool_
         )
+
+    def _sharable(self, matching: Bools, *, admin: bool) -> Int64s:
+        inventory = self._inventory
+        gpus = matching & inventory.gpu & (inventory.node >= 0)
+        return np.flatnonzero(gpus if admin else gpus & inventory.multiple).astype(np.int64)
 
     def _consumed(
         self, matching: Bools, capacity: Sequence[tuple[str, int]]

@@ -124,6 +124,13 @@ class Inventory:
         """Yield table, cell and amount of what the device in ``row`` draws from counters, however many hold it."""
         return ((2, counter, amount) for counter, amount in self.draws.get(row, ()))
 
+    def first_draws(self, devices: Iterable[AllocatedDevice], taken: Tables) -> Iterable[tuple[int, int, int]]:
+        """Yield what those of ``devices`` draw from counters that are had in shares, and of which none is ``taken``."""
+        rows = {self.rows.get(device.key, NONE) for device in devices if not device.admin_access}
+        for row in sorted(rows):
+            if row >= 0 and self.multiple[row] and taken[0][row] == 0:
+                yield from self.draws_of(row)
+
     def with_draws(self, taken: Tables) -> Tables:
         """Return ``taken`` with what devices draw from counters that are held in shares: once for all their shares."""
         held = [row for row in self.draws if self.multiple[row] and taken[0][row] > 0]

@@ -2,21 +2,16 @@ import numpy as np
 
 from kai.plugins.dra import Dra
 from kai.plugins.dra.assigned import assigned_placements
-from kai.plugins.dra.inventory import take_inventory
-from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, exactly, offer
+from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, offer
 from tests.unit.plugins.stage import Stage, pod, snapshot_of
 
 
 def assigned(*manifests):
-    """Return the devices and the number counted elsewhere, by pod that stands on a node."""
+    """Return the devices by pod that stands on a node."""
     stage = Stage.of(Dra(), snapshot_of(NODE, CLASS, *manifests))
     snapshot, view = stage.session.snapshot, stage.session.view
-    inventory = take_inventory(snapshot.catalog.claims.slices, snapshot.nodes, view.selected_nodes)
-    found = assigned_placements(view, inventory, np.arange(len(snapshot.pods)))
-    return {
-        snapshot.pods[row].name: ([each.device for each in placement.devices()], placement.counted)
-        for row, placement in found.items()
-    }
+    found = assigned_placements(view, np.arange(len(snapshot.pods)))
+    return {snapshot.pods[row].name: [each.device for each in placement.devices()] for row, placement in found.items()}
 
 
 def test_pods_that_stand_nowhere_hold_nothing():
@@ -25,21 +20,7 @@ def test_pods_that_stand_nowhere_hold_nothing():
 
 def test_pods_hold_what_their_claims_are_allocated():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
-    assert assigned(offer("n1", "d0"), held, claiming("a-0", "c", on="n1")) == {"a-0": (["d0"], 0)}
-
-
-def test_the_first_active_pod_pays_for_a_shared_gpu():
-    held = claim("c", held=[("n1", "d0")], users=["default-a-0", "default-b-0", "default-c-0"])
-    pods = [claiming("a-0", "c", on="n1", leaving=True), claiming("b-0", "c", on="n1"), claiming("c-0", "c", on="n1")]
-    found = assigned(offer("n1", "d0"), held, *pods)
-    assert {name: counted for name, (_, counted) in found.items()} == {"b-0": 0, "c-0": 1, "a-0": 1}
-
-
-def test_no_more_is_counted_elsewhere_than_a_pod_asks_for():
-    held = claim("c", exactly(every=True), held=[("n1", "d0"), ("n1", "d1")], users=["default-a-0", "default-b-0"])
-    pods = [claiming(name, "c", on="n1") for name in ("a-0", "b-0")]
-    found = assigned(offer("n1", "d0", "d1"), held, *pods)
-    assert found["b-0"] == (["d0", "d1"], 1)
+    assert assigned(offer("n1", "d0"), held, claiming("a-0", "c", on="n1")) == {"a-0": ["d0"]}
 
 
 def test_a_claim_made_for_a_pod_is_held_though_the_pod_does_not_name_it():
@@ -47,4 +28,4 @@ def test_a_claim_made_for_a_pod_is_held_though_the_pod_does_not_name_it():
     made = claim("made", held=[("n1", "d0")], users=["default-a-0"], metadata={"ownerReferences": owner})
     other = claim("other", held=[("n1", "d1")], users=["default-a-0"])
     found = assigned(offer("n1", "d0", "d1"), made, other, pod("a-0", on="n1"), claiming("b-0", "made"))
-    assert found == {"a-0": (["d0"], 0)}
+    assert found == {"a-0": ["d0"]}

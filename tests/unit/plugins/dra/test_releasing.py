@@ -3,7 +3,6 @@ import pytest
 
 from kai.plugins.dra import Dra
 from kai.plugins.dra.assigned import assigned_placements
-from kai.plugins.dra.inventory import take_inventory
 from kai.plugins.dra.releasing import releasing_claims
 from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, offer
 from tests.unit.plugins.stage import Stage, pod, snapshot_of
@@ -15,9 +14,8 @@ def releasing(*manifests, concerned=None):
     """Return the names of the claims that are being released; ``concerned`` are the rows of pods that claim."""
     stage = Stage.of(Dra(), snapshot_of(NODE, CLASS, offer("n1", "d0", "d1"), claiming("z-0", "z"), *manifests))
     snapshot, view = stage.session.snapshot, stage.session.view
-    inventory = take_inventory(snapshot.catalog.claims.slices, snapshot.nodes, view.selected_nodes)
     rows = np.arange(len(snapshot.pods)) if concerned is None else np.array(concerned, np.int64)
-    found = releasing_claims(view, assigned_placements(view, inventory, rows), rows)
+    found = releasing_claims(view, assigned_placements(view, rows), rows)
     return sorted(name for _, name in found)
 
 

@@ -1,0 +1,211 @@
+"""Which pods sit on which GPU of a node, and what the node counts for it.
+
+The engine books the GPUs that each pod asks for. Devices of a driver for GPUs are GPUs of their node too, and several
+pods may have one device: through one claim, in shares, or as administrators that take nothing. So the node gets back
+what the engine booked for devices, and counts instead what is true of each of them: a device that a pod uses is taken
+once, one on which all pods are leaving is being released once, and the promises of one device take one of those.
+
+What a device counts for is a function of who sits on it, and of nothing that was before. So the order in which pods
+come, leave and return makes no difference.
+
+Source: the peer's node_info for shared devices. Unlike there, a device counts once no matter whether it was shared
+before this cycle or in it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework import GPU, GPU_UNIT, Effect, Int64s, NodeRow, PodRow, SessionView, Status
+from kai.framework.claims import AllocatedDevice, ClaimAllocation, ClaimPlacement
+from kai.plugins.dra.inventory import Inventory
+
+
+@attrs.frozen
+class _Sitters:
+    """How many sit on a device, or come to it: pods that use it, pods that are leaving, promises."""
+
+    using: int = 0
+    leaving: int = 0
+    promised: int = 0
+
+    def plus(self, other: "_Sitters", sign: int) -> "_Sitters":
+        return _Sitters(
+            self.using + sign * other.using,
+            self.leaving + sign * other.leaving,
+            self.promised + sign * other.promised,
+        )
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """What the device adds to what is idle, being released and used on its node."""
+        used, going, promised = self.using > 0, self.leaving > 0, self.promised > 0
+        released = 0 if used else int(going) - int(promised)
+        return -int(used or going), released, int(used or going or promised)
+
+
+class Seats:
+    """The GPUs of nodes in a session."""
+
+    def __init__(self, view: SessionView, inventory: Inventory, assigned: Mapping[PodRow, ClaimPlacement]) -> None:
+        """Begin with the pods that stand on nodes; ``assigned`` says what they hold."""
+        self._view = view
+        self._inventory = inventory
+        nodes = view.snapshot.nodes
+        self._has_gpus = np.array([node.allocatable.get("gpu", 0) > 0 for node in nodes], np.bool_)
+        self._cells = tuple(view.engine_column(name) for name in ("idle", "releasing", "used"))
+        self._width = len(view.snapshot.axis)
+        using, self._going = (np.zeros(len(inventory.devices), np.int64) for _ in range(2))
+        promised = np.zeros_like(using)
+        returned: list[Effect] = []
+        for pod, placement in assigned.items():
+            node, status = NodeRow(int(view.snapshot.pod_node[pod])), int(view.snapshot.pod_status[pod])
+            column = {Status.RELEASING: self._going, Status.PIPELINED: promised}.get(Status(status), using)
+            for row in self._taken(placement, node):
+                column[row] += 1
+            returned += self._returned_for_good(pod, node, placement)
+            if status != Status.RELEASING:
+                returned += self._returned_while_held(pod, node, placement, promise=status == Status.PIPELINED)
+        self._using = view.track(using)
+        """[D] Pods that use a device: running, being bound, allocated."""
+        self._promised = view.track(promised)
+        """[D] Pods that were promised it, and what is kept for promises that lost their device."""
+        self._leaving = view.track(np.zeros_like(using))
+        """[D] Pods that were evicted in this session."""
+        sat_on = np.flatnonzero(using + self._going + promised).tolist()
+        start = {row: _Sitters(int(using[row]), int(self._going[row]), int(promised[row])) for row in sat_on}
+        counted = self._counted({row: (_Sitters(), at) for row, at in start.items()})
+        self.corrections: Sequence[Effect] = (*returned, *counted)
+        """What changes in the books of the engine when the session opens."""
+
+    # ------------------------------------------------------------------ devices of a placement
+
+    def _counting(self, placement: ClaimPlacement, node: NodeRow) -> list[AllocatedDevice]:
+        """Return the GPUs of ``node`` that the engine books for claims of ``placement``.
+
+        It books as many as a claim asks for: of all devices of a node, one.
+        """
+        out: list[AllocatedDevice] = []
+        for each in _claims(placement):
+            claim = self._view.snapshot.catalog.claims.claims[each.claim]
+            there = [device for device in each.devices if self._inventory.gpus_of([device], node)]
+            out += there[: max(0, claim.gpus - claim.spared(each.devices))]
+        return out
+
+    def _taken(self, placement: ClaimPlacement, node: NodeRow) -> list[int]:
+        """Return the GPUs of ``node`` that ``placement`` takes, each once; looking on as administrator takes none."""
+        counting = self._counting(placement, node)
+        return self._inventory.gpus_of([device for device in counting if not device.admin_access])
+
+    def _returned(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> int:
+        """Return how many of the GPUs that the engine books for ``pod`` its node has back.
+
+        These are the devices of the node, which it counts by itself, and what smaller alternatives do without.
+        """
+        if not self._has_gpus[node]:
+            return 0
+        snapshot = self._view.snapshot
+        catalog = snapshot.catalog.claims.claims
+        spared = sum(catalog[each.claim].spared(each.devices) for each in _claims(placement))
+        claimed = snapshot.shapes[int(snapshot.pod_shape[pod])].gpu.claimed
+        return min(claimed, len(self._counting(placement, node)) + spared)
+
+    # ------------------------------------------------------------------ what a placement counts for
+
+    def credit(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> tuple[int, int]:
+        """Return how many GPUs less ``pod`` needs on ``node`` with ``placement``: of idle ones, and of all free ones.
+
+        A device from which a pod was just evicted is not idle. One whose pods were leaving before may be: the claim is
+        theirs as well, or has a share that they do not need.
+        """
+        returned, rows = self._returned(pod, node, placement), self._taken(placement, node)
+        if not self._has_gpus[node]:
+            return 0, 0
+        using, promised = self._using.values, self._promised.values
+        idle = sum(1 for row in rows if using[row] <= 0 and self._going[row] == 0)
+        free = sum(1 for row in rows if using[row] <= 0 and promised[row] <= 0)
+        return returned - idle, returned - free
+
+    def in_order(self, rows: Int64s) -> Int64s:
+        """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
+        return rows[np.argsort(self._leaving.values[rows] > 0, kind="stable")]
+
+    def effects(
+        self,
+        pod: PodRow,
+        node: NodeRow,
+        placement: ClaimPlacement,
+        kept: Iterable[AllocatedDevice],
+        *,
+        held: bool,
+    ) -> list[Effect]:
+        """Return what holding its devices adds to the books, for a pod that comes to hold them (or is ``held`` by now).
+
+        ``kept`` are devices that are kept for a promise while the pod holds its own.
+        """
+        status = self._view.columns.status[pod]
+        if status == Status.RELEASING:
+            return []
+        promise = bool(status == Status.PIPELINED)
+        comes = _Sitters(using=int(not promise), leaving=-1, promised=int(promise))
+        changes = dict.fromkeys(self._taken(placement, node), comes)
+        for row in self._inventory.gpus_of(kept):
+            changes[row] = changes.get(row, _Sitters()).plus(_Sitters(promised=1), 1)
+        return self._change(changes, back=held) + self._returned_while_held(pod, node, placement, promise=promise)
+
+    def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
+        """Return the same for as long as ``pod`` is booked on ``node``, be it evicted."""
+        changes = dict.fromkeys(self._taken(placement, node), _Sitters(leaving=1))
+        return self._change(changes, back=not held) + self._returned_for_good(pod, node, placement)
+
+    def _change(self, changes: Mapping[int, _Sitters], *, back: bool) -> list[Effect]:
+        """Return the effects of ``changes`` of devices, or those that the engine takes away again (``back``)."""
+        out: list[Effect] = []
+        between: dict[int, tuple[_Sitters, _Sitters]] = {}
+        for row, change in changes.items():
+            amounts = ((self._using, change.using), (self._leaving, change.leaving), (self._promised, change.promised))
+            out += [Effect(column, row, amount) for column, amount in amounts if amount]
+            now = _Sitters(
+                int(self._using.values[row]),
+                int(self._leaving.values[row] + self._going[row]),
+                int(self._promised.values[row]),
+            )
+            between[row] = (now.plus(change, -1), now) if back else (now, now.plus(change, 1))
+        return out + self._counted(between)
+
+    def _counted(self, between: Mapping[int, tuple[_Sitters, _Sitters]]) -> list[Effect]:
+        """Return what nodes count more for devices in the second of two states."""
+        out: list[Effect] = []
+        for row, (before, after) in between.items():
+            node = int(self._inventory.node[row])
+            if not self._has_gpus[node]:
+                continue
+            for column, less, more in zip(self._cells, before.counts, after.counts, strict=True):
+                if more != less:
+                    out.append(Effect(column, node * self._width + GPU, (more - less) * GPU_UNIT))
+        return out
+
+    def _returned_for_good(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> list[Effect]:
+        """Return what ``node`` has back of what the engine books for a pod that is leaving."""
+        return self._back(node, self._returned(pod, node, placement), idle=1, releasing=-1, used=-1)
+
+    def _returned_while_held(
+        self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, promise: bool
+    ) -> list[Effect]:
+        """Return what comes to that while the pod uses its place, or was promised it."""
+        amount = self._returned(pod, node, placement)
+        return self._back(node, amount, idle=-1, releasing=2) if promise else self._back(node, amount, releasing=1)
+
+    def _back(self, node: NodeRow, amount: int, *, idle: int = 0, releasing: int = 0, used: int = 0) -> list[Effect]:
+        cell = int(node) * self._width + GPU
+        signs = zip(self._cells, (idle, releasing, used), strict=True)
+        return [Effect(column, cell, sign * amount * GPU_UNIT) for column, sign in signs if sign and amount]
+
+
+def _claims(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
+    """Return the claims that the pod names, each once.
+
+    Of one that was made for its extended resources the engine books the resources: it stays as it is.
+    """
+    return tuple({each.claim: each for each in placement.claims if each.reference}.values())
