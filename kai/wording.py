@@ -1,5 +1,6 @@
-"""Numbers with their nouns and lists that are cut short, as every message says them."""
+"""Numbers with their nouns, lists that are cut short, and what a file turned out to be, as every message says them."""
 
+import errno
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,6 +8,13 @@ _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
 _HUGE: Final = 1e15
+_NOT_WANTED: Final = {
+    errno.ENOENT: "no such file or folder",
+    errno.EISDIR: "a folder",
+    errno.ENOTDIR: "a file where a folder belongs",
+    errno.EEXIST: "a file of that name",
+}
+"""What was found, of the errors whose own text is a sentence: "found Is a directory" would be read twice."""
 
 
 def number_text(number: float, digits: int = 6) -> str:
@@ -41,4 +49,9 @@ def span_text(seconds: float) -> str:
     return f"{whole // large}{names[0]}" + (f"{rest}{names[1]}" if rest else "")
 
 
-__all__ = ["counted", "first_of", "span_text"]
+def found_by(error: OSError) -> str:
+    """Return what a system call found in place of what was wanted: ``a folder``, ``Permission denied``."""
+    return _NOT_WANTED.get(error.errno or 0) or error.strerror or str(error)
+
+
+__all__ = ["counted", "first_of", "found_by", "span_text"]

@@ -143,6 +143,13 @@ def kai(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+def _asked_for(error: click.UsageError, arguments: Sequence[str]) -> str:
+    """Return the command that was used wrongly; click does not say it of an option without its value."""
+    if error.ctx is not None:
+        return error.ctx.command_path
+    return f"kai {arguments[0]}" if arguments and arguments[0] in COMMANDS else "kai"
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code (``kai.cli.failures``)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -169,9 +176,12 @@ def run(arguments: list[str]) -> int:
     try:
         result: Any = kai.main(args=arguments, prog_name="kai", standalone_mode=False)
         flush_out()
+    except click.MissingParameter as error:  # which lists what may be chosen on lines of its own
+        say_error(" ".join(error.format_message().split()), f"{_asked_for(error, arguments)} --help")
+        return USAGE
     except click.UsageError as error:
         message, _, hint = error.format_message().partition("\n")
-        path = error.ctx.command_path if error.ctx else "kai"
+        path = _asked_for(error, arguments)
         say_error(message, hint or f"{path} --help")
         return USAGE
     except click.ClickException as error:

@@ -199,6 +199,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             **options: object,
         ) -> object:
             _refuse_contradictions(place, namespace, service, everywhere=everywhere, is_watch=is_watch)
+            _refuse_cluster_of_file(place, {"--context": context, "--kubeconfig": kubeconfig, "--as": user})
             source = Source(
                 place=place or "",
                 namespace=namespace,
@@ -239,6 +240,13 @@ def _refuse_contradictions(
         raise click.UsageError(f"--service: found {shown(service)}, expected a URL or NAMESPACE/NAME")
     if everywhere and namespace:
         raise click.UsageError("-n and -A cannot be used together")
+
+
+def _refuse_cluster_of_file(place: str | None, flags: Mapping[str, str]) -> None:
+    """Refuse flags of a cluster beside a file: an answer about the file would pass for one about the cluster."""
+    for flag, value in flags.items():
+        if place and value:
+            raise click.UsageError(f"{flag} and -f cannot be used together: {place} is read, and no cluster")
 
 
 def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:

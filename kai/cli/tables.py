@@ -140,13 +140,18 @@ def cut_text(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, *, indent: str = "", between: str = " ") -> str:
-    """Return a text on as many lines as it takes, broken where ``between`` stands; lines but the first are indented."""
+    """Return a text on as many lines as it takes, broken where ``between`` stands; lines but the first are indented.
+
+    The first keeps the blanks that it begins with.
+    """
     if width <= 0:
         return text
-    lines, line = [], ""
-    for part in text.split(between):
-        longer = f"{line}{between}{part}" if line else part
-        if line and shown_width(longer) > width:
+    words = text.lstrip(" ")
+    first, *rest = words.split(between)
+    lines, line = [], text[: len(text) - len(words)] + first
+    for part in rest:
+        longer = f"{line}{between}{part}"
+        if shown_width(longer) > width:
             lines.append(line.rstrip())
             line = indent + part
         else:

@@ -9,7 +9,7 @@ from kai.cli.failures import NO, say_error
 from kai.cli.writing import write_document
 from kai.documents.envelope import envelope
 
-EPILOG = """\b
+EPILOG = """\
 Small clusters are decided without compiled kernels; for larger ones they are compiled once, and kept. The
 first of these places that can be written to holds them: NUMBA_CACHE_DIR, the package's own folder,
 ~/.cache/kai. They are compiled again after an update of kai, of a plugin with kernels, or of numba.

@@ -79,7 +79,7 @@ class Service:
         if found is None:
             raise SlowServiceError(f"{self.name}: no answer within {SOON:g} s, so this is decided here")
         if isinstance(found, NoAnswer):
-            raise RefusedByServiceError(f"{self.name}: {found.message}")
+            raise RefusedByServiceError(f"{self.name}: {_in_words(found)}")
         document = _decoded(found)
         if not found.is_good:
             why = document.get("error") or document.get("message") or redirected(found) or "no reason"
@@ -149,6 +149,13 @@ def read(document: object, kind: str, reader: Callable[[Any], R]) -> R:
     except (LookupError, TypeError, ValueError, AttributeError, BadValue) as error:
         text = f"{type(error).__name__}: {error}"
         raise UnreachableError(f"service: {kind}: found {text}, expected a document of output.kai/v1") from None
+
+
+def _in_words(found: NoAnswer) -> str:
+    """Return what went wrong as a person says it; what is said here is said so already."""
+    from kai.cluster.requesting.listing import plain_words  # noqa: PLC0415 - most answers come, and need none of it
+
+    return plain_words(found, _TIMEOUT) if ": " in found.message else found.message
 
 
 def _decoded(answer: Answer) -> Mapping[str, Any]:

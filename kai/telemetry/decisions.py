@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from kai.errors import InputError
-from kai.wording import counted
+from kai.wording import counted, found_by
 
 BIND: Final = "bind"
 EVICT: Final = "evict"
@@ -173,7 +173,7 @@ def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Deci
                     elif passed is not None and line.strip():
                         passed.add(str(file), number, found)
     except OSError as error:
-        raise InputError(f"{path}: found {error.strerror or error}, expected a readable decision log") from None
+        raise InputError(f"{path}: found {found_by(error)}, expected a readable decision log") from None
 
 
 def evictions_in(path: str, passed: PassedOver | None = None) -> Iterator[Decision]:

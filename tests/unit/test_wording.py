@@ -1,6 +1,8 @@
+import errno
+
 import pytest
 
-from kai.wording import counted, first_of, number_text
+from kai.wording import counted, first_of, found_by, number_text
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,18 @@ def test_a_list_may_be_cut_elsewhere_and_joined_otherwise() -> None:
 )
 def test_a_number_has_no_exponent(number: float, digits: int, text: str) -> None:
     assert number_text(number, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), "no such file or folder"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory"), "a folder"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory"), "a file where a folder belongs"),
+        (FileExistsError(errno.EEXIST, "File exists"), "a file of that name"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+        (OSError("odd"), "odd"),
+    ],
+)
+def test_what_a_system_call_found_fits_behind_found(error: OSError, text: str) -> None:
+    assert found_by(error) == text

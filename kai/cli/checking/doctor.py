@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kai.doctor.findings import Check, Finding, Verdict
     from kai.doctor.seen import Seen
 
-EPILOG = """\b
+EPILOG = """\
 Exit code 0 if no check failed (warnings do not count), 1 if one did, 3 if the cluster cannot be reached,
 or nothing in it can be read.
 

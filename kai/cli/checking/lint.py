@@ -11,7 +11,7 @@ from kai.cli.failures import INPUT, NO
 if TYPE_CHECKING:
     from kai.manifests import Finding
 
-EPILOG = """\b
+EPILOG = """\
 FILE is a manifest, a folder, a configuration of the scheduler, a scenario, a snapshot (zip), or -.
 Manifests are looked at together, as one cluster: a job of one file may name a queue of another.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kai.simulation.comparing.comparison import Comparison, JobState, Side
     from kai.virtual.results.comparison import Compared
 
-EPILOG = """\b
+EPILOG = """\
 A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
 with -o json. With --on they are scheduler configurations for that cluster; default stands for its own.
 
@@ -27,7 +27,7 @@ with -o json. With --on they are scheduler configurations for that cluster; defa
   kai diff monday.zip tuesday.zip
   kai diff default other.yaml --on now.zip --exit-code
   kai diff before.json after.json -o json
-  kai diff default other.yaml --on workload/ --until 8h     over virtual time; so are traces
+  kai diff default other.yaml --on workload/ --until 8h     over virtual time
 """
 OWN = "default"
 _FEW = 20

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.plan import Plan
     from kai.simulation.request import Result
 
-EPILOG = """\b
+EPILOG = """\
 Exit code 0, or 1 if the decisions differ from those that the snapshot records (with --expect: 4 if it
 records none). Under another policy or with more cycles they differ, of course; kai diff says what it means.
 
 \b
   kai replay now.zip
-  kai replay now.zip --expect > /dev/null     after an upgrade: is everything decided as before?
+  kai replay now.zip --expect > /dev/null     is all as before the upgrade?
   kai replay now.zip --policy other.yaml
 """
 _MOST = 10

@@ -10,15 +10,16 @@ import click
 
 from kai.cli.console import Console
 from kai.errors import ConfigError, InputError
+from kai.wording import found_by
 
 if TYPE_CHECKING:
     from kai.virtual.results.result import SimulationResult
 
 
 def check_places(out: str | None, page: str | None, engine: str | None) -> None:
-    """See that what is needed to write the files is installed, and that their folders are there, before anything runs.
+    """See that what writes the files is installed, and that there is a place for each, before anything runs.
 
-    Raises: UsageError that says what to install, InputError for a folder that does not exist.
+    Raises: UsageError that says what to install, InputError for a folder that does not exist, or is none.
     """
     if engine is not None:
         from kai.virtual.remote import SCHEME, require_dask
@@ -37,6 +38,8 @@ def check_places(out: str | None, page: str | None, engine: str | None) -> None:
             from kai.virtual.results.parquet import require_pyarrow
 
             _require(require_pyarrow)
+    elif out is not None and Path(out).exists() and not Path(out).is_dir():
+        raise InputError(f"{out}: found a file, expected a folder, or a name that ends in .json or .parquet")
 
 
 def _require(library: Callable[[], object]) -> None:
@@ -81,7 +84,7 @@ def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Conso
         else:
             _save_folder(place, results, console)
     except OSError as error:
-        raise InputError(f"{place}: found {error.strerror or error}, expected a place to write to") from None
+        raise InputError(f"{place}: found {found_by(error)}, expected a place to write to") from None
 
 
 def _save_folder(folder: Path, results: "Sequence[SimulationResult]", console: Console) -> None:
@@ -112,6 +115,6 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: found {error.strerror or error}, expected a file to write") from None
+        raise InputError(f"{path}: found {found_by(error)}, expected a file to write") from None
     size = len(text.encode()) / 1e6
     console.talk(f"report: {path} ({size:.1f} MB; open it in any browser, no network needed)")

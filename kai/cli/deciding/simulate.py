@@ -15,7 +15,7 @@ from kai.errors import ConfigError, InputError, KaiError
 if TYPE_CHECKING:
     from kai.simulation.request import Policy, Request
 
-EPILOG = """\b
+EPILOG = """\
 PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken by the scheduler
 (a zip), or - for standard input. A folder of scenarios is many simulations, and so are several PATHs:
 put manifests that belong together into one folder.
@@ -25,10 +25,11 @@ put manifests that belong together into one folder.
   kai simulate snapshot.zip --explain
   kai simulate scenarios/ --check -q
 
-\b
 With --until, --cluster or a trace, virtual time passes: workloads arrive, run, end and wait.
+
+\b
   kai simulate examples/lab --until 8h
-  kai simulate trace.csv --cluster cluster.yaml --policy a.yaml --policy b.yaml --report both.html
+  kai simulate trace.csv --cluster cluster.csv --policy a.yaml --policy b.yaml
 """
 _OF_ONE_MOMENT: Final = {
     "config": "give the configuration with --policy",

@@ -10,20 +10,21 @@ from kai.cli.console import Console
 from kai.cli.givenpath import GivenPath
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.errors import InputError
+from kai.wording import found_by
 
 if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
     from kai.simulation.request import Result
 
-EPILOG = """\b
+EPILOG = """\
 What is in config maps, and secrets, are never in a snapshot, nor images, commands and environment variables.
 Annotations that kai does not read are left out unless --redact=none is given; --redact=names hides all names
 as well and leaves the decisions the same. Labels and requests of every pod are in it: treat it as confidential.
 
 \b
-  kai snapshot now.zip                       the cluster of the current context
-  kai snapshot theirs.zip --redact=names     to be sent to strangers
-  kai snapshot old.zip --compat -f lab/      what KAI-Scheduler's tools read
+  kai snapshot now.zip                      the cluster of the current context
+  kai snapshot theirs.zip --redact=names    to be sent to strangers
+  kai snapshot old.zip --compat -f lab/     what KAI-Scheduler's tools read
   kai why train --from now.zip
 """
 
@@ -61,7 +62,7 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
     try:
         Path(file).write_bytes(packed(document))
     except OSError as error:
-        raise InputError(f"{file}: found {error.strerror or error}, expected a file that can be written") from None
+        raise InputError(f"{file}: found {found_by(error)}, expected a file that can be written") from None
     _say(file, case, document, console, redact=redact)
     return 0
 

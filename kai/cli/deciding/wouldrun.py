@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kai.simulation.request import Result
     from kai.simulation.sources.addition import Addition
 
-EPILOG = """\b
+EPILOG = """\
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
 Nothing is written to the cluster.
 

@@ -7,7 +7,7 @@ import click
 from kai.cli.console import Console, console_options
 from kai.cli.demonstrating.scenes import NAMES
 
-EPILOG = """\b
+EPILOG = """\
 Nothing but this process is needed: no cluster, no GPU, no network. On a terminal it is drawn as it goes, and
 keys change how fast: space, . (one cycle), + and -, w (why does it wait?), e (evictions), q. Otherwise one line
 is written for each thing that happens, and the command ends with the scene.

@@ -18,8 +18,9 @@ from kai.cli.deciding.runsfiles import document
 from kai.cli.demonstrating.drawing import LEAST_COLUMNS, line_text
 from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.playing import Player, Watched
-from kai.cli.demonstrating.saving import save
+from kai.cli.demonstrating.saving import prepare, save
 from kai.cli.demonstrating.scenes import DemoScene, scene_named
+from kai.cli.tables import wrapped
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
@@ -55,6 +56,8 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
     """
     scene = scene_named(name)
     until, speed = until_of(wanted.until or scene.until), _speed(wanted.speed, scene.speed)
+    if wanted.save is not None:
+        prepare(wanted.save, scene)
     watched = watch_of(scene.load(wanted.seed).scene, until)
     run = watched.run
     with _board(wanted.dashboard, watched, console) as address:
@@ -98,7 +101,7 @@ def _tell_lines(
 ) -> float:
     """Write what happens, at a speed, or as fast as it can be decided."""
     if not console.is_for_machines:
-        console.talk(f"{scene.title}. {scene.watch}")
+        console.talk(wrapped(f"{scene.title}. {scene.watch}", console.width))
     try:
         while watched.run.next < inf:
             pause(max(0.0, watched.run.next - watched.run.now) / speed)

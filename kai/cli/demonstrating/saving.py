@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import archive_document, packed
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.results.metrics import result_of
-from kai.wording import counted
+from kai.wording import counted, first_of, found_by
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
@@ -24,6 +25,27 @@ if TYPE_CHECKING:
 
 _POLICIES: Final = {"default.yaml": frozenset[str](), "no-reclaim.yaml": frozenset({"reclaim"})}
 """Which actions policies leave out that are saved, to be compared on the scene."""
+
+
+def prepare(folder: str, scene: DemoScene) -> None:
+    """See that a folder can take what will be saved, before the scene begins: it lasts minutes. It is made if need be.
+
+    Raises: InputError for a folder that cannot be written to, or that holds files of another scene: both together
+    would be read as one.
+    """
+    files = Path(folder) / FILES
+    known = {file.name for file in scene.files()}
+    try:
+        files.mkdir(parents=True, exist_ok=True)
+        others = sorted(file.name for file in files.iterdir() if file.name not in known)
+        writable = os.access(folder, os.W_OK) and os.access(files, os.W_OK)
+    except OSError as error:
+        raise InputError(f"{folder}: found {found_by(error)}, expected a folder to write to") from None
+    if not writable:
+        raise InputError(f"{folder}: found no right to write, expected a folder to write to")
+    if others:
+        found = first_of(others)
+        raise InputError(f"{files}: found {found}, expected an empty folder, or the files of scene {scene.name} alone")
 
 
 def save(folder: str, scene: DemoScene, run: Simulation, ended: Run, console: Console) -> None:
@@ -45,7 +67,7 @@ def save(folder: str, scene: DemoScene, run: Simulation, ended: Run, console: Co
         (place / TIMELINE).write_text(json.dumps({"traceEvents": result.trace()}) + "\n", encoding="utf-8")
         (place / END).write_bytes(packed(archive_document(given, settings)))
     except OSError as error:
-        raise InputError(f"{folder}: found {error.strerror or error}, expected a folder to write to") from None
+        raise InputError(f"{folder}: found {found_by(error)}, expected a folder to write to") from None
     decided = counted(ended.decisions, "decision")
     files = f"the scene ({FILES}/), {counted(len(_POLICIES), 'policy', 'policies')}, {RESULT}, {TIMELINE}, {END}"
     console.talk(f"saved {folder}: {files} ({decided}, {ended.digest[:12]})")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TRIED: Final = 8
 """About so many changes are decided for one job that waits."""
-EPILOG = """\b
+EPILOG = """\
 NAME is a job, the owner of a job, a pod, a queue or a node; a kind before it says which, as with kubectl.
 A change marked with a tick was decided again and starts the job now; ~ helps, and says what comes next.
 

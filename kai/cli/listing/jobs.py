@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.request import Result
 
-EPILOG = """\b
+EPILOG = """\
 A job is a pod group. Replicas of one owner are one line; --pods unfolds them.
 GPUS is what all pods of a job want together, POS its place in line within its queue; -o wide adds what they hold.
 

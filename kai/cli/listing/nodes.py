@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.gpu_slots import NodeSlots
     from kai.simulation.request import Result
 
-EPILOG = """\b
+EPILOG = """\
 One cell is one GPU: the letter is the queue (small where the GPU is shared), the block how much is granted.
 MIG slices are counted by profile: in use, of all.
 Kubernetes does not say which whole GPU a pod has: whole GPUs are numbered in the order of jobs.

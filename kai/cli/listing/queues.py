@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.queue_lines import QueueLine
     from kai.simulation.request import Result
 
-EPILOG = """\b
+EPILOG = """\
 Amounts are those of the queue and all queues below it. FAIR is the fair share: quota, and a part of what
 others leave, as far as the queue asks for it. WANT is what runs and what waits.
 

@@ -15,6 +15,7 @@ from kai.cli.running.shards import Rendered, is_shard, render
 from kai.configuration.reading import Configuration, read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
+from kai.wording import found_by
 
 _KEY: Final = "config.yaml"
 
@@ -85,7 +86,7 @@ def read_text(path: str) -> bytes:
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
+        raise ConfigError(f"{path}: found {found_by(error)}, expected a configuration file") from None
 
 
 def _found(text: str | bytes, path: str) -> tuple[Any, Rendered | None]:

@@ -10,9 +10,11 @@ from click.shell_completion import CompletionItem
 _SWITCH_SECONDS = 0.0005
 
 EPILOG = """\b
-ROLE is one of scheduler, binder, podgrouper, podgroup-controller, queue-controller, node-scale-adjuster
-and admission. Without one, all of them but admission run in this process. Flags are those that
-KAI-Scheduler's operator writes for each component, in Go's form (--name=value, --name value, -name).
+ROLE is one of scheduler, binder, podgrouper, podgroup-controller,
+queue-controller, node-scale-adjuster and admission. Without one, all of them
+but admission run in this process. Flags are those that KAI-Scheduler's
+operator writes for each component, in Go's form (--name=value, --name value,
+-name).
 
 \b
   kai run scheduler --help          the flags of a role

@@ -194,7 +194,7 @@ def address_of(server: str) -> str:
     return urlsplit(server).netloc.rpartition("@")[2] or server
 
 
-def plain_words(answer: NoAnswer) -> str:
+def plain_words(answer: NoAnswer, timeout: float = _TIMEOUT) -> str:
     """Return what went wrong, in the words of a person: the end of a sentence about the server."""
     text = answer.message.partition(": ")[2] or answer.message
     error, _, rest = text.partition(": ")
@@ -202,7 +202,7 @@ def plain_words(answer: NoAnswer) -> str:
         ("ConnectionRefused", "refused the connection"),
         ("gaierror", "is a name that has no address"),
         ("ClientConnectorDNS", "is a name that has no address"),
-        ("no answer in time", f"did not answer in {_TIMEOUT:g}s"),
+        ("no answer in time", f"did not answer in {timeout:g}s"),
         ("Timeout", _NO_WORDS),
         ("SSLCertVerification", f"has a certificate that is not trusted: {rest}"),
         ("ClientConnectorCertificate", f"has a certificate that is not trusted: {rest}"),

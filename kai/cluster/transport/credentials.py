@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import ipaddress
 import json
 import logging
@@ -33,6 +34,7 @@ import attrs
 from kai.cluster.transport.plainconfig import read_plain
 from kai.cluster.transport.programs import program_failed
 from kai.errors import ConfigError
+from kai.wording import found_by
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST: Final = "KUBERNETES_SERVICE_HOST"
@@ -246,7 +248,14 @@ def _reason(error: Exception) -> str:
         return f"no credentials within {_PROGRAM_TIMEOUT:g} seconds"
     if isinstance(error, TypeError | AttributeError):  # the library's own words are about its code
         return "it is empty, or a part of it has another type"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text"
+    if isinstance(error, OSError):
+        return f"it is {found_by(error)}" if error.errno == errno.EISDIR else found_by(error)
     words = " ".join(str(error).partition("{")[0].split())[:_LONGEST_REASON]
+    # The library's own error is a sentence about the file; of others the kind says more than their words.
+    if words and type(error).__name__ == "ConfigException":
+        return words.removeprefix("Invalid kube-config file. ")
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
@@ -275,7 +284,7 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no text"
+        reason = found_by(error) if isinstance(error, OSError) else "no text"
         raise ConfigError(f"{path}: found {str(reason).lower()}, expected a readable file") from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from kai.errors import InputError
+from kai.wording import found_by
 
 STANDARD_INPUT = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -44,7 +45,7 @@ def unread(path: str, error: OSError) -> InputError:
     """Return the error for what cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return InputError(f"{path}: no such file or folder")
-    return InputError(f"{path}: found {error.strerror or error}, expected a file or a folder")
+    return InputError(f"{path}: found {found_by(error)}, expected a file or a folder")
 
 
 def read_standard_input() -> bytes:
@@ -58,7 +59,7 @@ def read_standard_input() -> bytes:
     try:
         return stream.buffer.read()
     except OSError as error:
-        raise InputError(f"standard input: found {error.strerror or error}, expected text") from None
+        raise InputError(f"standard input: found {found_by(error)}, expected text") from None
 
 
 def sum_of(texts: Sequence[bytes]) -> str:

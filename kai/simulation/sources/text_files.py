@@ -26,6 +26,7 @@ from kai.simulation.sources.files import (
     sum_of,
     unread,
 )
+from kai.wording import found_by
 
 
 def find_cases(path: str) -> Iterator[str]:
@@ -90,7 +91,7 @@ def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]
             source, values = open_text(texts[-1], str(file))
             found = documents_of(source, values)
         except OSError as error:
-            raise InputError(f"{file}: found {error.strerror or error}, expected a readable file") from None
+            raise InputError(f"{file}: found {found_by(error)}, expected a readable file") from None
         except RefusedError as error:
             refused += error.findings
             continue
@@ -102,8 +103,8 @@ def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]
     return documents, texts
 
 
-def read_documents(path: str) -> list[Document]:
-    """Return the manifests at ``path``: a file, a folder, or standard input.
+def read_documents(path: str, *, elsewhere: str = "--from") -> list[Document]:
+    """Return the manifests at ``path``: a file, a folder, or standard input; a snapshot goes ``elsewhere``.
 
     Raises: RefusedError for what cannot be read, InputError where there are no manifests.
     """
@@ -112,7 +113,7 @@ def read_documents(path: str) -> list[Document]:
         if place.is_dir() and path != STANDARD_INPUT:
             documents, _ = _documents_in(place, path)
         elif path != STANDARD_INPUT and is_archive(place):
-            raise InputError(f"{path}: found a snapshot, expected manifests; a snapshot is given with --from")
+            raise InputError(f"{path}: found a snapshot, expected manifests; a snapshot is given with {elsewhere}")
         else:
             text = read_standard_input() if path == STANDARD_INPUT else place.read_bytes()
             documents = documents_of(*open_text(text, path))

@@ -13,6 +13,7 @@ import attrs
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.manifest_text import mapping_of
+from kai.api.kubernetes.node import Node
 from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
 from kai.manifests import Document, Finding
@@ -28,6 +29,7 @@ from kai.virtual.scenes.from_snapshot import Inherited, inherited_from, snapshot
 from kai.virtual.scenes.from_trace import objects_of, plans_of
 from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Inputs, Scene
+from kai.wording import found_by
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 
@@ -100,7 +102,7 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
-    documents = list(read_documents(workload))
+    documents = list(read_documents(workload, elsewhere="--cluster"))
     if any(is_short(each.manifest) for each in documents):
         raise InputError(f"{workload}: found a scenario, which is of one moment, expected manifests for virtual time")
     queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
@@ -118,6 +120,8 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
         notes = (*notes, *more.pop("notes"), *left)
     if not objects.nodes:
         raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
+    if cluster is not None and case is None and not _has_nodes(file):
+        notes = (*notes, f"{cluster} has no node: the nodes are those of {workload}.")
     scene = Scene(
         title=Path(workload).resolve().stem,
         objects=objects,
@@ -145,6 +149,10 @@ def _inputs(workload: str, cluster: str | None) -> Inputs:
     )
 
 
+def _has_nodes(file: ClusterFile) -> bool:
+    return bool(file.autoscale) or any(each.manifest.get("kind") == Node.__name__ for each in file.documents)
+
+
 def _name_of(document: Document) -> str:
     return str(mapping_of(document.manifest.get("metadata")).get("name"))
 
@@ -159,7 +167,7 @@ def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:
     try:
         return read_cluster_file(place.read_bytes(), path, queues)
     except OSError as error:
-        raise InputError(f"{path}: found {error.strerror or error}, expected a cluster file") from None
+        raise InputError(f"{path}: found {found_by(error)}, expected a cluster file") from None
 
 
 def _is_snapshot(path: str) -> bool:

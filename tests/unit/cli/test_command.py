@@ -27,6 +27,14 @@ def test_every_command_has_its_own_help(name, capsys):
     assert f"Usage: kai {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS), ["plugins", "new"], ["run", "scheduler"]])
+def test_a_help_fits_into_80_columns(words, monkeypatch, capsys):
+    """A terminal breaks longer lines in the middle of words."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*words, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 def test_the_module_runs_the_command():
     done = subprocess.run([sys.executable, "-m", "kai", "--help"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -43,6 +51,12 @@ def test_the_module_runs_the_command():
         (["simulate", "x", "--cycles", "0"], "error: Invalid value for '--cycles'", "help: kai simulate --help"),
         (["simulate", "x", "-o", "xml"], "error: Invalid value for '-o'", "help: kai simulate --help"),
         (["completion", "tcsh"], "error: Invalid value for", "help: kai completion --help"),
+        (
+            ["completion"],
+            "error: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish",
+            "help: kai completion --help",
+        ),
+        (["version", "--schema"], "error: Option '--schema' requires an argument.", "help: kai version --help"),
     ],
 )
 def test_wrong_usage_is_told_in_two_lines(arguments, error, hint, capsys):

@@ -150,7 +150,7 @@ def test_a_job_that_may_not_be_listed_is_unknown(shown, ours):
 
 
 def test_a_service_that_is_away_leaves_with_3(shown):
-    assert shown("http://127.0.0.1:9", "jobs", code=3).err.startswith("error: http://127.0.0.1:9: ")
+    assert shown("http://127.0.0.1:9", "jobs", code=3).err == "error: http://127.0.0.1:9: refused the connection\n"
 
 
 def firsts(said):

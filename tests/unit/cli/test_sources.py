@@ -99,7 +99,11 @@ def test_credentials_that_the_server_does_not_know_are_an_error_and_no_data(show
         (["-f", ""], 2, "error: -f: found an empty path, expected a file or a folder"),
         (["-f", "-", "-w"], 2, "error: -w cannot be used with -f -: standard input is read once"),
         (["-f", "examples/lab", "-A", "-n", "x"], 2, "error: -n and -A cannot be used together"),
-        (["--kubeconfig", "missing"], 4, "error: missing: found no such file or directory, expected a readable file"),
+        (["-f", "examples/lab", "--context", "x"], 2, "error: --context and -f cannot be used together: examples/lab"),
+        (["-f", "examples/lab", "--kubeconfig", "x"], 2, "error: --kubeconfig and -f cannot be used together"),
+        (["-f", "examples/lab", "--as", "joe"], 2, "error: --as and -f cannot be used together"),
+        (["--kubeconfig", "missing"], 4, "error: missing: found no such file or folder, expected a readable file"),
+        (["--kubeconfig", "."], 4, "error: .: found nothing to use (it is a folder), expected a kubeconfig file"),
     ],
 )
 def test_wrong_flags_are_told_on_one_line(shown, arguments, code, words):

@@ -65,6 +65,7 @@ def test_lines_are_broken_where_they_may_be():
     assert wrapped("one two three", 8, indent="  ") == "one two\n  three"
     assert wrapped("a b  c d", 4, between="  ") == "a b\nc d"
     assert wrapped("one two", 0) == "one two"
+    assert wrapped("  one two three", 10, indent="  ") == "  one two\n  three"
 
 
 def test_a_row_that_is_too_long_goes_on_below_its_last_cell():

@@ -170,7 +170,7 @@ def test_a_snapshot_that_records_nothing_has_nothing_to_expect(tmp_path, cluster
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path, cluster, capsys):
     assert run(["snapshot", str(tmp_path / "no" / "now.zip"), "-f", cluster]) == 4
-    assert "found No such file or directory, expected a file that can be written" in capsys.readouterr().err
+    assert "found no such file or folder, expected a file that can be written" in capsys.readouterr().err
 
 
 def test_two_snapshots_of_one_cluster_differ_in_nothing(tmp_path, cluster, capsys):

@@ -45,6 +45,14 @@ def test_a_run_is_shown_as_a_page(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == PAGE
 
 
+def test_a_cluster_without_a_node_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    cluster = tmp_path / "wrong.yaml"
+    cluster.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+    assert run(["simulate", CASE, "--until", "8h", "--cluster", str(cluster)]) == 0
+    told = capsys.readouterr()
+    assert "has no node: the nodes are those of" in " ".join(f"{told.out}{told.err}".split())
+
+
 def test_what_asks_for_silence_still_gets_the_answer(capsys: pytest.CaptureFixture[str]):
     assert run(["simulate", CASE, "--until", "8h", "-q"]) == 0
     assert capsys.readouterr() == (PAGE, "")

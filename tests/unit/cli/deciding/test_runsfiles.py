@@ -59,6 +59,7 @@ def test_several_results_are_lines_of_one_file(tmp_path: Path):
     [
         (["--report", "none/page.html"], 4, "none/page.html: found no folder none, expected one to write to"),
         (["--out", "none/result.json"], 4, "none/result.json: found no folder none"),
+        (["--out", CASE], 4, f"{CASE}: found a file, expected a folder, or a name that ends in .json or .parquet"),
     ],
 )
 @pytest.mark.usefixtures("plotly")

@@ -74,11 +74,25 @@ def test_an_unknown_scene_is_a_wrong_usage(capsys):
     assert "'moon' is not one of 'lab'" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+def test_a_folder_that_cannot_be_written_is_named_before_the_scene_begins(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.write_text("")
-    assert run(["demo", "gang", "--until", "1m", "-q", "--save", str(taken)]) == 4
-    assert f"{taken}: found " in capsys.readouterr().err
+    assert run(["demo", "gang", "--until", "1m", "--save", str(taken)]) == 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"error: {taken}: found a file where a folder belongs, expected a folder to write to\n"
+
+
+def test_two_scenes_are_not_saved_into_one_folder(tmp_path, capsys):
+    folder = str(tmp_path)
+    assert run(["demo", "gang", "--until", "1m", "-q", "--save", folder]) == 0
+    assert run(["demo", "gang", "--until", "2m", "-q", "--save", folder]) == 0
+    (tmp_path / "scene" / "more.yaml").write_text("")
+    capsys.readouterr()
+    assert run(["demo", "gang", "--until", "1m", "--save", folder]) == 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "scene: found more.yaml, expected an empty folder, or the files of scene gang alone" in captured.err
 
 
 def test_the_dashboard_shows_the_last_cycle():

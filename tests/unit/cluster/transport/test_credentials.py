@@ -63,7 +63,7 @@ def test_a_token_that_is_none_is_refused(account, token):
 
 def test_a_file_that_is_missing_is_named(account):
     (account / "token").unlink()
-    with pytest.raises(ConfigError, match="token: found no such file or directory, expected a readable file"):
+    with pytest.raises(ConfigError, match="token: found no such file or folder, expected a readable file"):
         in_pod(account).load()
 
 
@@ -141,11 +141,18 @@ def test_an_empty_file_is_called_so(tmp_path):
         loaded(str(path))
 
 
+def test_what_is_no_text_is_called_so(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(b"\xff\xfe\x00binary")
+    with pytest.raises(ConfigError, match=r"kubeconfig: found nothing to use \(it is no text\), expected a kubeconfig"):
+        loaded(str(path))
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"current-context": "x"}, "object with name x in"),
-        ({"current-context": None}, "Expected key current-context in"),
+        ({"current-context": None}, "found nothing to use (Expected key current-context in"),
         (
             {"clusters": 7},
             "found nothing to use (it is empty, or a part of it has another type), expected a kubeconfig",
