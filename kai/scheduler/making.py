@@ -55,6 +55,7 @@ def make_scheduler(
         settings.metrics_namespace,
         settings.pool,
         cluster.clock.monotonic,
+        shadow=settings.shadow,
     )
     _show_budgets(metrics, settings)
     committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)

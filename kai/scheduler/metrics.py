@@ -84,9 +84,19 @@ class SchedulerMetrics:
         namespace: str = "kai",
         pool: str = "default",
         clock: Callable[[], float] = time.monotonic,
+        *,
+        shadow: bool = False,
     ) -> None:
-        """Make the metrics; ``clock`` does not go back."""
+        """Make the metrics; ``clock`` does not go back.
+
+        A ``shadow`` says what would be, beside a scheduler that says what is. Its series have names of their own, so
+        that no sum over a name counts a pod for both.
+        """
         prefix = f"{namespace}_" if namespace else ""
+        text = "Decisions that were compared with those of another scheduler, by pods."
+        self._shadowed = Maker(registry, prefix).counter("shadow_decisions_total", text, "decision", "outcome")
+        if shadow:
+            prefix += "shadow_"
         self._pool = pool
         self._clock = clock
         self.waiting: Mapping[str, int] = {}
@@ -169,8 +179,6 @@ class SchedulerMetrics:
         self._later = ChangingSeries(gauge("namespace_deferred_groups", text, "namespace"))
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
         self._pending = ChangingSeries(gauge("pending_pods", "Pods that wait, by reason.", "reason"))
-        text = "Decisions that were compared with those of another scheduler, by pods."
-        self._shadowed = counter("shadow_decisions_total", text, "decision", "outcome")
         self._capped = gauge("capped_groups", "Pod groups that wait because a cap held evictions back.")
         self._binds = counter("binds_total", "What became of binds.", "result")
         self._evictions = counter("evictions_total", "What became of evictions.", "result", "cause")

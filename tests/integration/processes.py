@@ -42,8 +42,8 @@ class Program:
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
     def cycles(self) -> float:
-        """Return how many cycles are over."""
-        return self.metric("kai_cycle_duration_seconds_count")
+        """Return how many cycles are over, of a shadow as well."""
+        return self.metric("kai_cycle_duration_seconds_count") or self.metric("kai_shadow_cycle_duration_seconds_count")
 
 
 def start(

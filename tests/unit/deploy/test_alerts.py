@@ -12,7 +12,7 @@ A0, A1, B0, B1 = (f'kai_is_leader{{nodepool="{pool}",pod="{pool}-{pod}"}}' for p
 
 def told(at, **drawn):
     """Return the node pools of which the alert says that no replica decides; "" is all of them."""
-    names = {"a0": A0, "a1": A1, "b0": B0, "b1": B1, "shadow": 'kai_writes_under_way{pod="shadow"}'}
+    names = {"a0": A0, "a1": A1, "b0": B0, "b1": B1, "shadow": 'kai_shadow_writes_under_way{pod="shadow"}'}
     found = value(EXPRESSION["KaiNobodyDecides"], series({names[name]: text for name, text in drawn.items()}), at)
     return sorted(dict(labels).get("nodepool", "") for labels in found)
 

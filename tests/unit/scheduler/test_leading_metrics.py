@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from kai.intake import IntakeSettings
 from kai.scheduler.making import make_scheduler
+from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.settings import SchedulerSettings
 from kai.telemetry.exposition import exposition
 from tests.doubles import virtual_time
@@ -74,6 +75,23 @@ def test_a_process_says_of_its_node_pool_whether_it_decides(pool, name):
 def test_a_shadow_says_nothing_of_who_decides():
     (lines,) = watched(True, shadow=True)
     assert leads(lines) == []
+
+
+def names_of(lines):
+    return {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
+
+
+def test_a_sum_over_a_name_of_a_scheduler_counts_no_shadow():
+    (decides,), (shadows,) = watched(True), watched(True, shadow=True)
+    assert not names_of(decides) & names_of(shadows)
+    assert {"kai_shadow_gpu_idle", "kai_shadow_cycle_duration_seconds_count"} <= names_of(shadows)
+
+
+def test_the_decisions_that_a_shadow_compared_have_one_name_in_all_processes():
+    metrics = SchedulerMetrics(registry := CollectorRegistry(), shadow=True)
+    metrics.shadowed("bind", "equal", 2)
+    shown = exposition(registry).decode().splitlines()
+    assert 'kai_shadow_decisions_total{decision="bind",outcome="equal"} 2.0' in shown
 
 
 def test_a_process_that_leads_no_more_shows_nothing_of_how_things_were():
