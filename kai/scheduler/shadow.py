@@ -198,6 +198,9 @@ class Shadow:
                 job = _job_of(pod)
                 subject = Subject(pod=pod.metadata.name, job=job, queue=queues.get(job, ""))
                 yield self._difference(Outcome.EVICTED_THERE, subject, "stays", _KEEPS, "is evicted", why)
+        for uid in before.holding - seen.pods.keys():  # it ended at once, so that no look found it leaving
+            if uid in self._departures and self._is_first(EVICT, uid):
+                self.counts[EVICT, Outcome.EQUAL] += 1
 
     def _is_first(self, decision: str, uid: str) -> bool:
         """Return whether this was not counted yet; from now on it is."""

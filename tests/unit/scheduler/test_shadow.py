@@ -239,6 +239,29 @@ def test_an_eviction_that_both_decide_is_equal():
     shadow(play, *reclaiming())
 
 
+def test_an_eviction_that_both_decide_is_equal_where_the_pod_is_gone_before_the_next_look():
+    async def play(rig):
+        await rig.looked()
+        (victim,) = rig.shadowing.shadow._departures.values()
+        rig.memory.server.remove("Pod", victim.subject.pod, "default")
+        await rig.looked()
+        assert rig.counts == {(EVICT, Outcome.EQUAL): 1}
+
+    shadow(play, *reclaiming())
+
+
+def test_a_pod_that_goes_at_once_and_would_have_stayed_is_no_eviction():
+    async def play(rig):
+        await rig.looked()
+        (victim,) = (each.subject.pod for each in rig.shadowing.shadow._departures.values())
+        (other,) = {"greedy-0", "greedy-1"} - {victim}
+        rig.memory.server.remove("Pod", other, "default")
+        await rig.looked()
+        assert rig.counts == {}
+
+    shadow(play, *reclaiming())
+
+
 def test_an_eviction_that_the_other_does_not_make_is_a_difference_once_patience_ends():
     async def play(rig):
         await rig.looked(2 * PATIENCE)
