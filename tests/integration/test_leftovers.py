@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kai.cli.command import run
-from tests.integration.client import STRATEGIC
+from tests.integration.client import STRATEGIC, Refused
 from tests.integration.installation import install
 from tests.integration.together import an_object
 from tests.unit.deploy.rendering import DEPLOY, deployment, render
@@ -68,3 +68,32 @@ def test_a_manifest_over_what_the_operator_left_runs_both_and_is_found(plane, ca
     assert containers(admin.get(ours)) == {"kai"}
     assert found_by_doctor(plane, capsys) == (0, ["no Deployment of kai is left over from KAI-Scheduler"])
     admin.delete(ours)
+
+
+OPERATOR: dict[str, object] = {}
+"""What containers of KAI-Scheduler's operator say of security: nothing."""
+OPERAND = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "runAsUser": 10000,
+    "capabilities": {"drop": ["all"]},
+}
+"""What those of its other programs and of its reservation pods say, by its defaults."""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "security"),
+    [(NAMESPACE, OPERATOR), (NAMESPACE, OPERAND), ("kai-resource-reservation", OPERAND)],
+)
+def test_pods_of_the_peer_are_admitted_again_after_the_words_of_the_guide(plane, namespace, security):
+    admin = plane.admin
+    container = {"name": "main", "image": "none", "securityContext": security}
+    theirs = an_object("v1", "Pod", "theirs", namespace, spec={"containers": [container]})
+    with pytest.raises(Refused, match='violates PodSecurity "restricted'):
+        admin.create(theirs, dryRun="All")
+    (names, labels) = re.search(r"kubectl label namespace (.*?) \\\n *(.*)", GUIDE.read_text()).groups()
+    assert namespace in names.split()
+    before = admin.get(an_object("v1", "Namespace", namespace))
+    admin.patch(before, {"metadata": {"labels": {each.removesuffix("-"): None for each in labels.split()}}})
+    admin.create(theirs, dryRun="All")
+    admin.patch(before, {"metadata": {"labels": before["metadata"]["labels"]}})

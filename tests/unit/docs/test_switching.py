@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.unit.deploy.rendering import DEPLOY, ENTRIES, render
+from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, of_kind, render
 
 PAGE = Path(__file__).parents[3] / "docs" / "migrating-from-kai-go.md"
 # What the operator makes (pkg/operator/operands of commit d5bc503a) for a Config and the shard "default", beside
@@ -30,3 +30,13 @@ def test_the_guide_deletes_what_bears_the_name_of_an_object_of_ours():
     assert ("Deployment", "admission") in shared
     assert ("Deployment", "kai-scheduler-default") in shared
     assert {name for _, name in shared} <= set(names.split())
+
+
+def test_on_the_way_back_each_namespace_that_refuses_pods_of_the_peer_loses_its_standard():
+    (names, labels) = re.search(r"kubectl label namespace (.*?) \\\n *(.*)", PAGE.read_text()).groups()
+    enforced = {
+        each["metadata"]["name"]: each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for each in of_kind(render(LASTING), "Namespace")
+    }
+    assert set(names.split()) == {name for name, standard in enforced.items() if standard == "restricted"}
+    assert "pod-security.kubernetes.io/enforce-" in labels.split()
