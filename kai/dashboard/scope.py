@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
-from kai.model.pod import Pod
+from kai.model.pod import STAND_IN, Pod
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
 from kai.simulation.deciding.run import Outcome
@@ -23,6 +23,7 @@ FOREIGN_JOB: Final = "another job"
 FOREIGN_QUEUE: Final = "another queue"
 FOREIGN_NODE: Final = "a node"
 _FOREIGN_POD: Final = Pod(name="another pod", namespace=FOREIGN_NAMESPACE, uid="", created=0.0)
+_FOREIGN_PLACE: Final = attrs.evolve(_FOREIGN_POD, name=_FOREIGN_POD.name + STAND_IN)
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +86,7 @@ def _masked_snapshot(snapshot: Snapshot, scope: Scope, known: frozenset[str]) ->
     return attrs.evolve(
         snapshot,
         groups=tuple(_group(each, scope, known) for each in snapshot.groups),
-        pods=tuple(each if scope.sees(each.namespace) else _FOREIGN_POD for each in snapshot.pods),
+        pods=tuple(each if scope.sees(each.namespace) else _foreign(each) for each in snapshot.pods),
         queues=tuple(_queue(each, known) for each in snapshot.queues),
         nodes=snapshot.nodes
         if scope.nodes
@@ -93,6 +94,10 @@ def _masked_snapshot(snapshot: Snapshot, scope: Scope, known: frozenset[str]) ->
         foreign={},
         catalog=attrs.evolve(snapshot.catalog, config_maps=frozenset(), config_maps_known=False),
     )
+
+
+def _foreign(pod: Pod) -> Pod:
+    return _FOREIGN_PLACE if pod.is_stand_in else _FOREIGN_POD
 
 
 def _group(group: PodGroup, scope: Scope, known: frozenset[str]) -> PodGroup:

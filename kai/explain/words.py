@@ -103,6 +103,7 @@ class Teller:
             yield Words(Code.HELD_FOR_LEAVING, held_text(held, self._vacated))
         if not waiting:
             yield from self._gates(pods)
+            yield from self._kept(pods)
             return
         vain = list(missing_topology(record.reasons)) or ([] if held else list(self._impossible(group, pods)))
         yield from vain
@@ -209,6 +210,15 @@ class Teller:
         if gated:
             names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
             yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
+
+    def _kept(self, pods: Sequence[int]) -> Iterator[Words]:
+        """Yield where pods are to start again that were moved and have not come back."""
+        kept = [pod for pod in pods if self._snapshot.pods[pod].is_stand_in]
+        if kept:
+            nodes = sorted({self._snapshot.nodes[int(self._report.node[pod])].name for pod in kept})
+            what = "1 pod starts" if len(kept) == 1 else f"{len(kept)} pods start"
+            whose = "its place is" if len(kept) == 1 else "their places are"
+            yield Words("Moves", f"{what} again on {listed(nodes)}, where {whose} kept", {"nodes": tuple(nodes)})
 
     def _impossible(self, group: int, pods: Sequence[int]) -> Iterator[Words]:
         shapes = sorted({int(self._snapshot.pod_shape[pod]) for pod in pods})

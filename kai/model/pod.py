@@ -6,11 +6,15 @@ workload are one shape, and masks, scores and refusals are properties of the sha
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 import attrs
 
 from kai.model.axis import GPU_UNIT
 from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, SpreadConstraint, Toleration
+
+STAND_IN: Final = "~moved"
+"""Ends name and UID of a pod that stands in for one that was moved; no name of an object has such a character."""
 
 
 class GpuKind(IntEnum):
@@ -143,5 +147,20 @@ class Pod:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether it is no pod, but the place that is kept for one that was moved."""
+        return self.name.endswith(STAND_IN)
 
-__all__ = ["ClaimReference", "Constraints", "ContainerRequest", "GpuKind", "GpuRequest", "Pod", "Requirement", "Shape"]
+
+__all__ = [
+    "STAND_IN",
+    "ClaimReference",
+    "Constraints",
+    "ContainerRequest",
+    "GpuKind",
+    "GpuRequest",
+    "Pod",
+    "Requirement",
+    "Shape",
+]

@@ -43,14 +43,13 @@ from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import least_members
 from kai.framework.decisions import Decision, Evict, Nominate
 from kai.intake.binding import has_failed
+from kai.model.pod import STAND_IN
 from kai.state.snapshot import Snapshot
 
 _PATIENCE: Final = 30.0
 """Seconds for which a place is kept once the old pod is gone: some owners make another only then."""
 _LONGEST: Final = 120.0
 """Seconds for which it is kept at most, however long the old pod takes to leave."""
-_MARK: Final = "~moved"
-"""Ends the name and the UID of a stand-in; no name of an object has such a character."""
 
 Group: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -254,7 +253,7 @@ class MovedPods:
 
 def is_stand_in(name: str) -> bool:
     """Return whether a pod of a cycle's input only stands in for one that was moved."""
-    return name.endswith(_MARK)
+    return name.endswith(STAND_IN)
 
 
 def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
@@ -277,8 +276,8 @@ def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
         pod,
         metadata=attrs.evolve(
             metadata,
-            name=metadata.name + _MARK,
-            uid=_identity(metadata) + _MARK,
+            name=metadata.name + STAND_IN,
+            uid=_identity(metadata) + STAND_IN,
             annotations=annotations,
             labels=labels,
             deletion_timestamp=None,
@@ -369,7 +368,7 @@ def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
 
 def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
     """Return the places less the one of a successor: of the same name, else of the same controller, else the first."""
-    name, controller = pod.metadata.name + _MARK, controller_of(pod.metadata)
+    name, controller = pod.metadata.name + STAND_IN, controller_of(pod.metadata)
     mine = min(places, key=lambda each: (each.stand_in.metadata.name != name, each.controller != controller))
     return tuple(each for each in places if each is not mine)
 

@@ -174,7 +174,7 @@ class Explainer:
         told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
         told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
         line = self._lines[job.key]
-        since = None if job.placed or job.evicted else line.since
+        since = None if job.placed or job.evicted or job.state is State.MOVES else line.since
         return JobExplanation(
             job=job,
             summary=summary(job, reason),

@@ -4,6 +4,7 @@ from typing import Final
 
 import attrs
 
+from kai.model.pod import STAND_IN
 from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
 from kai.simulation.deciding.run import Cycle
 
@@ -28,15 +29,15 @@ class Holder:
 def holder_of(cycle: Cycle, pod: int) -> Holder | None:
     """Return what the pod of a row does on its node; None for one that is over."""
     snapshot = cycle.snapshot
-    state = _state(int(cycle.report.status[pod]))
+    group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
+    state = HELD if facts.is_stand_in else _state(int(cycle.report.status[pod]))
     if not state:
         return None
-    group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
     return Holder(
         job=snapshot.groups[group].name if group >= 0 else facts.name,
         namespace=facts.namespace,
         queue=snapshot.groups[group].queue if group >= 0 else "",
-        pod=facts.name,
+        pod=facts.name.removesuffix(STAND_IN),
         state=state,
     )
 

@@ -7,10 +7,12 @@ import attrs
 
 from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.engine.waiting_order import WaitingOrder, explained_order
+from kai.model.pod import STAND_IN
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
+from kai.simulation.outcomes.kept_places import kept_places
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.pod_states import pod_states
 from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
@@ -95,7 +97,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
     manifests = {(each.metadata.namespace, each.metadata.name): each for each in outcome.case.objects.pod_groups}
     places = _positions(order.groups, rows, seen.jobs)
-    members = _members(outcome)
+    members, left = _members(outcome), kept_places(snapshot).left
     columns = _Columns.of(outcome)
     lines = []
     for job in seen.jobs:
@@ -114,7 +116,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
                 position=places[row].own if row in places else None,
                 others_before=places[row].others if row in places and not outcome.last.decisions else None,
                 keys=tuple(OrderKey(name, float(value)) for name, value in values),
-                pods=tuple(_pod(outcome, columns, pod) for pod in pods),
+                pods=tuple(_pod(outcome, columns, pod) for pod in pods if pod not in left),
             )
         )
     return tuple(sorted(lines, key=_place))
@@ -200,7 +202,7 @@ def _since(outcome: Outcome, columns: _Columns, group: PodGroup, pods: Sequence[
 def _pod(outcome: Outcome, columns: _Columns, pod: int) -> PodLine:
     snapshot, node = outcome.last.snapshot, columns.node[pod]
     return PodLine(
-        name=snapshot.pods[pod].name,
+        name=snapshot.pods[pod].name.removesuffix(STAND_IN),
         state=columns.states[pod],
         node=snapshot.nodes[node].name if node >= 0 else "",
         gpus=columns.gpus[pod],

@@ -26,7 +26,7 @@ MEANINGS: dict[State, str] = {
     State.RUNNING: "All its pods have a node, and some of them had it before.",
     State.STARTS: "All its pods are bound to nodes in this cycle.",
     State.HELD: "It has places that pods which are leaving still occupy; it starts when they have left.",
-    State.MOVES: "Some of its pods leave their node for another one, so that another job finds room.",
+    State.MOVES: "Some of its pods leave their node for another one, or left it and have not come back.",
     State.PARTIAL: "Some of its pods run or start, others wait.",
     State.WAITS: "None of its pods has a node, and the reason says why.",
     State.IMPOSSIBLE: "It waits, and these nodes could not hold it if they were empty.",

@@ -104,7 +104,8 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
         status = int(report.status[pod])
         if not within(status, ACTIVE_USED):
             continue
-        state = "held" if status == Status.PIPELINED else "running" if within(status, ACTIVE_ALLOCATED) else "leaving"
+        held = status == Status.PIPELINED or snapshot.pods[pod].is_stand_in
+        state = "held" if held else "running" if within(status, ACTIVE_ALLOCATED) else "leaving"
         group = int(snapshot.pod_group[pod])
         key = (group if group >= 0 else -1 - pod, state)
         pods[key] += 1

@@ -20,6 +20,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, Outcome
 from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_states import RUNS, State
+from kai.simulation.outcomes.kept_places import KeptPlaces, kept_places
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
 from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
 from kai.wording import counted, number_text
@@ -50,6 +51,7 @@ class Job:
     state: State
     started: int
     held: int
+    """Pods that are promised a place; those that were moved, and have not come back, are among them."""
     evicted: int
     """Pods that leave their node; those that move are among them."""
     moved: int = 0
@@ -190,6 +192,7 @@ class _Columns:
     counted: Sequence[int]
     evicted: Mapping[int, Evict]
     bound: AbstractSet[int]
+    kept: KeptPlaces
 
     @classmethod
     def of(cls, cycle: Cycle) -> "_Columns":
@@ -207,6 +210,7 @@ class _Columns:
             counted=counted_gpus(snapshot, report.node).tolist(),
             evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
             bound={bind.pod for bind in cycle.aftermath.binds.values()},
+            kept=kept_places(snapshot),
         )
 
 
@@ -217,6 +221,8 @@ class _Members:
     alive: Sequence[int]
     placed: Sequence[int]
     held: Sequence[int] = ()
+    moving: Sequence[int] = ()
+    """Places of those that were moved and have not come back."""
     waiting: Sequence[int] = ()
     started: Sequence[int] = ()
     lost: Sequence[int] = ()
@@ -227,16 +233,18 @@ class _Members:
     @classmethod
     def of(cls, columns: _Columns, pods: Sequence[int]) -> "_Members":
         """Sort the pods of a job."""
-        status, evicted, bound = columns.status, columns.evicted, columns.bound
+        status, evicted, bound, kept = columns.status, columns.evicted, columns.bound, columns.kept
+        moving = [pod for pod in pods if pod in kept.rows] if kept.rows else ()
         # Most jobs of a large cluster run, and nothing happens to them.
-        if all(within(status[pod], _HERE) and pod not in bound and pod not in evicted for pod in pods):
+        if not moving and all(within(status[pod], _HERE) and pod not in bound and pod not in evicted for pod in pods):
             return cls(alive=pods, placed=pods, astray=[pod for pod in pods if columns.node[pod] < 0])
-        alive = [pod for pod in pods if status[pod] not in _GONE]
-        placed = [pod for pod in alive if within(status[pod], _HERE)]
+        alive = [pod for pod in pods if status[pod] not in _GONE and pod not in kept.left]
+        placed = [pod for pod in alive if within(status[pod], _HERE) and pod not in kept.rows]
         return cls(
             alive=alive,
             placed=placed,
             held=[pod for pod in alive if status[pod] == _PIPELINED],
+            moving=moving,
             waiting=[pod for pod in alive if status[pod] in _WAITING],
             started=[pod for pod in placed if pod in bound],
             lost=[pod for pod in alive if pod in evicted],
@@ -250,7 +258,8 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
     facts = snapshot.groups[group]
     members = _Members.of(columns, pods)
     alive, held, placed, waiting, lost = members.alive, members.held, members.placed, members.waiting, members.lost
-    words = teller.tell(group) if waiting or held else None
+    moving = members.moving
+    words = teller.tell(group) if waiting or held or moving else None
     record = cycle.report.records.get(group)
     moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
     state = _state(pods, members)
@@ -259,7 +268,7 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
         state = State.MOVES if len(moved) == len(lost) else state
     if state is State.WAITS and words is not None and words.code in NEVER:
         state = State.IMPOSSIBLE
-    gpus = sum(columns.gpus[pod] for pod in alive)
+    gpus, here = sum(columns.gpus[pod] for pod in alive), (*placed, *held, *moving)
     reasons = record.reasons if record and waiting else []
     return Job(
         name=facts.name,
@@ -274,13 +283,11 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
         gpus=gpus,
         gpu_memory=sum(columns.gpu_memory[pod] for pod in alive),
         gpus_by_memory=sum(columns.by_memory[pod] for pod in alive),
-        gpus_held=sum(columns.counted[pod] for pod in (*placed, *held)),
-        nodes=tuple(
-            sorted({snapshot.nodes[columns.node[pod]].name for pod in (*placed, *held) if columns.node[pod] >= 0})
-        ),
+        gpus_held=sum(columns.counted[pod] for pod in here),
+        nodes=tuple(sorted({snapshot.nodes[columns.node[pod]].name for pod in here if columns.node[pod] >= 0})),
         state=state,
         started=len(members.started),
-        held=len(held),
+        held=len(held) + len(moving),
         evicted=len(lost),
         moved=len(moved),
         uid=facts.uid,
@@ -336,6 +343,8 @@ def _state(pods: Sequence[int], members: _Members) -> State:
         return State.EVICTED
     if members.astray:
         return State.LOST
+    if members.moving and not (lost or held or (placed and members.waiting)):
+        return State.MOVES
     if len(placed) == len(alive):
         return State.STARTS if len(members.started) == len(placed) else State.RUNNING
     if placed:

@@ -4,6 +4,7 @@ from kai.framework.decisions import Evict
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.outcomes.job_states import State
+from kai.simulation.outcomes.kept_places import kept_places
 
 _WITHOUT_NODE = {
     int(Status.PENDING): State.WAITS,
@@ -26,6 +27,8 @@ def pod_states(cycle: Cycle) -> list[State]:
     """Return the state of every pod after the last action of a cycle, by row."""
     nodes = cycle.report.node.tolist()
     states = [state_of(status) for status in cycle.report.status.tolist()]
+    for row in kept_places(cycle.snapshot).rows:
+        states[row] = State.MOVES
     for bind in cycle.aftermath.binds.values():
         states[bind.pod] = State.STARTS
     for pod, state in enumerate(states):

@@ -31,7 +31,7 @@ from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
-from kai.scheduler.feedback.moved_pods import MovedPods, is_stand_in
+from kai.scheduler.feedback.moved_pods import MovedPods
 from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
 from kai.simulation.deciding.kernel_pace import settle_on
@@ -387,4 +387,4 @@ class Simulation:
 
 def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:
     """Return whether a statement is about a pod that only stands in for another, as the committer finds."""
-    return any(is_stand_in(snapshot.pods[each.pod].name) for each in statement)
+    return any(snapshot.pods[each.pod].is_stand_in for each in statement)
