@@ -5,10 +5,9 @@ by halving; or they are alternatives, none of which is more than another.
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
-import attrs
 import numpy as np
 
 from kai.api import names
@@ -18,25 +17,10 @@ from kai.explain.phrases import number
 from kai.explain.recorded import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, LEADING, MEMORY
 from kai.model.status import ALIVE, within
-from kai.simulation.explaining import changes
-from kai.simulation.explaining.changes import Change, Site
-
-_MOST_ALTERNATIVES = 3
-_CAPPED = 64
-"""More steps than this are not offered: the smallest numbers of pods are left out."""
-
-
-@attrs.frozen(kw_only=True)
-class Family:
-    """The changes of one field. Families with one topic say nearly the same; the first of the best is told."""
-
-    topic: str
-    steps: tuple[Callable[[], Change], ...]
-    ordered: bool = True
-    """Whether each step changes more than the one before."""
-
-
-Maker = Callable[[Site], Iterator[Family]]
+from kai.simulation.explaining import changes, pod_changes
+from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.family import CAPPED, MOST_ALTERNATIVES, Family, Maker, below, rounder
+from kai.simulation.explaining.obstacle_candidates import OBSTACLES
 
 
 def families(site: Site) -> Iterator[Family]:
@@ -67,10 +51,10 @@ def _at_once(site: Site) -> Iterator[Family]:
     subgroup = str(_fact(site, "subgroup", ""))
     if not spec.sub_groups:
         least = spec.minimum
-        yield Family(topic="size", steps=tuple(partial(changes.at_once, site, each) for each in _below(least)))
+        yield Family(topic="size", steps=tuple(partial(changes.at_once, site, each) for each in below(least)))
     for part in spec.sub_groups:
         if part.name == subgroup:
-            steps = tuple(partial(changes.at_once_in, site, subgroup, each) for each in _below(part.min_member or 0))
+            steps = tuple(partial(changes.at_once_in, site, subgroup, each) for each in below(part.min_member or 0))
             yield Family(topic="size", steps=steps)
 
 
@@ -86,13 +70,13 @@ def _existing(site: Site) -> Iterator[Family]:
 
 def _fewer_pods(site: Site) -> Iterator[Family]:
     if not site.source.spec.sub_groups and not site.placed:
-        steps = tuple(partial(changes.pods, site, each) for each in _below(len(site.waiting)))
+        steps = tuple(partial(changes.pods, site, each) for each in below(len(site.waiting)))
         yield Family(topic="size", steps=steps)
 
 
 def _fewer_gpus(site: Site) -> Iterator[Family]:
     asked = max((changes.asked_gpus(pod) for pod in site.waiting), default=0)
-    yield Family(topic="gpus", steps=tuple(partial(changes.gpus_each, site, each) for each in _below(asked)))
+    yield Family(topic="gpus", steps=tuple(partial(changes.gpus_each, site, each) for each in below(asked)))
     texts = {pod.metadata.annotations.get(names.GPU_FRACTION, "") for pod in site.waiting}
     portions = [round(float(text) * 100) for text in texts if text.replace(".", "", 1).isdecimal()]
     if len(portions) == 1 and 1 < portions[0] < 100:
@@ -100,7 +84,7 @@ def _fewer_gpus(site: Site) -> Iterator[Family]:
         yield Family(topic="fraction", steps=steps)
     amounts = {pod.metadata.annotations.get(names.GPU_MEMORY, "") for pod in site.waiting}
     if len(amounts) == 1 and (text := amounts.pop()).isdecimal():
-        steps = tuple(partial(changes.gpu_memory, site, int(text), each) for each in _rounder(int(text)))
+        steps = tuple(partial(changes.gpu_memory, site, int(text), each) for each in rounder(int(text)))
         yield Family(topic="memory of GPUs", steps=steps)
 
 
@@ -126,7 +110,7 @@ def _within_node(site: Site) -> Iterator[Family]:
         asked = max((changes.asked_gpus(pod) for pod in site.waiting), default=0)
         possible = most // GPU_UNIT
         if asked > possible > 0:
-            steps = tuple(partial(changes.gpus_each, site, each) for each in _below(possible + 1))
+            steps = tuple(partial(changes.gpus_each, site, each) for each in below(possible + 1))
             yield Family(topic="gpus", steps=steps)
     elif resource in ("cpu", "memory"):
         yield from _amount(site, resource, _asked(site, resource), most)
@@ -158,18 +142,6 @@ def _asked(site: Site, resource: str) -> int:
 def _key(site: Site, row: int) -> tuple[str, str]:
     pod = site.cycle.snapshot.pods[row]
     return pod.namespace, pod.name
-
-
-def _below(amount: int) -> range:
-    """Return the numbers from ``amount`` - 1 down to 1."""
-    return range(amount - 1, max(0, amount - 1 - _CAPPED), -1)
-
-
-def _rounder(amount: int) -> range:
-    """Return amounts below ``amount``, the largest first: about as many as are tried, and all of them round numbers."""
-    sizes = (digit * 10**zeros for zeros in range(len(str(amount))) for digit in (1, 2, 5))
-    step = next(size for size in sizes if size * _CAPPED >= amount)
-    return range((amount - 1) // step * step, 0, -step)
 
 
 # --------------------------------------------------------------------------------------------------------------- queues
@@ -214,7 +186,7 @@ def _share(site: Site) -> Iterator[Family]:
         return
     # A GPU more each time. Where another queue is first in line the job needs more quota than it will use.
     most = would + asked
-    amounts = [most - GPU_UNIT * less for less in range(_CAPPED) if most - GPU_UNIT * less > quota]
+    amounts = [most - GPU_UNIT * less for less in range(CAPPED) if most - GPU_UNIT * less > quota]
     steps = amounts[::-1] if resource == "gpu" else [would]
     family = tuple(partial(changes.queue_bound, site, queue.name, "quota", resource, amount) for amount in steps)
     yield Family(topic="quota", steps=family)
@@ -229,9 +201,9 @@ def _other_queue(site: Site) -> Iterator[Family]:
     if isinstance(below, tuple) and below:
         found = [name for name in leaves if name in below]
     else:
-        found = difflib.get_close_matches(site.source.spec.queue, leaves, n=_MOST_ALTERNATIVES)
-        found = found or (leaves if len(leaves) <= _MOST_ALTERNATIVES else [])
-    steps = tuple(partial(changes.in_queue, site, name) for name in found[:_MOST_ALTERNATIVES])
+        found = difflib.get_close_matches(site.source.spec.queue, leaves, n=MOST_ALTERNATIVES)
+        found = found or (leaves if len(leaves) <= MOST_ALTERNATIVES else [])
+    steps = tuple(partial(changes.in_queue, site, name) for name in found[:MOST_ALTERNATIVES])
     yield Family(topic="queue", steps=steps, ordered=False)
 
 
@@ -260,7 +232,7 @@ def _tolerations(site: Site) -> Iterator[Family]:
     known = {(each.key, each.value) for pod in site.waiting for each in pod.spec.tolerations}
     taints = sorted(found, key=lambda each: (-found[each], each.key, each.value, each.effect))
     new = [taint for taint in taints if (taint.key, taint.value) not in known]
-    steps = tuple(partial(changes.tolerating, site, taint) for taint in new[:_MOST_ALTERNATIVES])
+    steps = tuple(partial(pod_changes.tolerating, site, taint) for taint in new[:MOST_ALTERNATIVES])
     yield Family(topic="toleration", steps=steps, ordered=False)
 
 
@@ -275,10 +247,10 @@ def _selectors(site: Site) -> Iterator[Family]:
                 values[value] = values.get(value, 0) + idle.get(node.metadata.name, 0)
         values.pop(site.waiting[0].spec.node_selector.get(key, ""), None)
         best: list[str | None] = [
-            *sorted(values, key=lambda each: (-values[each], each))[: _MOST_ALTERNATIVES - 1],
+            *sorted(values, key=lambda each: (-values[each], each))[: MOST_ALTERNATIVES - 1],
             None,
         ]
-        steps = tuple(partial(changes.selecting, site, key, value) for value in best)
+        steps = tuple(partial(pod_changes.selecting, site, key, value) for value in best)
         yield Family(topic=f"selector {key}", steps=steps, ordered=False)
 
 
@@ -286,7 +258,7 @@ def _affinities(site: Site) -> Iterator[Family]:
     for kind in ("node_affinity", "pod_affinity", "pod_anti_affinity"):
         parts = [getattr(pod.spec.affinity, kind) for pod in site.waiting if pod.spec.affinity is not None]
         if any(part is not None and part.required for part in parts):
-            yield Family(topic=kind, steps=(partial(changes.without_affinity, site, kind),))
+            yield Family(topic=kind, steps=(partial(pod_changes.without_affinity, site, kind),))
 
 
 def _idle_by_node(site: Site) -> Mapping[str, int]:
@@ -302,7 +274,7 @@ def _preemptible(site: Site) -> Iterator[Family]:
 
 
 def _gates(site: Site) -> Iterator[Family]:
-    yield Family(topic="gates", steps=(partial(changes.ungated, site),))
+    yield Family(topic="gates", steps=(partial(pod_changes.ungated, site),))
 
 
 def _delay(site: Site) -> Iterator[Family]:
@@ -318,7 +290,7 @@ def _fact(site: Site, key: str, default: object) -> object:
 _SIZE: tuple[Maker, ...] = (_at_once, _fewer_pods, _fewer_gpus)
 _SMALLER_PODS: tuple[Maker, ...] = (_fewer_gpus, _within_bound, _within_node, _within_idle)
 _WHERE: tuple[Maker, ...] = (_tolerations, _selectors, _affinities)
-_ROOM: tuple[Maker, ...] = (*_SIZE, _within_idle, _near, *_WHERE, _delay, _share)
+_ROOM: tuple[Maker, ...] = (*OBSTACLES, *_SIZE, _within_idle, _near, *_WHERE, _delay, _share)
 _SIZED: tuple[Maker, ...] = (*_SIZE, _within_node, _near, *_WHERE)
 """Nodes match, and are too small or too few: smaller pods, and fewer, help as well as more nodes that match."""
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {

@@ -1,5 +1,8 @@
 """Changes of one field that might let a waiting group run, each made on a copy of the objects.
 
+Here are those of the group, of its queue, and of amounts. What pods demand of nodes is in ``pod_changes``, what they
+claim in ``claim_changes``.
+
 Nothing here says that a change helps; ``kai.simulation.explaining.trials`` finds out. An object that a change does not
 touch is the same object afterwards, so that reading the changed cluster costs only what changed.
 """
@@ -10,9 +13,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
-from kai.api.kubernetes.node import Taint
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
-from kai.api.kubernetes.selection import Affinity, Toleration
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
 from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
 from kai.explain.phrases import Words, plain, quantity
@@ -70,7 +71,7 @@ def at_once(site: Site, least: int) -> Change:
         old=str(old),
         new=str(least),
         text=f"{site.fields.minimum} {old} -> {least}",
-        objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, min_member=least))),
+        objects=with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, min_member=least))),
     )
 
 
@@ -84,7 +85,7 @@ def at_once_in(site: Site, subgroup: str, least: int) -> Change:
         old=str(old),
         new=str(least),
         text=f"{site.fields.minimum} of {subgroup} {old} -> {least}",
-        objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, sub_groups=parts))),
+        objects=with_group(site, attrs.evolve(site.source, spec=attrs.evolve(spec, sub_groups=parts))),
     )
 
 
@@ -99,7 +100,7 @@ def pods(site: Site, count: int) -> Change:
         old=str(len(site.waiting)),
         new=str(count),
         text=f"{counted(count, 'pod')}, not {len(site.waiting)}",
-        objects=attrs.evolve(_with_group(site, source), pods=left),
+        objects=attrs.evolve(with_group(site, source), pods=left),
     )
 
 
@@ -112,7 +113,7 @@ def gpus_each(site: Site, most: int) -> Change:
         old=str(old),
         new=str(most),
         text=f"{gpus} a pod, not {old}" if len(amounts) == 1 else _uneven(gpus, [n for n in amounts if n > most]),
-        objects=_with_pods(site, lambda pod: _capped(pod, gpu_resource(pod), most, str(most))),
+        objects=with_pods(site, lambda pod: capped(pod, gpu_resource(pod), most, str(most))),
     )
 
 
@@ -130,7 +131,7 @@ def amount_each(site: Site, resource: str, old: int, new: int) -> Change:
         old=quantity(old, resource),
         new=quantity(new, resource),
         text=f"{quantity(new, resource)} a pod, not {quantity(old, resource)}",
-        objects=_with_pods(site, lambda pod: _capped(pod, resource, -1, text)),
+        objects=with_pods(site, lambda pod: capped(pod, resource, -1, text)),
     )
 
 
@@ -148,7 +149,7 @@ def fraction(site: Site, old: int, hundredths: int) -> Change:
         old=f"{old / 100:g}",
         new=text,
         text=f"{site.fields.fraction} {old / 100:g} -> {text}",
-        objects=_with_pods(site, smaller),
+        objects=with_pods(site, smaller),
     )
 
 
@@ -164,7 +165,7 @@ def gpu_memory(site: Site, old: int, mebibytes: int) -> Change:
         old=str(old),
         new=str(mebibytes),
         text=f"{site.fields.gpu_memory} {old} -> {mebibytes}",
-        objects=_with_pods(site, smaller),
+        objects=with_pods(site, smaller),
     )
 
 
@@ -179,7 +180,7 @@ def preemptible(site: Site) -> Change:
         old=site.source.spec.preemptibility or "",
         new=names.PREEMPTIBLE,
         text=site.fields.preemptible,
-        objects=_with_group(site, attrs.evolve(site.source, spec=spec)),
+        objects=with_group(site, attrs.evolve(site.source, spec=spec)),
     )
 
 
@@ -191,7 +192,7 @@ def in_queue(site: Site, queue: str) -> Change:
         old=old,
         new=queue,
         text=f"queue {old or '(none)'} -> {queue}",
-        objects=_with_group(site, attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, queue=queue))),
+        objects=with_group(site, attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, queue=queue))),
     )
 
 
@@ -204,7 +205,7 @@ def without_delay(site: Site) -> Change:
         old=old,
         new="0s",
         text=f"{site.fields.delay} {old} -> 0s",
-        objects=_with_group(site, attrs.evolve(site.source, spec=spec)),
+        objects=with_group(site, attrs.evolve(site.source, spec=spec)),
     )
 
 
@@ -228,85 +229,13 @@ def near_if_possible(site: Site, subgroup: str) -> Change:
         old=f"required {level}",
         new=f"preferred {level}",
         text=f"{level}{whose} preferred, not required",
-        objects=_with_group(site, attrs.evolve(site.source, spec=changed)),
+        objects=with_group(site, attrs.evolve(site.source, spec=changed)),
     )
 
 
 def _preferred(constraint: TopologyConstraint) -> TopologyConstraint:
     preferred = constraint.preferred_topology_level or constraint.required_topology_level
     return attrs.evolve(constraint, required_topology_level="", preferred_topology_level=preferred)
-
-
-# ------------------------------------------------------------------------------------------------------------- the pods
-
-
-_AFFINITIES = {
-    "node_affinity": ("nodeAffinity", "node affinity"),
-    "pod_affinity": ("podAffinity", "pod affinity"),
-    "pod_anti_affinity": ("podAntiAffinity", "pod anti-affinity"),
-}
-
-
-def tolerating(site: Site, taint: Taint) -> Change:
-    """Let every pod put up with a taint."""
-    more = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
-    name = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-    return Change(
-        field="tolerations",
-        old="",
-        new=name,
-        text=f"toleration for {name}",
-        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, tolerations=(*pod.spec.tolerations, more))),
-    )
-
-
-def selecting(site: Site, key: str, value: str | None) -> Change:
-    """Let every pod select nodes with another value of a label, or with any (None)."""
-    old = site.waiting[0].spec.node_selector.get(key, "")
-
-    def selector(pod: Pod) -> dict[str, str]:
-        rest = {each: found for each, found in pod.spec.node_selector.items() if each != key}
-        return rest if value is None or key not in pod.spec.node_selector else {**rest, key: value}
-
-    return Change(
-        field=f"nodeSelector[{key}]",
-        old=old,
-        new=value or "",
-        text=f"no selector for {key}" if value is None else f"selector {key} {old} -> {value}",
-        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, node_selector=selector(pod))),
-    )
-
-
-def without_affinity(site: Site, kind: str) -> Change:
-    """Drop what every pod requires of its node, or of the pods near it: ``kind`` is a field of Affinity."""
-    field, title = _AFFINITIES[kind]
-
-    def affinity(pod: Pod) -> Affinity | None:
-        found = pod.spec.affinity
-        part = getattr(found, kind) if found else None
-        if found is None or part is None:
-            return found
-        return attrs.evolve(found, **{kind: attrs.evolve(part, required=None if kind == "node_affinity" else ())})
-
-    return Change(
-        field=f"affinity.{field}",
-        old="required",
-        new="",
-        text=f"no required {title}",
-        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, affinity=affinity(pod))),
-    )
-
-
-def ungated(site: Site) -> Change:
-    """Open the scheduling gates of every pod."""
-    gates = sorted({gate.name for pod in site.waiting for gate in pod.spec.scheduling_gates})
-    return Change(
-        field="schedulingGates",
-        old=", ".join(gates),
-        new="",
-        text=f"open the gates {', '.join(gates)}" if len(gates) > 1 else f"open the gate {''.join(gates)}",
-        objects=_with_spec(site, lambda pod: attrs.evolve(pod.spec, scheduling_gates=())),
-    )
 
 
 # --------------------------------------------------------------------------------------------------------------- queues
@@ -366,25 +295,28 @@ def asked_gpus(pod: Pod) -> int:
 # -------------------------------------------------------------------------------------------------------------- copying
 
 
-def _with_group(site: Site, changed: PodGroup) -> ClusterObjects:
+def with_group(site: Site, changed: PodGroup) -> ClusterObjects:
+    """Return the cluster with the group as it would be."""
     members = tuple(changed if each is site.source else each for each in site.objects.pod_groups)
     return attrs.evolve(site.objects, pod_groups=members)
 
 
-def _with_pods(site: Site, edit: Callable[[Pod], Pod]) -> ClusterObjects:
+def with_pods(site: Site, edit: Callable[[Pod], Pod]) -> ClusterObjects:
+    """Return the cluster with the pods that wait as they would be."""
     mine = {id(pod) for pod in site.waiting}
     return attrs.evolve(site.objects, pods=tuple(edit(pod) if id(pod) in mine else pod for pod in site.objects.pods))
 
 
-def _with_spec(site: Site, edit: Callable[[Pod], PodSpec]) -> ClusterObjects:
-    return _with_pods(site, lambda pod: attrs.evolve(pod, spec=edit(pod)))
+def with_spec(site: Site, edit: Callable[[Pod], PodSpec]) -> ClusterObjects:
+    """Return the cluster with the specs of the pods that wait as they would be."""
+    return with_pods(site, lambda pod: attrs.evolve(pod, spec=edit(pod)))
 
 
 def _with_annotation(pod: Pod, key: str, value: str) -> Pod:
     return attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, annotations={**pod.metadata.annotations, key: value}))
 
 
-def _capped(pod: Pod, resource: str, most: int, text: str) -> Pod:
+def capped(pod: Pod, resource: str, most: int, text: str) -> Pod:
     """Return the pod with ``text`` where its containers ask for ``resource``, unless they ask for ``most`` or less."""
     if not resource or 0 <= asked_gpus(pod) <= most:
         return pod

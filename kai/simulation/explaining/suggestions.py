@@ -5,8 +5,9 @@ from collections.abc import Callable
 import attrs
 
 from kai.explain.codes import Stage, stage_of
-from kai.simulation.explaining.candidates import Family, families
+from kai.simulation.explaining.candidates import families
 from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.family import Family
 from kai.simulation.explaining.trials import ChangeTrial, ChangeTrials, Result
 
 MOST_TOLD = 4

@@ -29,6 +29,3 @@ def kept_places(snapshot: Snapshot) -> KeptPlaces:
     moved = {snapshot.pods[row].uid.removesuffix(STAND_IN) for row in rows}
     left = frozenset(row for row, pod in enumerate(snapshot.pods) if (pod.uid or pod.name) in moved)
     return KeptPlaces(rows, left)
-
-
-__all__ = ["KeptPlaces", "kept_places"]

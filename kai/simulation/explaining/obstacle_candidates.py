@@ -1,0 +1,88 @@
+"""Which changes are worth trying where pods find room but for something beside amounts.
+
+Those are spread constraints, host ports, volumes and devices. Nothing is tried for a group whose pods have none.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from kai.api import names
+from kai.simulation.explaining import claim_changes, pod_changes
+from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.family import MOST_ALTERNATIVES, Family, Maker, above, below
+
+_COUNTED_OTHERWISE: Final = frozenset(names.GPU_RESOURCES)
+
+
+def _spreads(site: Site) -> Iterator[Family]:
+    """Yield more unevenness, up to all pods in one domain, and then the wish to be spread in place of the demand."""
+    least: dict[str, int] = {}
+    for each in pod_changes.demanded_spreads(site):
+        least[each.topology_key] = min(least.get(each.topology_key, each.max_skew), each.max_skew)
+    for key, skew in sorted(least.items()):
+        steps = tuple(partial(pod_changes.spread_within, site, key, more) for more in above(skew, len(site.waiting)))
+        yield Family(topic=f"spread over {key}", steps=steps)
+        yield Family(topic=f"spread over {key}", steps=(partial(pod_changes.spread_if_possible, site, key),))
+
+
+def _host_ports(site: Site) -> Iterator[Family]:
+    """Yield no host ports; a pod in the network of its node has them whether or not it says so."""
+    if pod_changes.host_ports(site) and not any(pod.spec.host_network for pod in site.waiting):
+        yield Family(topic="host ports", steps=(partial(pod_changes.without_host_ports, site),))
+
+
+def _shared_claims(site: Site) -> Iterator[Family]:
+    if claim_changes.claims_for_one_pod(site):
+        yield Family(topic="access mode", steps=(partial(claim_changes.shared_claims, site),))
+
+
+def _attach_limits(site: Site) -> Iterator[Family]:
+    """Yield higher attach limits of each driver of which nodes have one, up to one more for each pod that waits."""
+    if not any(pod.spec.volumes for pod in site.waiting):
+        return
+    for driver in sorted({each.name for node in site.objects.csi_nodes for each in node.spec.drivers}):
+        if claim_changes.attach_limits(site, driver):
+            more = above(0, _volumes(site))
+            steps = tuple(partial(claim_changes.attach_limit, site, driver, each) for each in more)
+            yield Family(topic=f"attach limit of {driver}", steps=steps)
+
+
+def _volumes(site: Site) -> int:
+    return sum(len(pod.spec.volumes) for pod in site.waiting)
+
+
+def _devices(site: Site) -> Iterator[Family]:
+    """Yield fewer devices of each class, other classes, and each device of a class."""
+    asked = claim_changes.asked_devices(site)
+    classes = sorted(each.metadata.name for each in site.objects.device_classes)
+    for name, count in sorted(asked.items()):
+        lower = below(count) if count else (1,)
+        steps = tuple(partial(claim_changes.fewer_devices, site, name, each) for each in lower)
+        yield Family(topic=f"count of {name}", steps=steps)
+        others = [each for each in classes if each != name][:MOST_ALTERNATIVES]
+        choices = tuple(partial(claim_changes.of_class, site, name, each) for each in others)
+        yield Family(topic=f"class {name}", steps=choices, ordered=False)
+    if any(map(claim_changes.selects, claim_changes.device_claims(site))):
+        yield Family(topic="selectors", steps=(partial(claim_changes.of_any_kind, site),))
+
+
+def _counted(site: Site) -> Iterator[Family]:
+    """Yield less of the resources with a vendor's name, which device plugins or device classes give."""
+    for resource, most in sorted(_asked(site).items()):
+        steps = tuple(partial(claim_changes.fewer_of, site, resource, most, each) for each in below(most))
+        yield Family(topic=resource, steps=steps)
+
+
+def _asked(site: Site) -> dict[str, int]:
+    """Return the most that a container asks for of each such resource."""
+    found: dict[str, int] = {}
+    for pod in site.waiting:
+        for container in pod.spec.containers:
+            for resource, text in container.resources.requests.items():
+                if "/" in resource and "/mig-" not in resource and resource not in _COUNTED_OTHERWISE:
+                    found[resource] = max(found.get(resource, 0), int(text) if text.isdecimal() else 0)
+    return found
+
+
+OBSTACLES: Final[tuple[Maker, ...]] = (_spreads, _host_ports, _shared_claims, _attach_limits, _devices, _counted)
