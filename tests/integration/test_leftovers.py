@@ -71,7 +71,7 @@ def test_a_manifest_over_what_the_operator_left_runs_both_and_is_found(plane, ca
 
 
 OPERATOR: dict[str, object] = {}
-"""What containers of KAI-Scheduler's operator say of security: nothing."""
+"""What containers of KAI-Scheduler's operator, and of the Jobs of its Helm release, say of security: nothing."""
 OPERAND = {
     "allowPrivilegeEscalation": False,
     "runAsNonRoot": True,

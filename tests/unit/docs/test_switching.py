@@ -40,3 +40,11 @@ def test_on_the_way_back_each_namespace_that_refuses_pods_of_the_peer_loses_its_
     }
     assert set(names.split()) == {name for name, standard in enforced.items() if standard == "restricted"}
     assert "pod-security.kubernetes.io/enforce-" in labels.split()
+
+
+def test_before_the_release_of_the_peer_is_removed_its_last_job_is_let_in():
+    commands = PAGE.read_text().partition("## For good")[2].partition("```\n")[2].partition("```")[0].splitlines()
+    first, second = (" ".join(line.partition("#")[0].split()) for line in commands[:2])
+    assert first == "kubectl label namespace kai-scheduler pod-security.kubernetes.io/enforce-"
+    assert second == "helm uninstall kai-scheduler -n kai-scheduler"
+    assert any("deploy/lasting" in line for line in commands[2:])  # which has the standard
