@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
-from opentelemetry.trace import Tracer
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
@@ -38,7 +37,7 @@ from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.faults import Faults
 from kai.scheduler.search_budget import Spent, Timed
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.stream import AbandonedError, Stoppable, Stream
+from kai.scheduler.stream import AbandonedError, Stream
 from kai.scheduler.suspects import Blame, Inquiry
 from kai.scheduler.tracebacks import place_of
 from kai.state.snapshot import Snapshot
@@ -99,7 +98,6 @@ class Cycles:
 
     settings: SchedulerSettings
     profile: Profile
-    tracer: Tracer
     clock: Callable[[], float]
     """The monotonic clock."""
     last: CycleInput | None = None
@@ -135,7 +133,7 @@ class Cycles:
 
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
-        budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds)
+        budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds, stream.check)
         given = self.last = attrs.evolve(given, aside=self.inquiry.begin(given.objects, self.clock()))
         self.awaited = given.awaited
         error = ""
@@ -257,7 +255,7 @@ class Cycles:
                 protected=given.protected,
                 revision=stream.number,
             )
-        report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, Stoppable(budget, stream))
+        report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, budget)
         self.awaited = report.awaited
         known = self._explained
         if known is None or known[0] is not report:  # a cycle at rest leaves the report of the one before

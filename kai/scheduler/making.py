@@ -74,7 +74,7 @@ def make_scheduler(
         outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
         kernels=Warming(profile),
         rests=Rests(independent_pods, Rhythm.of_service(settings).haste(), cluster.clock),
-        cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
+        cycles=Cycles(settings, profile, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
         decisions=_decision_log(settings, metrics),

@@ -1,8 +1,8 @@
-"""Search budgets with a clock. What they answered is kept, so that a replay gives the same answers without one."""
+"""Search budgets with a clock. What they answered is kept: it is part of what a cycle was given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -51,6 +51,8 @@ class Timed:
 
     None: every group is served.
     """
+    check: Callable[[], None] = lambda: None
+    """Raises once the cycle is to stop: a search may decide nothing for minutes."""
     spent: dict[str, Spent] = attrs.field(factory=dict)
     """By action."""
     _answers: list[list[object]] = attrs.field(factory=list)
@@ -76,6 +78,7 @@ class Timed:
 
     def go_on(self) -> BudgetAnswer:
         """Return whether there is time to serve more groups in this cycle; asked for one part of them only."""
+        self.check()
         if self.part_seconds is None:
             return BudgetAnswer.GO
         is_over = self.clock() >= self._action_since + self.part_seconds
@@ -83,6 +86,7 @@ class Timed:
 
     def begin_group(self) -> BudgetAnswer:
         """Start the time of a group: the rest of the action's at most, the least time at least."""
+        self.check()
         self._close_generator()
         now = self.clock()
         spent = self._spent()
@@ -114,6 +118,7 @@ class Timed:
 
     def pass_over(self) -> BudgetAnswer:
         """Return whether there is time to go on: a generator may propose thousands that need not be tried."""
+        self.check()
         now = self.clock()
         if now >= self._group_until:
             self._close_generator()
@@ -144,41 +149,6 @@ class Timed:
         else:
             self._answers.append([grant.value, 1])
         return grant
-
-
-@attrs.define
-class Repeated:
-    """A budget that gives recorded answers again; once they are used up, it grants."""
-
-    _answers: Iterator[BudgetAnswer]
-    _is_part: bool = False
-
-    @classmethod
-    def of(cls, grants: Iterable[tuple[str, int]], *, is_part: bool = False) -> Repeated:
-        """Return the budget that repeats ``grants``; ``is_part``: those of a cycle that served a part of the groups."""
-        return cls((BudgetAnswer(what) for what, count in grants for _ in range(count)), is_part)
-
-    def begin_action(self, action: str, /) -> None:
-        """Nothing to start."""
-
-    def go_on(self) -> BudgetAnswer:
-        """Return the next answer, if the question was asked."""
-        return next(self._answers, BudgetAnswer.GO) if self._is_part else BudgetAnswer.GO
-
-    def begin_group(self) -> BudgetAnswer:
-        """Return the next answer."""
-        return next(self._answers, BudgetAnswer.GO)
-
-    def begin_generator(self, generator: str, /) -> None:
-        """Nothing to start."""
-
-    def grant(self) -> BudgetAnswer:
-        """Return the next answer."""
-        return next(self._answers, BudgetAnswer.GO)
-
-    def pass_over(self) -> BudgetAnswer:
-        """Return the next answer."""
-        return next(self._answers, BudgetAnswer.GO)
 
 
 def _limit(limits: Mapping[str, float], name: str) -> float:

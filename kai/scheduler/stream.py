@@ -8,13 +8,11 @@ from collections.abc import Callable
 import attrs
 
 from kai.cluster.port import Term
-from kai.engine.budget import BudgetAnswer
 from kai.errors import KaiError
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.effects import Decided
 from kai.scheduler.observe import CycleObserver
-from kai.scheduler.search_budget import Timed
 from kai.state.snapshot import Snapshot
 
 
@@ -97,51 +95,3 @@ class Stream:
         gain |= {each.aggressor for each in decisions if isinstance(each, Evict)}
         before = self.groups.get(self.observer.action, (0, 0))
         self.groups[self.observer.action] = (before[0] + len(bound), before[1] + len(gain - {-1}))
-
-
-@attrs.define
-class Stoppable:
-    """A budget that ends a cycle which is to stop: a search may decide nothing for minutes."""
-
-    budget: Timed
-    stream: Stream
-
-    def begin_action(self, action: str, /) -> None:
-        """Pass it on."""
-        self.budget.begin_action(action)
-
-    def go_on(self) -> BudgetAnswer:
-        """Return the budget's answer.
-
-        Raises: AbandonedError.
-        """
-        self.stream.check()
-        return self.budget.go_on()
-
-    def begin_group(self) -> BudgetAnswer:
-        """Return the budget's answer.
-
-        Raises: AbandonedError.
-        """
-        self.stream.check()
-        return self.budget.begin_group()
-
-    def begin_generator(self, generator: str, /) -> None:
-        """Pass it on."""
-        self.budget.begin_generator(generator)
-
-    def grant(self) -> BudgetAnswer:
-        """Return the budget's answer.
-
-        Raises: AbandonedError.
-        """
-        self.stream.check()
-        return self.budget.grant()
-
-    def pass_over(self) -> BudgetAnswer:
-        """Return the budget's answer.
-
-        Raises: AbandonedError.
-        """
-        self.stream.check()
-        return self.budget.pass_over()

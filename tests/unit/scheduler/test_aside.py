@@ -95,7 +95,7 @@ def rig(*plugins, folder="/nonexistent", groups=GROUPS):
     uses = tuple(PluginUse(name=f"raising-{each.hook}", plugin=each) for each in plugins)
     profile = default_profile()
     profile = attrs.evolve(profile, plugins=profile.plugins + uses)
-    cycles = Cycles(SchedulerSettings(dump_folder=str(folder)), profile, no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(dump_folder=str(folder)), profile, lambda: 0.0)
     objects = cluster({"n": {"gpu": 8}}, groups)
     labelled = [
         attrs.evolve(each, metadata=attrs.evolve(each.metadata, labels={**each.metadata.labels, "team": "x"}))

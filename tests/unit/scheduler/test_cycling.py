@@ -33,7 +33,7 @@ class Failing:
 
 def run(settings, *, profile=None, stopped=False, tracing=None):
     spans = tracing or no_tracing()
-    cycles = Cycles(settings, profile or default_profile(), spans.tracer, lambda: 0.0)
+    cycles = Cycles(settings, profile or default_profile(), lambda: 0.0)
     woken = []
     observer = CycleObserver.begin(spans.tracer, lambda: 0.0, 1)
     stream = Stream(TERM, 1, observer, lambda _: woken.append(1), lambda: stopped)
@@ -116,7 +116,7 @@ def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
     runs: list[int] = []
     settings, spans = SchedulerSettings(), no_tracing()
     profile = attrs.evolve(default_profile(), actions=(Counting(runs),))
-    cycles = Cycles(settings, profile, spans.tracer, lambda: 0.0)
+    cycles = Cycles(settings, profile, lambda: 0.0)
     objects, done, calls = small_cluster(), [], []
     for number in range(1, 4):
         observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
@@ -141,22 +141,19 @@ def cycle(cycles, objects, number):
 
 def test_what_was_read_ahead_is_decided_on_like_anything_else():
     objects = small_cluster()
-    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     cycles.read_ahead(objects.pods)  # before the first cycle there is nothing to read for
     empty = attrs.evolve(objects, pods=(), pod_groups=())
     assert cycle(cycles, empty, 1).decisions == 0
     cycles.read_ahead((*objects.pods, *objects.pod_groups))
     done = cycle(cycles, objects, 2)
-    assert (
-        done.decisions
-        == cycle(Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0), objects, 2).decisions
-    )
+    assert done.decisions == cycle(Cycles(SchedulerSettings(), default_profile(), lambda: 0.0), objects, 2).decisions
     assert done.decisions
 
 
 def test_an_object_that_cannot_be_read_ahead_is_left_to_the_cycle():
     objects = small_cluster()
-    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     cycle(cycles, objects, 1)
     container = Container(name="c", resources=ResourceRequirements(requests={"cpu": "some"}))
     broken = attrs.evolve(objects.pods[0], spec=attrs.evolve(objects.pods[0].spec, containers=(container,)))
@@ -167,10 +164,10 @@ def test_an_object_that_cannot_be_read_ahead_is_left_to_the_cycle():
 
 def test_a_cycle_after_a_rehearsal_decides_the_same_and_reads_nothing_again():
     objects = small_cluster()
-    cycles, fresh = (Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0) for _ in range(2))
+    cycles, fresh = (Cycles(SchedulerSettings(), default_profile(), lambda: 0.0) for _ in range(2))
     cycle(fresh, small_cluster(), 1)  # what is made once for a process is not what is counted
     cycles.rehearse(objects, 0.0)
-    fresh = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    fresh = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     counts = []
     for each in (cycles, fresh):
         with calls_counted() as count:
@@ -183,7 +180,7 @@ def test_a_cycle_after_a_rehearsal_decides_the_same_and_reads_nothing_again():
 
 def test_a_rehearsal_with_an_object_that_cannot_be_read_costs_nothing_but_itself():
     objects = small_cluster()
-    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     cycles.rehearse(attrs.evolve(objects, pods=(*objects.pods, objects.pods[0])), 0.0)
     assert cycle(cycles, objects, 1).decisions > 0
 
@@ -204,7 +201,7 @@ def calls_counted():
 
 
 def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
-    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     small = small_cluster()
     weighed = {
         kind: attrs.evolve(getattr(small.queues[0].spec.resources, kind), quota=0.0)
@@ -234,7 +231,7 @@ def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
 def test_each_plugin_is_timed_when_it_opens():
     ticks = itertools.count()
     profile = default_profile()
-    cycles = Cycles(SchedulerSettings(), profile, no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(), profile, lambda: 0.0)
     observer = CycleObserver.begin(no_tracing().tracer, lambda: float(next(ticks)), 1)
     stream = Stream(TERM, 1, observer, lambda _: None, lambda: False)
     done = cycles.run(CycleInput(objects=small_cluster(), now=0.0, cycle=1), stream)

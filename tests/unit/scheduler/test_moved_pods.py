@@ -354,7 +354,7 @@ def accounts(world):
     """Return what the next cycle tells of group a."""
     given = CycleInput(objects=making.objects(*world.server.objects.values()), now=making.NOW, cycle=1)
     given = world.committer.feedback.applied(given, world.time)
-    cycles = Cycles(SchedulerSettings(), make_profile(default_configuration()), no_tracing().tracer, lambda: 0.0)
+    cycles = Cycles(SchedulerSettings(), make_profile(default_configuration()), lambda: 0.0)
     observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, 1)
     done = cycles.run(given, Stream(Term(1, "life"), 1, observer, lambda _: None, lambda: False))
     return [account for account in done.overall.groups if account.name == "a"]

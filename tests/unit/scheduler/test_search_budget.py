@@ -1,8 +1,11 @@
-"""Search budgets count seconds, and what they answered can be answered again."""
+"""Search budgets count seconds, and what they answered is kept."""
+
+import pytest
 
 from kai.engine.budget import BudgetAnswer
 from kai.framework.parameters import SearchBudgets
-from kai.scheduler.search_budget import Repeated, Timed
+from kai.scheduler.search_budget import Timed
+from kai.scheduler.stream import AbandonedError
 
 
 class Clock:
@@ -61,18 +64,29 @@ def test_zero_is_no_limit():
     assert timed.grant() is BudgetAnswer.GO
 
 
-def test_a_replay_gets_the_same_answers_without_a_clock():
+def test_answers_are_kept_in_their_order():
     timed, clock = budget()
     timed.begin_action("reclaim")
-    first = [timed.begin_group()]
+    answers = [timed.begin_group()]
     timed.begin_generator("one")
     for time in (0.5, 1.0, 2.5, 3.0, 5.0):
         clock.time = time
-        first.append(timed.grant())
-    again = Repeated.of(timed.grants)
-    again.begin_action("reclaim")
-    assert [again.begin_group(), *(again.grant() for _ in range(5))] == first
-    assert again.grant() is BudgetAnswer.GO
+        answers.append(timed.grant())
+    assert answers == [BudgetAnswer(what) for what, count in timed.grants for _ in range(count)]
+    assert timed.grants == (("go", 3), ("next generator", 2), ("stop", 1))
+
+
+def test_a_cycle_that_is_to_stop_ends_at_the_next_question():
+    def stop():
+        raise AbandonedError("the cycle was told to stop")
+
+    timed = Timed(SearchBudgets(), Clock(), check=stop)
+    timed.begin_action("reclaim")
+    timed.begin_generator("one")
+    for question in (timed.go_on, timed.begin_group, timed.grant, timed.pass_over):
+        with pytest.raises(AbandonedError):
+            question()
+    assert timed.grants == ()
 
 
 def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
@@ -85,8 +99,7 @@ def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
     timed.begin_action("reclaim")
     answers += [timed.go_on(), timed.begin_group()]
     assert answers == [BudgetAnswer.GO, BudgetAnswer.STOP, BudgetAnswer.GO, BudgetAnswer.STOP]
-    again = Repeated.of(timed.grants, is_part=True)
-    assert [again.go_on(), again.go_on(), again.go_on(), again.begin_group()] == answers
+    assert timed.grants == (("go", 1), ("stop", 1), ("go", 1), ("stop", 1))
 
 
 def test_a_budget_for_all_groups_keeps_no_answers_about_them():
@@ -107,6 +120,4 @@ def test_scenarios_that_are_passed_over_take_time_and_count_as_none():
     clock.time = 4.0
     assert timed.pass_over() is BudgetAnswer.STOP
     assert timed.finish()["reclaim"].scenarios == {}
-    again = Repeated.of(timed.grants)
-    asked = [again.begin_group(), *(again.pass_over() for _ in range(3))]
-    assert asked == [BudgetAnswer.GO, BudgetAnswer.GO, BudgetAnswer.NEXT_GENERATOR, BudgetAnswer.STOP]
+    assert timed.grants == (("go", 2), ("next generator", 1), ("stop", 1))
