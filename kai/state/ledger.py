@@ -14,8 +14,6 @@ from kai.kernels import booking
 from kai.kernels.columns import OP_ALLOCATE, Columns, Facts, Offsets, add, touch, undo_to
 from kai.model.axis import GPU_UNIT
 from kai.model.rows import Int64s
-from kai.model.status import Status
-from kai.state.audit import audit
 from kai.state.layout import Layout, Room, Sizes, grown
 
 MOST_FINAL = 1 << 16
@@ -125,11 +123,6 @@ class Ledger:
         self.reserve(1)
         booking.evict(self.facts, self.columns, self.offsets, pod)
 
-    def unevict(self, pod: int) -> None:
-        """Take back the eviction of ``pod`` by the open statement."""
-        self.reserve(1)
-        booking.unevict(self.facts, self.columns, self.offsets, pod)
-
     def pipeline(self, pod: int, node: int, placement: int, *, keep: bool) -> None:
         """Promise ``pod`` a place on ``node``."""
         self.reserve(1)
@@ -139,11 +132,6 @@ class Ledger:
         """Take an allocated pod off its node."""
         self.reserve(1)
         booking.unallocate(self.facts, self.columns, self.offsets, pod)
-
-    def set_status(self, pod: int, status: Status) -> None:
-        """Give ``pod`` a status that changes neither its place nor its booking."""
-        self.reserve(1)
-        booking.set_status(self.facts, self.columns, self.offsets, pod, int(status))
 
     def settle(self) -> None:
         """Take what was allocated since the last ``seal`` as being bound."""
@@ -168,13 +156,6 @@ class Ledger:
     def fingerprint(self) -> bytes:
         """Return the arena as bytes: equal before and after whatever was undone."""
         return self.arena.tobytes()
-
-    def check(self) -> None:
-        """Recompute what is derived and compare.
-
-        Raises: InvariantError naming the first cell that does not agree.
-        """
-        audit(self.facts, self.columns)
 
 
 __all__ = ["GPU_UNIT", "Ledger", "Sizes", "Tracked"]

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 from hypothesis import strategies as st
 
-from kai.kernels import place
+from kai.kernels import booking, place
 from kai.kernels.columns import Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.fragments import Mix, no_mix
@@ -19,6 +19,7 @@ from kai.state.base import make_base
 from kai.state.layout import MOVES
 from kai.state.ledger import Ledger
 from kai.state.snapshot import Snapshot
+from tests.doubles.audit import audit
 from tests.kernels.naive import booking as naive_booking
 from tests.kernels.naive import place as naive_place
 from tests.kernels.naive.fit import refusal
@@ -137,7 +138,7 @@ class Stage:
         """Fail where the two differ."""
         wrong = differences(self.world, self.ledger.columns)
         assert not wrong, "\n".join(wrong)
-        self.ledger.check()
+        audit(self.ledger)
 
     # -------------------------------------------------------------------- operations
 
@@ -183,10 +184,12 @@ class Stage:
                 ledger.evict(row)
                 naive_booking.evict(self.world, pod)
             case "unevict":
-                ledger.unevict(row)
+                ledger.reserve(1)
+                booking.unevict(ledger.facts, ledger.columns, ledger.offsets, row)
                 naive_booking.unevict(self.world, pod)
             case "bind":
-                ledger.set_status(row, Status.BINDING)
+                ledger.reserve(1)
+                booking.set_status(ledger.facts, ledger.columns, ledger.offsets, row, int(Status.BINDING))
                 naive_booking.set_status(self.world, pod, Status.BINDING)
             case _:
                 ledger.unallocate(row)

@@ -8,6 +8,7 @@ from kai.engine.session import Session
 from kai.engine.statement import Statement
 from kai.framework.decisions import Cause
 from kai.model.status import ACTIVE_ALLOCATED, Status
+from tests.doubles.audit import audit
 from tests.properties.strategies import contended, snapshots
 from tests.properties.watch import Watch, nothing_is_overcommitted, profile
 
@@ -70,7 +71,7 @@ def test_every_verb_is_undone_to_the_byte(snapshot, verb, which):
         with session.statement("test", Cause.RECLAIM, group) as statement:
             take(session, statement, (verb, which))
         assert session.ledger.fingerprint() == before
-        session.ledger.check()
+        audit(session.ledger)
 
 
 @given(contended(), steps, steps)
@@ -86,7 +87,7 @@ def test_any_sequence_is_undone_to_the_byte_where_its_mark_was(snapshot, first, 
         statement.roll_back(mark)
         assert session.ledger.fingerprint() == before
     assert session.ledger.fingerprint() == untouched
-    session.ledger.check()
+    audit(session.ledger)
 
 
 @given(snapshots(groups=(2, 6)))
@@ -186,7 +187,7 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def the_books_are_right(self):
         if self.watch is not None:
-            self.session.ledger.check()
+            audit(self.session.ledger)
             nothing_is_overcommitted(self.watch)
 
 

@@ -20,6 +20,7 @@ from kai.model.pod import GpuKind
 from kai.model.rows import Bools, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
 from kai.state.snapshot import Snapshot
+from tests.doubles.audit import audit
 
 VERBS = ("evict", "place_pods", "promise_all", "roll_back", "discard", "commit")
 PROFILE = default_profile()
@@ -72,7 +73,7 @@ class Watch:
 
     def look(self) -> None:
         """Audit the ledger and try the laws."""
-        self.session.ledger.check()
+        audit(self.session.ledger)
         for law in self.laws:
             law(self)
 

@@ -11,6 +11,7 @@ from kai.framework.hooks import Dependence, NodeFilter, NodeScore, NodeWait, Pla
 from kai.framework.terms import Availability
 from kai.model.rows import PodRow
 from kai.model.status import Status
+from tests.doubles.audit import audit
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
 NODES = tuple(node(f"n{number}") for number in range(4))
@@ -109,7 +110,7 @@ def test_a_pod_that_must_wait_is_promised_its_place():
     session = session_with(WaitOn(("n0", "n1", "n2", "n3")), pods=1)
     assert placed(session) == [("Nominate", "n0")]
     assert session.columns.status[0] == Status.PIPELINED
-    session.ledger.check()
+    audit(session.ledger)
 
 
 def test_a_node_on_which_a_pod_need_not_wait_is_better():

@@ -11,6 +11,7 @@ from kai.framework.parameters import Parameters
 from kai.model.status import ACTIVE_ALLOCATED, Status
 from kai.testing import snapshot
 from kai.testing.views import open_session
+from tests.doubles.audit import audit
 
 NODES = {"n1": {"gpu": 4}, "n2": {"gpu": 4}}
 GROUPS = {
@@ -224,4 +225,4 @@ def test_a_session_opens_with_the_same_books_whatever_the_one_before_it_did(take
     again = open_session(taken)
     assert again.ledger.fingerprint() == opened
     assert again.ledger.arena.ctypes.data == memory
-    again.ledger.check()
+    audit(again.ledger)

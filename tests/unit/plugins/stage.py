@@ -24,6 +24,7 @@ from kai.plugins.node_local_victims import NodeLocalVictims
 from kai.plugins.priority import Priority
 from kai.plugins.proportion import Proportion
 from kai.state.snapshot import Snapshot
+from tests.doubles.audit import audit
 
 Manifest = dict[str, Any]
 NOW = 1_767_268_800.0
@@ -205,7 +206,7 @@ def play(
         if isinstance(each, Bind)
     }
     evicted = [snapshot.pods[each.pod].name for each in recorder.decisions if isinstance(each, Evict)]
-    session.ledger.check()
+    audit(session.ledger)
     return Played(session, bound, evicted)
 
 

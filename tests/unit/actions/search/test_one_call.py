@@ -9,6 +9,7 @@ from kai.actions.search.one_call import OneCall
 from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.framework import PodFilter, Verdict, Victims
 from kai.kernels import reclaiming
+from tests.doubles.audit import audit
 from tests.unit.actions.search.stage import opened, row, told
 
 NODES = {"n1": {"gpu": 2}, "n2": {"gpu": 2}}
@@ -43,7 +44,7 @@ def served(monkeypatch):
 def reclaimed(groups=GROUPS, queues=QUEUES, **options):
     session = opened(groups, NODES, queues=queues, **options)
     Reclaim().run(session)
-    session.ledger.check()
+    audit(session.ledger)
     return session
 
 

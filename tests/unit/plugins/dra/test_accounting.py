@@ -11,6 +11,7 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.model.placement import ClaimPlacement
 from kai.model.status import Status
 from kai.plugins.dra import Dra
+from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, matching, offer
 from tests.unit.plugins.stage import Stage, node, snapshot_of
 
@@ -122,7 +123,7 @@ def test_no_device_serves_two_claims_and_undo_is_exact(manifests, played):
         counts = Counter(device for devices in settled.values() for device in devices)
         assert max(counts.values(), default=0) <= 1
         devices_by_claim(game.holders(Status.RUNNING, Status.ALLOCATED, Status.PIPELINED).values())
-        game.session.ledger.check()
+        audit(game.session.ledger)
     game.statement.discard()
     assert game.session.ledger.fingerprint() == before
 

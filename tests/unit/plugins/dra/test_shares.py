@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
+from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, offer
 from tests.unit.plugins.dra.test_accounting import Game, moves
 from tests.unit.plugins.stage import node
@@ -79,7 +80,7 @@ def test_shares_are_no_more_than_there_is_and_undo_is_exact(manifests, played):
         taken = in_use(game)
         assert max(taken.values(), default=0) <= WHOLE
         assert len(taken) <= 2
-        game.session.ledger.check()
+        audit(game.session.ledger)
         idle = game.session.snapshot.nodes[0].allocatable["gpu"] // GPU_UNIT - len(sat_on(game))
         assert columns.idle[0, GPU] == idle * GPU_UNIT
         assert columns.idle[0, GPU] + columns.releasing[0, GPU] >= 0

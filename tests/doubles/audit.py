@@ -1,6 +1,6 @@
 """The audit of a ledger: every column that follows from where pods stand is worked out again and compared.
 
-Nothing calls it while a cycle runs. Tests call it after each step, a service may after a cycle that it does not trust.
+Tests call it after each step.
 
 What cannot be worked out is bounded. Whether a device in sharing counts as idle or as being released depends on the
 order of events, as it does in the peer; and a releasing copy that a moved pod left behind no longer says on which
@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai.errors import InvariantError
 from kai.kernels.columns import Columns, Facts
 from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
 from kai.model.pod import GpuKind
 from kai.model.rows import Bools, Int64s
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
+from kai.state.ledger import Ledger
 
 
 class Bookings(NamedTuple):
@@ -29,20 +29,25 @@ class Bookings(NamedTuple):
     copy: Bools
 
 
-def audit(facts: Facts, columns: Columns) -> None:
+class WrongBooksError(AssertionError):
+    """A cell of a ledger is not what pods as they stand make of it."""
+
+
+def audit(ledger: Ledger) -> None:
     """Compare all derived columns with what they are derived from. Cost: O(P R + slots + P x depth of queues).
 
-    Raises: InvariantError that names the first row that does not agree.
+    Raises: WrongBooksError that names the first row that does not agree.
     """
+    facts, columns = ledger.facts, ledger.columns
     for what, found, wanted in _columns(facts, columns):
         wrong = np.argwhere(found != wanted)
         if len(wrong):
             at = tuple(map(int, wrong[0]))
-            raise InvariantError(f"ledger: {what}{list(at)} is {int(found[at])}, pods as they stand make {wanted[at]}")
-    _audit_devices(facts, columns, bookings(columns))
+            raise WrongBooksError(f"ledger: {what}{list(at)} is {int(found[at])}, pods as they stand make {wanted[at]}")
+    _audit_devices(facts, columns, _bookings(columns))
 
 
-def bookings(columns: Columns) -> Bookings:
+def _bookings(columns: Columns) -> Bookings:
     """Return every booking: where each pod is, and where it left a releasing copy behind."""
     present = np.flatnonzero(_among(columns.status, ACTIVE_USED) & (columns.node >= 0))
     moved, at = np.nonzero(columns.left)
@@ -76,7 +81,7 @@ def _columns(facts: Facts, columns: Columns) -> Iterator[tuple[str, Int64s, Int6
     used, fixed = _queues(facts, columns)
     yield "queue_used", columns.queue_used, used
     yield "queue_fixed", columns.queue_fixed, fixed
-    yield from _nodes(facts, columns, bookings(columns))
+    yield from _nodes(facts, columns, _bookings(columns))
 
 
 def _queues(facts: Facts, columns: Columns) -> tuple[Int64s, Int64s]:
@@ -155,13 +160,13 @@ def _audit_devices(facts: Facts, columns: Columns, booked: Bookings) -> None:
         # What copies left behind count alike in all three; elsewhere nothing may be left over.
         for wrong in np.flatnonzero((rest != unknown) | (rest < 0) | ((rest != 0) & ~blurred)):
             found, right = int(getattr(columns, name)[wrong]), int(known[wrong])
-            raise InvariantError(f"ledger: {name}[{wrong}] is {found}, pods as they stand make {right}")
+            raise WrongBooksError(f"ledger: {name}[{wrong}] is {found}, pods as they stand make {right}")
     holding = booked.status != Status.PIPELINED
     holding &= booked.status != Status.RELEASING
     in_use = np.zeros(len(columns.slot_used), np.bool_)
     in_use[slots[holding[owners]]] = True
     for wrong in np.flatnonzero((columns.slot_marked > 0) & in_use & ~blurred):
-        raise InvariantError(f"ledger: slot_marked[{wrong}] is 1, expected 0: not all pods on the device are leaving")
+        raise WrongBooksError(f"ledger: slot_marked[{wrong}] is 1, expected 0: not all pods on the device are leaving")
     _audit_idle_devices(facts, columns, booked, in_use)
 
 
@@ -177,7 +182,7 @@ def _audit_idle_devices(facts: Facts, columns: Columns, booked: Bookings, in_use
     honest = facts.nodes.gpu_count * GPU_UNIT <= facts.nodes.allocatable[:, GPU]
     for node in np.flatnonzero((columns.idle[:, GPU] > most) & honest & ~_behind_claims(facts)):
         found, right = int(columns.idle[node, GPU]), int(most[node])
-        raise InvariantError(f"ledger: idle[{node}, {GPU}] is {found}, pods as they stand leave at most {right}")
+        raise WrongBooksError(f"ledger: idle[{node}, {GPU}] is {found}, pods as they stand leave at most {right}")
 
 
 def _device_memory(facts: Facts, booked: Bookings) -> Int64s:
@@ -208,4 +213,4 @@ def _blurred(facts: Facts, booked: Bookings, slots: int) -> Bools:
     return out
 
 
-__all__ = ["Bookings", "audit", "bookings"]
+__all__ = ["WrongBooksError", "audit"]
