@@ -24,7 +24,7 @@ from kai.cluster.port import Cluster
 from kai.cluster.signals import unobserved
 from kai.cluster.transport.credentials import Source
 from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.service import adjust_nodes
+from kai.controllers.node_scale_service import NodeScaleAdjuster
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
 
@@ -49,7 +49,7 @@ def made(name: str) -> Role:
         return role
 
     async def work(cluster: Cluster) -> None:  # no flag says how long it waits between two scaling pods
-        await adjust_nodes(cluster, ScaleSettings(image="scale:1", cool_down_seconds=1.0))
+        await NodeScaleAdjuster(cluster, ScaleSettings(image="scale:1", cool_down_seconds=1.0)).run()
 
     return attrs.evolve(role, work=work)
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from kai.api.plans import Reason, Refusal
 from kai.binder.service import BinderService
 from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.service import adjust_nodes, keep_pod_groups, keep_queues
+from kai.controllers.node_scale_service import NodeScaleAdjuster
+from kai.controllers.podgroup_service import PodGroupController
+from kai.controllers.queue_service import QueueController
 from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
 from tests.doubles.cluster import MemoryCluster
@@ -58,9 +60,9 @@ async def live(cluster, seconds):
         tasks.start_soon(kubelet, cluster)
         tasks.start_soon(PodGrouper(port, Settings(), GROUPERS).run)
         tasks.start_soon(BinderService(port, BINDER).run)
-        tasks.start_soon(keep_pod_groups, port)
-        tasks.start_soon(keep_queues, port)
-        tasks.start_soon(adjust_nodes, port, ScaleSettings(image="scale:1"))
+        tasks.start_soon(PodGroupController(port).run)
+        tasks.start_soon(QueueController(port).run)
+        tasks.start_soon(NodeScaleAdjuster(port, ScaleSettings(image="scale:1")).run)
         await cluster.pass_time(seconds)
         tasks.cancel_scope.cancel()
 

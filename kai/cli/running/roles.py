@@ -308,33 +308,30 @@ def _binds_at_once(given: Given) -> bool:
 
 
 def _pod_groups(given: Given, observe: Observe) -> Role:
-    from kai.controllers.podgroup_service import WATCHED
-    from kai.controllers.service import keep_pod_groups
+    from kai.controllers.podgroup_service import WATCHED, PodGroupController
 
     scheduler_name = given.text("scheduler-name")
 
     async def work(cluster: Cluster) -> None:
-        await keep_pod_groups(cluster, scheduler_name=scheduler_name, observe=observe)
+        await PodGroupController(cluster, scheduler_name, observe=observe).run()
 
     return Role(name=POD_GROUPS, watched=WATCHED, work=work)
 
 
 def _queues(given: Given, observe: Observe) -> Role:
-    from kai.controllers.queue_service import WATCHED
-    from kai.controllers.service import keep_queues
+    from kai.controllers.queue_service import WATCHED, QueueController
 
     del given
 
     async def work(cluster: Cluster) -> None:
-        await keep_queues(cluster, observe=observe)
+        await QueueController(cluster, observe=observe).run()
 
     return Role(name=QUEUES, watched=WATCHED, work=work)
 
 
 def _scale(given: Given, observe: Observe) -> Role:
     from kai.controllers.node_scale import ScaleSettings
-    from kai.controllers.node_scale_service import WATCHED
-    from kai.controllers.service import adjust_nodes
+    from kai.controllers.node_scale_service import WATCHED, NodeScaleAdjuster
 
     settings = ScaleSettings(
         scheduler_name=given.text("scheduler-name"),
@@ -349,6 +346,6 @@ def _scale(given: Given, observe: Observe) -> Role:
         chosen = settings
         if not settings.image:
             chosen = attrs.evolve(settings, image=await own_image(cluster, os.environ), args=END_AT_ONCE)
-        await adjust_nodes(cluster, chosen, observe=observe)
+        await NodeScaleAdjuster(cluster, chosen, observe=observe).run()
 
     return Role(name=SCALE, watched=WATCHED, work=work)

@@ -9,16 +9,18 @@ from kai.api.plans import Create, Delete, Patch, Reason, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.signals import QueueCounted, QueueGone
 from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.service import adjust_nodes, keep_pod_groups, keep_queues
+from kai.controllers.node_scale_service import NodeScaleAdjuster
+from kai.controllers.podgroup_service import PodGroupController
+from kai.controllers.queue_service import QueueController
 from tests.doubles.cluster import MemoryCluster
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def running(cluster, serve, *settings, **options):
+async def running(cluster, controller, *settings, **options):
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: serve(cluster.port, *settings, **options))
+        tasks.start_soon(controller(cluster.port, *settings, **options).run)
         await cluster.pass_time(5.0)
         yield
         tasks.cancel_scope.cancel()
@@ -89,13 +91,13 @@ def true_conditions(cluster, name):
 
 async def test_a_group_says_what_its_pods_ask_for_and_hold():
     cluster = MemoryCluster(group(), pod(), pod("r", phase="Running"))
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         assert resources(cluster) == {"requested": {"cpu": "2"}, "allocated": {"cpu": "1"}}
 
 
 async def test_a_gang_that_starts_within_a_moment_costs_one_write():
     cluster = MemoryCluster(group(), *(pod(f"p{index}") for index in range(20)))
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         before = len(cluster.writes())
         for index in range(20):
             cluster.server.change("Pod", f"p{index}", "ns", {"status": {"phase": "Running"}})
@@ -107,20 +109,20 @@ async def test_a_gang_that_starts_within_a_moment_costs_one_write():
 
 async def test_what_does_not_count_costs_no_write():
     cluster = MemoryCluster(group(), pod(phase="Running"))
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         before = len(cluster.writes())
         cluster.server.change("Pod", "p", "ns", {"metadata": {"labels": {"a": "b"}}})
         cluster.server.change("PodGroup", "g", "ns", {"status": {"schedulingConditions": []}})
         await cluster.pass_time(100.0)
         assert len(cluster.writes()) == before
     cluster.restart()
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         assert len(cluster.writes()) == before
 
 
 async def test_a_new_priority_class_decides_anew_what_is_preemptible():
     cluster = MemoryCluster(group(priorityClassName="high"), pod(phase="Running"))
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         assert "allocatedNonPreemptible" not in resources(cluster)
         cluster.server.add(
             {
@@ -136,7 +138,7 @@ async def test_a_new_priority_class_decides_anew_what_is_preemptible():
 
 async def test_a_pod_that_leaves_or_changes_its_group_is_counted_where_it_is():
     cluster = MemoryCluster(group(), group("h"), pod(), pod("r"))
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         cluster.server.change("Pod", "p", "ns", {"metadata": {"annotations": {"pod-group-name": "h"}}})
         cluster.server.remove("Pod", "r", "ns")
         await cluster.pass_time(5.0)
@@ -146,7 +148,7 @@ async def test_a_pod_that_leaves_or_changes_its_group_is_counted_where_it_is():
 async def test_a_group_that_cannot_be_counted_does_not_hinder_others():
     bad = pod("bad", annotations={"gpu-fraction": "much"})
     cluster = MemoryCluster(group(), group("h"), bad, pod("r", "h"))
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         assert resources(cluster) is None
         assert resources(cluster, "h") == {"requested": {"cpu": "1"}}
         cluster.server.change("Pod", "bad", "ns", {"metadata": {"annotations": {"gpu-fraction": "0.5"}}})
@@ -157,7 +159,7 @@ async def test_a_group_that_cannot_be_counted_does_not_hinder_others():
 async def test_why_a_group_cannot_be_counted_is_said_once_for_each_reason():
     cluster = MemoryCluster(group(), pod("bad", annotations={"gpu-fraction": "much"}))
     with capture_logs() as logs:
-        async with running(cluster, keep_pod_groups):
+        async with running(cluster, PodGroupController):
             for change in ({"labels": {"a": "1"}}, {"labels": {"a": "2"}}, {"annotations": {"gpu-fraction": "more"}}):
                 cluster.server.change("Pod", "bad", "ns", {"metadata": change})
                 await cluster.pass_time(5.0)
@@ -171,7 +173,7 @@ async def test_why_a_group_cannot_be_counted_is_said_once_for_each_reason():
 async def test_a_status_that_could_not_be_written_is_written_later(reason):
     cluster = MemoryCluster(group(), pod())
     cluster.server.fault = lambda _: Refusal(reason=reason)
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         assert cluster.writes() == []
         assert len(cluster.server.requests) <= 3
         cluster.server.fault = lambda _: None
@@ -189,7 +191,7 @@ async def test_totals_travel_up_the_tree():
         queue("leaf", "middle"),
         group(queue="leaf", status=holding({"cpu": "1"}, {"cpu": "2"})),
     )
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         assert status(cluster, "top") == {
             "allocated": {"cpu": "1"},
             "requested": {"cpu": "2"},
@@ -210,7 +212,7 @@ async def test_totals_travel_up_the_tree():
 async def test_a_look_at_a_queue_reads_the_groups_that_changed_and_no_others(monkeypatch):
     groups = [group(f"g{number}", "q", holding({"cpu": "1"})) for number in range(20)]
     cluster = MemoryCluster(queue("q"), *groups)
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         read, get, find = [], cluster.store.get, cluster.store.find
 
         def recorded(cls, name, namespace=""):
@@ -232,7 +234,7 @@ async def test_a_look_at_a_queue_reads_the_groups_that_changed_and_no_others(mon
 
 async def test_a_group_that_moves_leaves_one_queue_and_enters_the_other():
     cluster = MemoryCluster(queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})))
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         cluster.server.change("PodGroup", "g", "ns", {"spec": {"queue": "b"}})
         await cluster.pass_time(5.0)
         assert "allocated" not in status(cluster, "a")
@@ -252,7 +254,7 @@ async def test_a_group_that_moves_while_its_pods_run_stays_on_the_account_on_whi
     cluster = MemoryCluster(
         queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})), granted("p", "a"), granted("r", "b", 1)
     )
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         cluster.server.change("PodGroup", "g", "ns", {"spec": {"queue": "b"}})
         await cluster.pass_time(5.0)
         assert status(cluster, "a")["allocated"] == {"cpu": "1"}
@@ -270,7 +272,7 @@ async def test_pods_whose_group_is_gone_stay_on_the_account_on_which_they_were_b
     lost = granted("lost", "q", requests={"cpu": "4"})
     lost["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "gone"}]
     cluster = MemoryCluster(queue("top"), queue("q", "top"), group(queue="q"), granted("p", "q"), pod("never"), lost)
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         assert "allocated" not in status(cluster, "q")
         cluster.server.remove("PodGroup", "g", "ns")
         await cluster.pass_time(5.0)
@@ -285,7 +287,7 @@ async def test_pods_whose_group_is_gone_stay_on_the_account_on_which_they_were_b
 
 async def test_faults_of_the_tree_become_conditions_and_end():
     cluster = MemoryCluster(queue("lost", "nowhere"), queue("below", "lost"), queue("a", "b"), queue("b", "a"))
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         assert true_conditions(cluster, "lost") == ["Orphan"]
         assert true_conditions(cluster, "below") == []
         assert true_conditions(cluster, "a") == true_conditions(cluster, "b") == ["Cycle"]
@@ -301,14 +303,14 @@ async def test_faults_of_the_tree_become_conditions_and_end():
 
 async def test_a_queue_above_its_quota_says_so_in_the_same_write_as_its_total():
     cluster = MemoryCluster(queue("q", quota=1000), group(status=holding({"cpu": "2"})))
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         assert true_conditions(cluster, "q") == ["OverQuota"]
         assert len(cluster.writes()) == 1
 
 
 async def test_conditions_of_others_that_were_not_seen_yet_are_not_overwritten():
     cluster = MemoryCluster(queue("q", quota=1000), group())
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         cluster.lagging = True
         foreign = {"type": "Foreign", "status": "True"}
         cluster.server.change("Queue", "q", "", {"status": {"conditions": [foreign]}})
@@ -324,7 +326,7 @@ async def test_conditions_of_others_that_were_not_seen_yet_are_not_overwritten()
 async def test_a_cluster_without_queues_gets_the_first_two_even_if_the_server_fails_at_first():
     cluster = MemoryCluster()
     cluster.server.fault = lambda _: Refusal(reason=Reason.UNAVAILABLE)
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         cluster.server.fault = lambda _: None
         await cluster.pass_time(10.0)
         assert cluster.server.names("Queue") == ["default-parent-queue", "default-queue"]
@@ -339,7 +341,7 @@ async def test_the_second_of_the_first_queues_waits_for_the_first():
         return Refusal(reason=Reason.UNAVAILABLE) if is_parent else None
 
     cluster.server.fault = fault
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         assert cluster.server.names("Queue") == []
         cluster.server.fault = lambda _: None
         await cluster.pass_time(10.0)
@@ -350,14 +352,14 @@ async def test_no_queue_is_made_where_the_store_only_lags():
     cluster = MemoryCluster()
     cluster.lagging = True
     cluster.server.add(queue("mine"))
-    async with running(cluster, keep_queues):
+    async with running(cluster, QueueController):
         assert cluster.server.names("Queue") == ["mine"]
 
 
 async def test_metrics_learn_of_every_queue_and_of_its_end():
     cluster = MemoryCluster(queue("q"), group(status=holding({"cpu": "2"})))
     facts = []
-    async with running(cluster, keep_queues, observe=facts.append):
+    async with running(cluster, QueueController, observe=facts.append):
         (counted,) = [fact for fact in facts if isinstance(fact, QueueCounted)][-1:]
         assert counted.queue.status.allocated == {"cpu": "2"}
         cluster.server.remove("Queue", "q")
@@ -393,7 +395,7 @@ def scaling_pods(cluster):
 
 async def test_pods_that_find_no_place_get_a_scaling_pod_that_is_marked():
     cluster = MemoryCluster(wanting(), wanting("q"))
-    async with running(cluster, adjust_nodes, SCALE):
+    async with running(cluster, NodeScaleAdjuster, SCALE):
         (name,) = scaling_pods(cluster)
         made = cluster.server.get("Pod", name, "kai-scale-adjust")
         assert made["status"]["conditions"][0]["reason"] == "Unschedulable"
@@ -405,7 +407,7 @@ async def test_a_look_for_scaling_pods_reads_the_pods_that_share_gpus_and_no_oth
     read, look_for_all, find = [], cluster.store.all, cluster.store.find
     monkeypatch.setattr(cluster.store, "all", lambda cls: [*_noted(read, look_for_all(cls))])
     monkeypatch.setattr(cluster.store, "find", lambda index, key: tuple(_noted(read, find(index, key))))
-    async with running(cluster, adjust_nodes, SCALE):
+    async with running(cluster, NodeScaleAdjuster, SCALE):
         cluster.server.add(wanting("p"))
         await cluster.pass_time(5.0)
         assert len(scaling_pods(cluster)) == 1
@@ -420,7 +422,7 @@ def _noted(names, objects):
 
 async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_fill():
     cluster = MemoryCluster(wanting())
-    async with running(cluster, adjust_nodes, SCALE):
+    async with running(cluster, NodeScaleAdjuster, SCALE):
         cluster.server.remove("Pod", "p", "ns")
         await cluster.pass_time(2.0)
         assert scaling_pods(cluster) == []
@@ -433,7 +435,7 @@ async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_
 
 async def test_a_scaling_pod_goes_as_soon_as_the_bind_of_its_pod_is_ordered():
     cluster = MemoryCluster(wanting())
-    async with running(cluster, adjust_nodes, SCALE):
+    async with running(cluster, NodeScaleAdjuster, SCALE):
         assert scaling_pods(cluster) == ["ns-p"]
         cluster.server.add(ordered("p"))
         await cluster.pass_time(2.0)
@@ -442,7 +444,7 @@ async def test_a_scaling_pod_goes_as_soon_as_the_bind_of_its_pod_is_ordered():
 
 async def test_a_scaling_pod_is_not_deleted_because_the_store_lacks_its_pod():
     cluster = MemoryCluster(wanting())
-    async with running(cluster, adjust_nodes, SCALE):
+    async with running(cluster, NodeScaleAdjuster, SCALE):
         cluster.lagging = True
         gone = cluster.server.get("Pod", "p", "ns")
         cluster._show(gone, is_gone=True)
@@ -454,7 +456,7 @@ async def test_a_scaling_pod_is_not_deleted_because_the_store_lacks_its_pod():
 async def test_a_refused_creation_is_tried_again_and_made_once():
     cluster = MemoryCluster(wanting())
     cluster.server.fault = lambda request: Refusal(reason=Reason.REJECTED) if isinstance(request, Create) else None
-    async with running(cluster, adjust_nodes, SCALE):
+    async with running(cluster, NodeScaleAdjuster, SCALE):
         cluster.server.fault = lambda _: None
         await cluster.pass_time(30.0)
         assert scaling_pods(cluster) == ["ns-p"]
@@ -464,7 +466,7 @@ async def test_a_refused_creation_is_tried_again_and_made_once():
 
 async def test_a_new_group_is_counted_once_when_its_pods_are_bound_at_once_and_soon_in_any_case():
     cluster = MemoryCluster()
-    async with running(cluster, keep_pod_groups):
+    async with running(cluster, PodGroupController):
         made = dt.datetime.fromtimestamp(cluster.clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for name in ("quick", "slow"):
             manifest = group(name)
