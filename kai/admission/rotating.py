@@ -126,9 +126,9 @@ class RotatedCertificate:
     async def _write(self, patch: Mapping[str, Any]) -> bool:
         """Write the Secret, if it still has the version that was read; return whether it was written."""
         cls = declare("v1", "Secret", "secrets", namespaced=True)
-        reply = await self._perform(Patch(ref=Ref(cls, self.name, self.namespace), patch=patch))
+        reply = await self.api.perform(Patch(ref=Ref(cls, self.name, self.namespace), patch=patch))
         if isinstance(reply, Refusal) and reply.reason is not Reason.CONFLICT:
-            raise LookFailedError(f"Secret {self.namespace}/{self.name}: not written: {_why(reply)}")
+            raise LookFailedError(f"Secret {self.namespace}/{self.name}: not written: {reply.why}")
         return not isinstance(reply, Refusal)
 
     def _answer_with(self, held: Held) -> None:
@@ -159,24 +159,21 @@ class RotatedCertificate:
                 {"name": hook["name"], "clientConfig": {"caBundle": trusted}} for hook in configuration["webhooks"]
             ],
         }
-        reply = await self._perform(Patch(ref=Ref(cls, name), patch=patch, form="strategic"))
+        reply = await self.api.perform(Patch(ref=Ref(cls, name), patch=patch, form="strategic"))
         # Another replica was first, or the configuration is gone: the next look, a moment later, tells.
         if isinstance(reply, Refusal) and reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND}:
-            raise LookFailedError(f"{kind} {name}: not written: {_why(reply)}")
+            raise LookFailedError(f"{kind} {name}: not written: {reply.why}")
 
     # --- The API server --------------------------------------------------------------------------------------------
 
     async def _read(self, api_version: str, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
-        reply = await self._perform(Fetch(api_version=api_version, kind=kind, name=name, namespace=namespace))
+        reply = await self.api.perform(Fetch(api_version=api_version, kind=kind, name=name, namespace=namespace))
         if isinstance(reply, Refusal):
             if reply.reason is Reason.NOT_FOUND:
                 return None
-            raise LookFailedError(f"{kind} {name}: not read: {_why(reply)}")
+            raise LookFailedError(f"{kind} {name}: not read: {reply.why}")
         found: Mapping[str, Any] = {"kind": kind, **reply}
         return found
-
-    async def _perform(self, request: Patch | Fetch) -> Any:  # noqa: ANN401 - an object or a refusal
-        return await self.api.perform(request)
 
 
 def _trusts(configuration: Mapping[str, Any], bundle: Sequence[str]) -> bool:
@@ -191,10 +188,6 @@ def _encoded(bundle: Sequence[str]) -> str:
 
 def _version(manifest: Mapping[str, Any]) -> str:
     return str((manifest.get("metadata") or {}).get("resourceVersion") or "")
-
-
-def _why(refusal: Refusal) -> str:
-    return refusal.message or refusal.reason.value
 
 
 __all__ = ["CONFIGURATIONS", "LookFailedError", "RotatedCertificate"]

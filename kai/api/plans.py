@@ -56,12 +56,17 @@ class Refusal:
     retry_after: float | None = None
     """Seconds that the server asked to be left alone for."""
 
+    @property
+    def why(self) -> str:
+        """What the server said, or else the reason in a word."""
+        return self.message or self.reason.value
+
 
 class RefusedError(ApiError):
     """A refusal, inside of a plan."""
 
     def __init__(self, refusal: Refusal, request: Request) -> None:
-        super().__init__(f"{describe(request)}: {refusal.message or refusal.reason.value}", retryable=True)
+        super().__init__(f"{describe(request)}: {refusal.why}", retryable=True)
         self.refusal = refusal
         self.namespace: str = getattr(getattr(request, "ref", None), "namespace", "")
         """That of the object that was asked for; empty if it has none, or if it was no single object."""

@@ -73,7 +73,7 @@ def ended_by(reply: object, subject: str) -> Ended:
         return DONE
     # An object that changed meanwhile is read and looked at again: that is no news.
     unwritten = "" if reply.reason is Reason.CONFLICT else subject
-    return Ended(failure=reply.message or reply.reason.value, after=reply.retry_after, unwritten=unwritten)
+    return Ended(failure=reply.why, after=reply.retry_after, unwritten=unwritten)
 
 
 @attrs.frozen

@@ -115,7 +115,7 @@ class NodeScaleAdjuster:
             if not isinstance(found, Refusal):
                 return ""
             if found.reason is not Reason.NOT_FOUND:
-                return found.message or found.reason.value
+                return found.why
         ref = Ref.to(pod)
         return _refused(await self.cluster.api.perform(Delete(ref=ref, uid=pod.metadata.uid)), Reason.NOT_FOUND)
 
@@ -132,4 +132,4 @@ class NodeScaleAdjuster:
 def _refused(reply: object, passable: Reason) -> str | None:
     if not isinstance(reply, Refusal) or reply.reason is passable:
         return None
-    return reply.message or reply.reason.value
+    return reply.why

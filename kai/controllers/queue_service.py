@@ -164,7 +164,7 @@ class QueueController:
             refusal = await self._try_first_queues()
             if refusal is None:
                 return
-            warn(self.cluster.connectivity, "first queues not made", why=refusal.message or refusal.reason.value)
+            warn(self.cluster.connectivity, "first queues not made", why=refusal.why)
             await self.cluster.clock.sleep(max(_AGAIN, refusal.retry_after or 0.0))
             await self.cluster.connectivity.opened()
 

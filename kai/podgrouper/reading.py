@@ -185,7 +185,7 @@ class Fetcher:
             return Absent(Why.FORBIDDEN)
         if reply.reason is Reason.NOT_FOUND:
             return Absent(Why.NOT_FOUND)
-        return Absent(Why.FAILED, reply.message or reply.reason.value)
+        return Absent(Why.FAILED, reply.why)
 
     def _forbid(self, read: Read) -> None:
         """Remember that a kind may not be read in a namespace."""

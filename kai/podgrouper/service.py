@@ -291,10 +291,10 @@ class PodGrouper:
         """Try again at once where another writer was faster; say it on the pod where only a person can help."""
         if refusal.reason in {Reason.CONFLICT, Reason.NOT_FOUND}:
             current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
-            return DONE if current is None else Ended(failure=refusal.message or refusal.reason.value)
+            return DONE if current is None else Ended(failure=refusal.why)
         if refusal.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}:
             # The API server is not there to be told either; every write here can be repeated.
-            return Ended(failure=refusal.message or refusal.reason.value, after=refusal.retry_after)
+            return Ended(failure=refusal.why, after=refusal.retry_after)
         return await self._failed(pod, refusal.message)
 
     async def _failed(self, pod: Pod, message: str) -> Ended:

@@ -109,7 +109,7 @@ class WriteBehind:
         manifest = shown.write.apply_configuration()
         reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=self.manager, can_wait=True))
         if isinstance(reply, Refusal) and reply.reason in _AGAIN:
-            return Ended(failure=reply.message or reply.reason.value, after=reply.retry_after)
+            return Ended(failure=reply.why, after=reply.retry_after)
         self._end(look.key)
         self.note(namespace, refused=isinstance(reply, Refusal))
         if isinstance(reply, Refusal):

@@ -269,7 +269,7 @@ class Outbox:
             # Of an object that went or changed meanwhile there is nothing to do, of an outage is said elsewhere.
             is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.connectivity.may_be_away
             tell = log.debug if is_usual else log.info
-            tell("not written", what=what, why=reply.message or reply.reason.value)
+            tell("not written", what=what, why=reply.why)
         return reply
 
     async def _keep_time(self) -> None:

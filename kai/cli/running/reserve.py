@@ -102,5 +102,5 @@ async def _announce(device: str, name: str, namespace: str, environment: Mapping
             if not isinstance(found, Refusal):
                 log.info("holding", pod=f"{namespace}/{name}", gpu=device)
                 return
-            log.warning("not named yet", pod=f"{namespace}/{name}", why=found.message or found.reason.value)
+            log.warning("not named yet", pod=f"{namespace}/{name}", why=found.why)
             await anyio.sleep(_RETRY_SECONDS)

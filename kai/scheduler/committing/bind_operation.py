@@ -74,7 +74,7 @@ class BindOperation:
         if refusal.reason is Reason.UNKNOWN:
             self._stage = "look"
             return Pause()
-        node, why = self.request.spec.selected_node, refusal.message or refusal.reason.value
+        node, why = self.request.spec.selected_node, refusal.why
         return self._refused(refusal.message, orders.failed_binding(self.pod, node, why, at.wall))
 
     def resumed(self, reader: Reader) -> Step:

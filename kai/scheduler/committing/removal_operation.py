@@ -88,11 +88,11 @@ class RemovalOperation:
         if self._stage == "delete":
             if refusal is None or is_gone or refusal.reason is Reason.CONFLICT:  # another has its name
                 return End(signal=RequestDeleted(name=self.request.metadata.name))
-            return self._keep(refusal.message or refusal.reason.value)
+            return self._keep(refusal.why)
         if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
             return self._delete()
         if refusal is not None:
-            return self._keep(refusal.message or refusal.reason.value)
+            return self._keep(refusal.why)
         return self._keep(f"its {'node' if isinstance(reply, Node) else 'queue'} is there")
 
     def _keep(self, why: str) -> Step:
