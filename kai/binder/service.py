@@ -24,7 +24,7 @@ import structlog
 
 from kai.api import names
 from kai.api.fields import EMPTY
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, key_of
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
@@ -180,7 +180,7 @@ class BinderService:
             self._step(PodSeen(change.before, change.after))
         elif change.after is None:
             self._step(RequestGone(present))
-        elif not self.cluster.store.is_assumed(BindRequest, (present.metadata.namespace, present.metadata.name)):
+        elif not self.cluster.store.is_assumed(BindRequest, key_of(present)):
             self._step(RequestSeen(present))
 
     # --- The machine ---------------------------------------------------------------------------------------------

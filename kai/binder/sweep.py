@@ -21,6 +21,7 @@ import attrs
 
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.grants import shared_gpus
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.plans import Plan, Ref, delete, every, find, locked
 from kai.api.scheduling.bind_request import CLOSED, BindRequest, is_for
@@ -47,9 +48,7 @@ def sweep_requests(settings: BinderSettings) -> Plan[tuple[str, ...]]:
     """
     pods = yield from every(Pod, among=UNBOUND)
     waiting = {
-        (pod.metadata.namespace, pod.metadata.name)
-        for pod in pods
-        if not pod.spec.node_name and pod.spec.scheduler_name == settings.scheduler_name
+        key_of(pod) for pod in pods if not pod.spec.node_name and pod.spec.scheduler_name == settings.scheduler_name
     }
     if not waiting:
         return ()

@@ -90,7 +90,7 @@ class PodGroupController:
             if isinstance(present, PodGroup):
                 pods: tuple[Pod, ...] = ()
                 if change.after is not None and _counts(change):
-                    found[present.metadata.namespace, present.metadata.name] = None
+                    found[key_of(present)] = None
             elif isinstance(present, Pod):
                 pods = tuple(pod for pod in (change.before, change.after) if pod is not None)
             elif isinstance(present, ResourceClaim):

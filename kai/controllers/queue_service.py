@@ -14,7 +14,7 @@ import attrs
 import structlog
 
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ApiObject, Key, title
+from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
@@ -88,7 +88,7 @@ class QueueController:
                 groups |= dict.fromkeys(sorted(held_by(change)))
             elif _counts(change):
                 found |= {side.spec.queue: None for side in (change.before, change.after) if side is not None}
-                groups[present.metadata.namespace, present.metadata.name] = None
+                groups[key_of(present)] = None
         for key in groups:
             found |= dict.fromkeys(sorted(self._holdings.settle(key)))
         found.pop("", None)

@@ -14,7 +14,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.kinds import BY_CLASS, ApiObject, key_of
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod, PodSchedulingGate, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
@@ -89,7 +89,7 @@ def without(objects: ClusterObjects, aside: Aside) -> ClusterObjects:
 
 def _groups(sources: Iterable[PodGroup], aside: Mapping[tuple[str, str], bool]) -> Iterable[PodGroup]:
     for group in sources:
-        gone = aside.get((group.metadata.namespace, group.metadata.name))
+        gone = aside.get(key_of(group))
         if gone is None:
             yield group
         elif not gone:

@@ -6,6 +6,7 @@ import attrs
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.grants import ordered_grant
+from kai.api.kinds import key_of
 from kai.api.kubernetes.dra import AllocationResult
 from kai.api.kubernetes.node import Node
 from kai.api.plans import Ref
@@ -40,7 +41,7 @@ def live_bind_requests(
 ) -> Sequence[BindRequest]:
     """Return the requests that stand, by namespace and name; of several for one pod the last counts."""
     live = [each for each in requests if not has_failed(each) and not _is_stale(each, nodes, settings)]
-    return sorted(live, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    return sorted(live, key=key_of)
 
 
 @attrs.frozen

@@ -6,6 +6,7 @@ from operator import is_
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
 from kai.model.catalog import Catalog
@@ -39,10 +40,7 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
     return Library(
         objects=objects,
         catalog=_catalog(objects, settings),
-        template_gpus={
-            (each.metadata.namespace, each.metadata.name): gpus_of_claim(each.spec.spec)
-            for each in objects.resource_claim_templates
-        },
+        template_gpus={key_of(each): gpus_of_claim(each.spec.spec) for each in objects.resource_claim_templates},
         node_gpus=gpus_of_nodes(objects.resource_slices),
     )
 
@@ -56,7 +54,7 @@ def _catalog(objects: ClusterObjects, settings: IntakeSettings) -> Catalog:
     """Return the catalog. Without any config map in the cluster none is missing: they were not listed."""
     return Catalog(
         namespaces={each.metadata.name: each.metadata.labels for each in objects.namespaces},
-        config_maps=frozenset((each.metadata.namespace, each.metadata.name) for each in objects.config_maps),
+        config_maps=frozenset(key_of(each) for each in objects.config_maps),
         config_maps_known=bool(objects.config_maps),
         claims=read_claims(objects, settings),
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.kinds import BY_CLASS, ApiObject, key_of
 from kai.api.kubernetes.foreign import Foreign
 from kai.api.plugin_kinds import HANDED_ON
 from kai.api.scheduling.bind_request import BindRequest
@@ -49,7 +49,7 @@ def _of_listing(name: str, listing: Sequence[ApiObject], memory: Memory) -> Raws
 
 def _ordered(listing: Sequence[ApiObject]) -> tuple[ApiObject, ...]:
     if listing and isinstance(listing[0], Foreign):  # of several kinds, so that two may have one name
-        return tuple(sorted(listing, key=lambda each: (each.metadata.namespace, each.metadata.name)))
+        return tuple(sorted(listing, key=key_of))
     return tuple(in_order(listing))
 
 

@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from kai.api.kinds import ApiObject, title
+from kai.api.kinds import ApiObject, key_of, title
 from kai.api.listing import Listing
 from kai.errors import InputError
 from kai.state.table_version import TableVersion
@@ -54,7 +54,7 @@ class RecordCache(Generic[Source, Record]):
         self._sources: Sequence[Source] = ()
         self._mark: object = None
         """Of the sources, if they are a listing."""
-        self._order = _by_namespace if order is None else order
+        self._order = key_of if order is None else order
         self._elsewhere: dict[int, Record] = {}
         """Records that are not where the names of their objects would put them, by the identity of these."""
         self._ahead: dict[int, Record] = {}
@@ -243,10 +243,6 @@ def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list
 _order = attrgetter("order")
 
 
-def _by_namespace(source: ApiObject) -> tuple[str, str]:
-    return source.metadata.namespace, source.metadata.name
-
-
 def by_name(source: ApiObject) -> tuple[str, str]:
     """Return the order of objects that go by name first."""
     return source.metadata.name, source.metadata.namespace
@@ -268,8 +264,8 @@ def in_order(sources: Iterable[Source]) -> list[Source]:
 
     Raises: InputError if two have the same.
     """
-    ordered = sorted(sources, key=lambda source: (source.metadata.namespace, source.metadata.name))
+    ordered = sorted(sources, key=key_of)
     for one, other in pairwise(ordered):
-        if (one.metadata.namespace, one.metadata.name) == (other.metadata.namespace, other.metadata.name):
+        if key_of(one) == key_of(other):
             raise _double(one, other)
     return ordered

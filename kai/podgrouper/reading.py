@@ -11,7 +11,7 @@ import structlog
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, key_of
 from kai.api.kubernetes.core import Namespace, PriorityClass
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Refusal
@@ -96,7 +96,7 @@ class StoreLookup:
         return self.answers.many(read)
 
     def _group(self, group: PodGroup) -> Manifest:
-        key = (group.metadata.namespace, group.metadata.name)
+        key = key_of(group)
         known = self.manifests.get(key)
         if known is None or known[0] is not group:
             known = self.manifests[key] = (group, unstructure(group))

@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from kai.api.codec.structuring import structure_as
-from kai.api.kinds import Key
+from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
@@ -90,8 +90,8 @@ class WriteBehind:
             group = structure_as(PodGroup, {**write.manifest, "metadata": born})
         except InputError:
             return False
-        key = (group.metadata.namespace, group.metadata.name)
-        self._shown[key] = _Shown((pod.metadata.namespace, pod.metadata.name), pod.metadata.uid, write)
+        key = key_of(group)
+        self._shown[key] = _Shown(key_of(pod), pod.metadata.uid, write)
         self.cluster.store.assume(group, lambda found: found is not None)
         self._workers.want(key)
         return True

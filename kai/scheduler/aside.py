@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason
 from kai.intake.aside import Suspect, suspect_of_pod
@@ -62,7 +63,7 @@ def with_aside(
     """
     if not left_out:
         return overall
-    groups = {(each.metadata.namespace, each.metadata.name): each for each in objects.pod_groups}
+    groups = {key_of(each): each for each in objects.pod_groups}
     mine = {(each.namespace, each.name) for each in left_out if each.kind == "PodGroup"}
     accounts = {(each.namespace, each.name): each for each in overall.groups if (each.namespace, each.name) not in mine}
     waiting = _waiting(objects.pods, groups, records)

@@ -13,6 +13,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup, least_members
 from kai.explain.code_texts import not_ready
@@ -39,7 +40,7 @@ def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) 
             members[key].append(pod)
     accounts = {(each.namespace, each.name): each for each in overall.groups}
     for group in objects.pod_groups:
-        key = (group.metadata.namespace, group.metadata.name)
+        key = key_of(group)
         if key in mine:
             accounts[key] = _account(accounts.get(key), group, mine[key], members[key])
     return attrs.evolve(overall, groups=tuple(accounts.values()), settled=overall.settled - mine.keys())

@@ -9,6 +9,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 
 _NOT_OF_SCHEDULERS: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet"})
@@ -45,7 +46,7 @@ class Placements:
         pods = {pod.metadata.uid: pod for pod in objects.pods}
         placed: dict[str, str] = {}
         for uid, pod in pods.items():
-            if node := pod.spec.node_name or ordered.get((pod.metadata.namespace, pod.metadata.name), ""):
+            if node := pod.spec.node_name or ordered.get(key_of(pod), ""):
                 placed[uid] = node
         leaving = frozenset(uid for uid in placed if pods[uid].metadata.deletion_timestamp is not None)
         ended = {uid for uid in placed if pods[uid].status.phase in ENDED}
@@ -70,9 +71,9 @@ def words_of_groups(objects: ClusterObjects, wanted: set[JobKey]) -> dict[JobKey
     if not wanted:
         return {}
     return {
-        (each.metadata.namespace, each.metadata.name): each.status.scheduling_conditions[-1].message
+        key_of(each): each.status.scheduling_conditions[-1].message
         for each in objects.pod_groups
-        if each.status.scheduling_conditions and (each.metadata.namespace, each.metadata.name) in wanted
+        if each.status.scheduling_conditions and key_of(each) in wanted
     }
 
 

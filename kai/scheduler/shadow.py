@@ -21,6 +21,7 @@ import numpy as np
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import Pod as ApiPod
 from kai.api.scheduling.pod_group import PodGroupSpec
 from kai.framework.decisions import Bind, Evict
@@ -132,7 +133,7 @@ class Shadow:
         """Take a cycle, and return the differences that are known since; ``now`` is a time that never goes back."""
         before, seen = self._seen, Placements.of(done.objects)
         self._seen, self._cycle, self._time = seen, done.snapshot.revision, done.snapshot.now
-        specs = {(each.metadata.namespace, each.metadata.name): each.spec for each in done.objects.pod_groups}
+        specs = {key_of(each): each.spec for each in done.objects.pod_groups}
         found: list[Difference] = []
         if before is not None:
             found += self._bound(before, seen, specs)
@@ -184,7 +185,7 @@ class Shadow:
 
     def _evicted(self, before: Placements, seen: Placements, objects: ClusterObjects) -> Iterator[Difference]:
         cordoned = {each.metadata.name for each in objects.nodes if each.spec.unschedulable}
-        queues = {(each.metadata.namespace, each.metadata.name): each.spec.queue for each in objects.pod_groups}
+        queues = {key_of(each): each.spec.queue for each in objects.pod_groups}
         for uid in seen.leaving - before.leaving:
             pod = seen.pods[uid]
             if uid not in before.placed or pod.spec.scheduler_name != self.scheduler_name:

@@ -18,7 +18,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.kinds import BY_CLASS, ApiObject, key_of
 from kai.backoff import doubling_pause
 from kai.intake.aside import FIELD_OF_KIND, Suspect, suspect_of_pod
 
@@ -288,7 +288,7 @@ def _halves(suspects: tuple[Suspect, ...]) -> list[tuple[Suspect, ...]]:
 
 
 def _groups_by_key(objects: ClusterObjects) -> dict[tuple[str, str], ApiObject]:
-    return {(each.metadata.namespace, each.metadata.name): each for each in objects.pod_groups}
+    return {key_of(each): each for each in objects.pod_groups}
 
 
 def _changed(before: ClusterObjects, objects: ClusterObjects) -> set[Suspect]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from kai.api.kinds import ApiObject, Key
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.cluster.port import Index
 
 T = TypeVar("T", bound=ApiObject)
@@ -32,7 +32,7 @@ class Lookup(Generic[T]):
         self._sorted.pop(key, None)
         found = self._found.get(key)
         if not isinstance(found, dict):
-            if found is not None and _place(found) == place:
+            if found is not None and key_of(found) == place:
                 del self._found[key]
             return
         found.pop(place, None)
@@ -44,10 +44,10 @@ class Lookup(Generic[T]):
         found = self._found.get(key)
         if isinstance(found, dict):
             found[place] = obj
-        elif found is None or _place(found) == place:
+        elif found is None or key_of(found) == place:
             self._found[key] = obj
         else:
-            self._found[key] = {_place(found): found, place: obj}
+            self._found[key] = {key_of(found): found, place: obj}
 
     def find(self, key: str) -> tuple[T, ...]:
         """Return the objects to which a key leads, by namespace and name."""
@@ -60,7 +60,3 @@ class Lookup(Generic[T]):
                 return (group,)
             found = self._sorted[key] = tuple(obj for _, obj in sorted(group.items(), key=lambda item: item[0]))
         return found
-
-
-def _place(obj: ApiObject) -> Key:
-    return obj.metadata.namespace, obj.metadata.name

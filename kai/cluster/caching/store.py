@@ -14,7 +14,7 @@ import anyio
 import attrs
 
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.kinds import BY_CLASS, ApiObject, Key
+from kai.api.kinds import BY_CLASS, ApiObject, Key, key_of
 from kai.api.kubernetes.foreign import Foreign
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
@@ -267,7 +267,7 @@ class WatchedStore:
 
     def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:
         """Show an object until a predicate is true of what is really there."""
-        key = (obj.metadata.namespace, obj.metadata.name)
+        key = key_of(obj)
         with self.taking():
             self.cache(type(obj)).assume(key, obj, until)
 

@@ -18,7 +18,7 @@ import attrs
 from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import structure_as
-from kai.api.kinds import BY_CLASS
+from kai.api.kinds import BY_CLASS, key_of
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import (
@@ -388,7 +388,7 @@ def _label(request: Write | Get | List) -> Label:
 
 
 def _in_order(objects: Any) -> tuple[Any, ...]:  # noqa: ANN401 - objects of one kind
-    return tuple(sorted(objects, key=lambda obj: (obj.metadata.namespace, obj.metadata.name)))
+    return tuple(sorted(objects, key=key_of))
 
 
 def _matches(request: List, obj: Any) -> bool:  # noqa: ANN401 - an object of the kind that is listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kai.api.kinds import title
+from kai.api.kinds import key_of, title
 from kai.api.kubernetes.core import PodDisruptionBudget
 from kai.api.kubernetes.meta import LabelSelector
 from kai.api.kubernetes.pod import Pod
@@ -46,9 +46,9 @@ def _first_exhausted(
     for pod in victims:
         if pod.status.phase != "Pending":
             for each in covering(pod, known):
-                wanted.setdefault((each.metadata.namespace, each.metadata.name), []).append(pod)
+                wanted.setdefault(key_of(each), []).append(pod)
     for budget in known:
-        pods = wanted.get((budget.metadata.namespace, budget.metadata.name), [])
+        pods = wanted.get(key_of(budget), [])
         if len(pods) > max(0, budget.status.disruptions_allowed):
             return budget, tuple(pods)
     return None, ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kai.api.kinds import key_of
 from kai.api.kubernetes.core import PodDisruptionBudget
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
@@ -93,7 +94,7 @@ def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> 
         return "may not be evicted on old knowledge: a watch is silent"
     if pod.status.phase in ENDED:
         return "has ended by itself"
-    if reader.is_assumed(BindRequest, (pod.metadata.namespace, pod.metadata.name)):
+    if reader.is_assumed(BindRequest, key_of(pod)):
         return "may not be evicted while its bind is being written"
     return ""
 

@@ -38,6 +38,7 @@ from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.gpu_sharing import group_labels
 from kai.api.conventions.grants import grant_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import least_members
@@ -361,8 +362,7 @@ def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
     return frozenset(
         key
         for group in objects.pod_groups
-        if (key := (group.metadata.namespace, group.metadata.name)) in counts
-        and counts[key] >= least_members(group.spec)
+        if (key := key_of(group)) in counts and counts[key] >= least_members(group.spec)
     )
 
 
