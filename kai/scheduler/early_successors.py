@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import attrs
 
-from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
@@ -20,7 +19,7 @@ from kai.explain.code_texts import not_ready
 from kai.explain.phrases import listed
 from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
-from kai.scheduler.feedback.moved_pods import is_stand_in
+from kai.scheduler.feedback.moved_pods import group_of, is_stand_in
 
 
 def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) -> Overall:
@@ -30,12 +29,12 @@ def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) 
     """
     mine: dict[tuple[str, str], list[Pod]] = {}
     for pod in early:
-        mine.setdefault(_group_of(pod), []).append(pod)
+        mine.setdefault(group_of(pod), []).append(pod)
     if not mine:
         return overall
     members: dict[tuple[str, str], list[Pod]] = {key: [] for key in mine}
     for pod in objects.pods:
-        key = _group_of(pod)
+        key = group_of(pod)
         if key in mine and pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED:
             members[key].append(pod)
     accounts = {(each.namespace, each.name): each for each in overall.groups}
@@ -67,10 +66,6 @@ def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], memb
     )
     base = known or GroupAccount(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid, stamps={})
     return attrs.evolve(base, not_ready=text, pods=(*base.pods, *told))
-
-
-def _group_of(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
 __all__ = ["with_early"]

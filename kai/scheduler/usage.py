@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import anyio
@@ -24,40 +24,13 @@ from kai.cluster.transport.connections import Connections
 from kai.configuration.past_usage import RESOURCES, UsageSettings, check_address
 from kai.errors import ConfigError
 from kai.model.queue import Shares
+from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.usage_queries import UsageError, question, read_samples, shares
 
 NONE: Final[Mapping[str, Shares]] = MappingProxyType({})
 _PATH: Final = "/api/v1/query"
 _FORM: Final = "application/x-www-form-urlencoded"
 _NO_POST: Final = frozenset({405, 501})
-
-
-class UsageDatabase(Protocol):
-    """Where past usage is read from."""
-
-    async def read(self) -> Mapping[str, Shares]:
-        """Return the past usage of queues by name.
-
-        Raises: UsageError.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Give up connections."""
-        ...
-
-
-class UsageMetrics(Protocol):
-    """Metrics of reading past usage."""
-
-    def usage_read(self, seconds: float) -> None:
-        """Count a reading that succeeded."""
-
-    def usage_failed(self) -> None:
-        """Count a reading that failed."""
-
-    def usage_known(self, *, known: bool) -> None:
-        """Show whether past usage counts."""
 
 
 @attrs.define(eq=False)
@@ -134,9 +107,9 @@ class PastUsage:
     """The past usage of queues as it was read last, for as long as it holds."""
 
     settings: UsageSettings
-    database: UsageDatabase
+    database: Prometheus
     clock: Clock
-    metrics: UsageMetrics
+    metrics: SchedulerMetrics
     known: Mapping[str, Shares] = NONE
     """By queue; nothing while nothing is known, or only what is stale."""
     _read_at: float | None = None
@@ -218,7 +191,9 @@ def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> st
     return found
 
 
-def past_usage(settings: UsageSettings | None, address: str, clock: Clock, metrics: UsageMetrics) -> PastUsage | None:
+def past_usage(
+    settings: UsageSettings | None, address: str, clock: Clock, metrics: SchedulerMetrics
+) -> PastUsage | None:
     """Return the reader that keeps past usage at hand; None where the configuration does not ask for it."""
     if settings is None:
         return None

@@ -189,12 +189,12 @@ class MovedPods:
                 successors = [
                     pod
                     for uid, pod in staying.items()
-                    if uid not in came and uid not in (left.known or ()) and left.awaits(pod, _group_of(pod))
+                    if uid not in came and uid not in (left.known or ()) and left.awaits(pod, group_of(pod))
                 ]
-                for pod in [pod for pod in successors if _group_of(pod) in whole][: len(left.places)]:
+                for pod in [pod for pod in successors if group_of(pod) in whole][: len(left.places)]:
                     left = attrs.evolve(left, places=_others(left.places, pod))
-                    came[_identity(pod.metadata)] = _Successor("/".join(_group_of(pod)), now + _PATIENCE)
-                early = [_identity(pod.metadata) for pod in successors if _group_of(pod) not in whole]
+                    came[_identity(pod.metadata)] = _Successor("/".join(group_of(pod)), now + _PATIENCE)
+                early = [_identity(pod.metadata) for pod in successors if group_of(pod) not in whole]
                 self._early |= {uid for uid in early[: len(left.places)] if uid in waiting}
                 if left.places:
                     kept.append(attrs.evolve(left, known=frozenset({*(left.known or ()), *came})))
@@ -236,14 +236,14 @@ class MovedPods:
         got = Counter(key for uid, key in self._beside.items() if uid in staying and uid not in waiting)
         self._came = {uid: _served(each, got, waits=uid in waiting) for uid, each in came.items()}
         keys = {each.key for each in self._came.values() if each.waits}
-        beside = {uid: "/".join(_group_of(staying[uid])) for uid in waiting - came.keys()}
+        beside = {uid: "/".join(group_of(staying[uid])) for uid in waiting - came.keys()}
         self._beside = {uid: key for uid, key in beside.items() if key in keys}
 
     def _goes_with(self, pod: Pod) -> bool:
         """Return whether the group of a pod is there for this pod alone, and no other can come into it."""
         if self._objects is None or controller_of(pod.metadata):
             return False
-        uid, key = pod.metadata.uid, _group_of(pod)
+        uid, key = pod.metadata.uid, group_of(pod)
         groups = (each.metadata for each in self._objects.pod_groups)
         found = next((each for each in groups if (each.namespace, each.name) == key), None)
         return found is not None and any(owner.uid == uid for owner in found.owner_references)
@@ -299,7 +299,8 @@ def _identity(metadata: ObjectMeta) -> str:
     return metadata.uid or metadata.name
 
 
-def _group_of(pod: Pod) -> Group:
+def group_of(pod: Pod) -> Group:
+    """Return the group that a pod names; "" for none."""
     return pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
@@ -320,7 +321,7 @@ def _relatives(pods: Iterable[Pod], moves: Iterable[_Move], came: Mapping[str, _
         if pod.metadata.namespace in spaces
         and (
             (uid := _identity(pod.metadata)) in came
-            or (group := _group_of(pod)) in groups
+            or (group := group_of(pod)) in groups
             or "/".join(group) in served
             or controller_of(pod.metadata) in controllers
         )
@@ -346,7 +347,7 @@ def _knowing(move: _Move, had: Mapping[str, Pod]) -> _Move:
     """Return a move that knows the pods that were there when it was decided."""
     if move.known is not None:
         return move
-    return attrs.evolve(move, known=frozenset(uid for uid, pod in had.items() if move.awaits(pod, _group_of(pod))))
+    return attrs.evolve(move, known=frozenset(uid for uid, pod in had.items() if move.awaits(pod, group_of(pod))))
 
 
 def _after(move: _Move, there: Iterable[str], now: float) -> _Move:
@@ -358,7 +359,7 @@ def _after(move: _Move, there: Iterable[str], now: float) -> _Move:
 
 def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
     """Return the groups of these pods that have as many as they start with: no pod of another one takes its place."""
-    counts = Counter(_group_of(pod) for pod in pods)
+    counts = Counter(group_of(pod) for pod in pods)
     return frozenset(
         key
         for group in objects.pod_groups
@@ -373,4 +374,4 @@ def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
     return tuple(each for each in places if each is not mine)
 
 
-__all__ = ["MovedPods", "controller_of", "is_stand_in", "stand_in"]
+__all__ = ["MovedPods", "controller_of", "group_of", "is_stand_in", "stand_in"]
