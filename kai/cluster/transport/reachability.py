@@ -18,6 +18,7 @@ import anyio
 import attrs
 import structlog
 
+from kai import durations
 from kai.cluster.port import Clock, Draw, Listener
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream, Transport
 from kai.cluster.transport.rights import Rights
@@ -56,7 +57,7 @@ class Reachability:
         """Return in words that the server cannot be reached; empty while it can."""
         if self.away_since is None:
             return ""
-        lasting = in_words(self.clock.monotonic() - self.away_since)
+        lasting = durations.text(round(self.clock.monotonic() - self.away_since))
         return f"the API server {self.server()} cannot be reached for {lasting}: {self.why}"
 
     @property
@@ -133,7 +134,7 @@ class Reachability:
         now = self.clock.monotonic()
         if self.away_since is not None and now - self._said_at >= _REMINDER:
             self._said_at = now
-            lasting = in_words(now - self.away_since)
+            lasting = durations.text(round(now - self.away_since))
             structlog.get_logger().error(
                 "API server still cannot be reached", server=self.server(), lasting=lasting, why=self.why
             )
@@ -141,7 +142,7 @@ class Reachability:
     def _come_back(self) -> None:
         if self.away_since is None:
             return
-        after = in_words(self.clock.monotonic() - self.away_since)
+        after = durations.text(round(self.clock.monotonic() - self.away_since))
         structlog.get_logger().info("API server reachable again", server=self.server(), after=after)
         self.away_since, self.why = None, ""
         self._back.set()
@@ -179,12 +180,3 @@ class Observed(Transport):
         self.reachability.note(answer)
         if isinstance(answer, Answer) and answer.status == 403 and not call.is_foreign:
             self.rights.refused(answer)
-
-
-def in_words(seconds: float) -> str:
-    """Return a duration as people write it: 2m3s."""
-    whole = round(seconds)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    if hours:
-        return f"{hours}h{minutes}m{rest}s"
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,5 +1,7 @@
 """Outages of an API server: said once, and over for everything as soon as they are over."""
 
+from types import SimpleNamespace
+
 import anyio
 import pytest
 from structlog.testing import capture_logs
@@ -8,7 +10,7 @@ from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.plans import Get, Patch, Reason, Ref
 from kai.cluster.transport.calls import Answer, NoAnswer
-from kai.cluster.transport.reachability import in_words
+from kai.cluster.transport.reachability import Reachability
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running, versions
 
@@ -209,4 +211,6 @@ async def test_a_kind_that_can_be_watched_again_wakes_those_that_wait_for_the_sa
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.4, "0s"), (59, "59s"), (123, "2m3s"), (7384.2, "2h3m4s")])
 def test_durations_are_written_as_people_write_them(seconds, words):
-    assert in_words(seconds) == words
+    clock = SimpleNamespace(monotonic=lambda: seconds)
+    found = Reachability(None, clock, None, lambda: "https://test:6443", away_since=0.0, why="refused")
+    assert found.problem == f"the API server https://test:6443 cannot be reached for {words}: refused"
