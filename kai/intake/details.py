@@ -124,18 +124,8 @@ def _term(term: NodeTerm) -> selection.NodeSelectorTerm:
 
 
 def _requirement(source: Requirement) -> selection.NodeSelectorRequirement:
-    operator = _OPERATORS[source.operator]
+    operator = cast("selection.NodeOperator", source.operator)
     return selection.NodeSelectorRequirement(key=source.key, operator=operator, values=source.values)
-
-
-_OPERATORS: Final[dict[str, selection.NodeOperator]] = {
-    "In": "In",
-    "NotIn": "NotIn",
-    "Exists": "Exists",
-    "DoesNotExist": "DoesNotExist",
-    "Gt": "Gt",
-    "Lt": "Lt",
-}
 
 
 def _request(source: DeviceRequest) -> dra.DeviceRequest:

@@ -73,11 +73,6 @@ class Permissions:
             return _beyond(self.bounds.get(namespace, _FREE), source, preemptible=preemptible)
         return ALLOWED
 
-    def admits(self, queue: str, namespace: str) -> bool:
-        """Say whether a namespace may use a queue, as far as it is known."""
-        known = None if self.queues is None else self.queues.get(queue)
-        return known is None or known.admits(namespace, self.labels.get(namespace, _NO_LABELS))
-
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
