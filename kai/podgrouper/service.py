@@ -27,6 +27,7 @@ from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
+from kai.cluster.carrying import KeyRing
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
@@ -54,14 +55,6 @@ _REHEARSED: Final = b"""
 """
 
 
-@attrs.frozen
-class _Lock:
-    """The lock of the writer of one group, and how many tasks wait for it or hold it."""
-
-    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
-    users: list[None] = attrs.field(factory=list)
-
-
 @attrs.define
 class PodGrouper:
     """The pod grouper of one process."""
@@ -77,7 +70,8 @@ class PodGrouper:
     """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """What was last said on each pod that cannot be grouped, and when."""
-    _locks: dict[Key, _Lock] = attrs.field(factory=dict)
+    _written: KeyRing = attrs.field(factory=KeyRing)
+    """The groups that are being written."""
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
     _links: ShownLinks = attrs.field(init=False)
     _fetcher: Fetcher = attrs.field(init=False)
@@ -318,16 +312,13 @@ class PodGrouper:
     @asynccontextmanager
     async def _writing(self, key: Key) -> AsyncIterator[bool]:
         """Hold a group; the value says whether another task held it before, so that it may have changed."""
-        entry = self._locks.setdefault(key, _Lock())
-        waited = bool(entry.users)
-        entry.users.append(None)
+        group = "/".join(key)
+        waited = self._written.is_held(group)
+        await self._written.hold(group)
         try:
-            async with entry.lock:
-                yield waited
+            yield waited
         finally:
-            entry.users.pop()
-            if not entry.users:
-                del self._locks[key]
+            self._written.free(group)
 
 
 async def group_pods(
