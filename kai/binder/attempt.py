@@ -21,11 +21,11 @@ from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
-from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.api.scheduling.queue import Queue
 from kai.backoff import doubling_pause
 from kai.binder.bind import Binder, bind, undo
-from kai.binder.checks import is_meant, refuse_pod
+from kai.binder.checks import refuse_pod
 from kai.binder.outcome import BindFailureError, Outcome, Verdict
 from kai.binder.reporting import (
     bound_event,
@@ -80,7 +80,7 @@ def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: b
         if request is None or is_finished(request):
             return _NOTHING
         pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
-        if pod is None or not is_meant(pod, request):
+        if pod is None or not is_for(request, pod.metadata.uid):
             return (yield from _give_up(request, message))
         if plainly:
             return (yield from _mark_failed(request, pod, message))
@@ -121,7 +121,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         pod = yield from find(ref, fresh=True)
     if pod is None:
         return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist"))
-    if not is_meant(pod, request):
+    if not is_for(request, pod.metadata.uid):
         message = f"{title(pod)} is another pod than the one of that name for which this was decided"
         return (yield from _give_up(request, message))
     if pod.spec.node_name == request.spec.selected_node:

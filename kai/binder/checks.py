@@ -19,7 +19,7 @@ from kai.api.conventions.amounts import Amount, effective_requests, exact
 from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.api.scheduling.bind_request import BindRequest, is_for
+from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.claims import requested_by_claim
 from kai.binder.matching import is_wanted, untolerated
 from kai.binder.sharers import portion_granted
@@ -41,14 +41,6 @@ class Sight:
 
 
 Check: TypeAlias = Callable[[Sight], str]
-
-
-def is_meant(pod: Pod, request: BindRequest) -> bool:
-    """Return whether a request is for this very pod.
-
-    A request names its pod by name only; it was made for the pod of that name that owns it.
-    """
-    return is_for(request, pod.metadata.uid)
 
 
 def refuse_pod(pod: Pod) -> str:

@@ -4,9 +4,9 @@ from kai.api.codec.structuring import structure_as
 from kai.api.conventions.lack_of_room import is_lack_of_room
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.binder import BinderSettings
-from kai.binder.checks import Sight, is_meant, refuse_node, refuse_overfull, refuse_reservation, refuse_share
+from kai.binder.checks import Sight, refuse_node, refuse_overfull, refuse_reservation, refuse_share
 from kai.binder.sharers import portion_used
 from tests.unit.binder.clusters import bind_request, node, pod, sharing_pod, sharing_request
 
@@ -168,10 +168,10 @@ def test_a_request_that_grants_no_portion_is_not_measured():
 
 
 def test_a_request_is_for_the_pod_that_owns_it():
-    ours = structure_as(Pod, pod())
-    assert is_meant(ours, structure_as(BindRequest, bind_request()))
-    assert is_meant(ours, structure_as(BindRequest, bind_request(owner=False)))
-    assert not is_meant(structure_as(Pod, pod(uid="new")), structure_as(BindRequest, bind_request()))
+    ours = structure_as(Pod, pod()).metadata.uid
+    assert is_for(structure_as(BindRequest, bind_request()), ours)
+    assert is_for(structure_as(BindRequest, bind_request(owner=False)), ours)
+    assert not is_for(structure_as(BindRequest, bind_request()), "new")
 
 
 def test_a_scheduler_recognises_what_was_refused_for_lack_of_room_and_nothing_else():
