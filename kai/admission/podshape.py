@@ -58,7 +58,6 @@ class PodShape:
     name_start: str
     """How the name begins that the API server draws for a pod without one, after it was admitted."""
     namespace: str
-    scheduler_name: str
     annotations: Mapping[str, str]
     first_owner: str | None
     """The name of the first owner, whatever its kind; None for a pod without owners."""
@@ -101,7 +100,6 @@ def read_pod(manifest: Manifest) -> PodShape:
         name=metadata["name"].text(),
         name_start=metadata["generateName"].text(),
         namespace=metadata["namespace"].text(),
-        scheduler_name=spec["schedulerName"].text(),
         annotations=metadata["annotations"].texts(),
         first_owner=owners[0] if owners else None,
         runtime_class=spec["runtimeClassName"].text(),

@@ -6,6 +6,7 @@ piece that is not what it must be is refused with its path; nothing here ends in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -115,7 +116,7 @@ class Piece:
             number = float(self.value)  # type: ignore[arg-type]  # the line above says what it is, mypy cannot follow `type()`
         except OverflowError:
             raise self.bad("a smaller number") from None
-        if number != number or number in {float("inf"), float("-inf")}:  # noqa: PLR0124 -- NaN is what differs from itself
+        if not math.isfinite(number):
             raise self.bad("a finite number")
         return number
 
