@@ -2,8 +2,7 @@
 
 A plan is a generator. It yields a request, a frozen value, is sent the reply to it, and returns its result. The
 shell that carries it out performs the requests: over the network in production, against a model of an API server in a
-simulation, from a table in a test. `carry_out` does it for anything that answers at once; an asynchronous shell is the
-same loop with one ``await`` in it.
+simulation, from a table in a test.
 
 Why generators and not ``step(state, event)`` for these: a protocol with a dozen round trips and its clean-up reads as
 the straight line that it is, and its only state lies in the API server. To crash is to drop the generator, so a test
@@ -383,17 +382,3 @@ def _unless(reason: Reason, request: Request) -> Plan[object]:
             return None
         raise RefusedError(reply, request)
     return cast("object", reply)
-
-
-# --- Carrying out --------------------------------------------------------------------------------------------------
-
-
-def carry_out(plan: Plan[R], perform: Callable[[Request], object]) -> R:
-    """Return the result of a plan whose requests are performed at once."""
-    reply: object = None
-    while True:
-        try:
-            request = plan.send(reply)
-        except StopIteration as stop:
-            return cast("R", stop.value)
-        reply = perform(request)

@@ -1,4 +1,4 @@
-"""Carrying out plans: the loop of `kai.api.plans.carry_out` with an ``await`` in it, and the keys that plans hold.
+"""Carrying out plans: the loop that performs their requests, and the keys that plans hold.
 
 A plan may wait for others: for an object to become something, or for a key that another plan holds. Its caller can be
 told, and give the place of the plan to one that has work to do.

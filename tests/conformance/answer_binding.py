@@ -11,7 +11,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.conventions.gpu_sharing import gpu_groups
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Await, Plan, Ref, carry_out, create, get
+from kai.api.plans import Await, Plan, Ref, create, get
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.bind import Binder, Reserve, bind, reserve_group, undo
 from kai.binder.configmaps import upsert_config_map
@@ -22,6 +22,7 @@ from kai.binder.settings import BinderSettings, PodResources, ReservationSetting
 from kai.binder.sweep import sweep_everything, sweep_group, sweep_node
 from kai.errors import InputError, KaiError
 from tests.doubles.api_server import ApiServer, Key, Manifest
+from tests.doubles.plans import carry_out
 
 UNKNOWN_DEVICE = "-1"
 

@@ -15,7 +15,6 @@ from kai.api.plans import (
     Refusal,
     RefusedError,
     Unlock,
-    carry_out,
     create,
     delete,
     describe,
@@ -29,6 +28,7 @@ from kai.api.plans import (
 )
 from kai.api.scheduling.bind_request import BindRequest
 from kai.errors import ApiError, InputError
+from tests.doubles.plans import carry_out
 
 MAP = Ref(ConfigMap, "m", "ns")
 

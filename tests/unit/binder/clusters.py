@@ -1,10 +1,11 @@
 """Small clusters for the tests of the binder, as manifests."""
 
-from kai.api.plans import Await, Ref, carry_out
+from kai.api.plans import Await, Ref
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Binder, BinderSettings, ReservationSettings, resolve_steps
 from kai.binder.attempt import attempt
 from tests.doubles.api_server import ApiServer
+from tests.doubles.plans import carry_out
 
 SETTINGS = BinderSettings(reservation=ReservationSettings(image="reserve:1"))
 BINDER = Binder(settings=SETTINGS, steps=resolve_steps())

@@ -4,12 +4,13 @@ import pytest
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
+from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt
 from kai.binder.bind import bind
 from kai.binder.outcome import BindFailureError
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,

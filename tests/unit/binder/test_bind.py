@@ -5,11 +5,12 @@ import pytest
 
 from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Bind, Create, List, Reason, Ref, Refusal, carry_out
+from kai.api.plans import Bind, Create, List, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt
 from kai.binder.reservation import reservation_name
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,

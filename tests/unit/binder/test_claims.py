@@ -3,11 +3,12 @@ import pytest
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Create, Patch, Reason, Refusal, RefusedError, carry_out
+from kai.api.plans import Create, Patch, Reason, Refusal, RefusedError
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.claims import DynamicResources, extended_claim_name, requested_by_claim
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import bind_request, cluster, node, pod
 
 ALLOCATION = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "n1", "device": "gpu-0"}]}}

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.plans import WRITES, Reason, Ref, Refusal, carry_out
+from kai.api.plans import WRITES, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict, sweep_everything
 from kai.binder.attempt import attempt
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     BINDER,
     SETTINGS,

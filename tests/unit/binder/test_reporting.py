@@ -2,9 +2,10 @@ import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Emit, Patch, Reason, Refusal, RefusedError, carry_out
+from kai.api.plans import Emit, Patch, Reason, Refusal, RefusedError
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.reporting import failed, report_bound, report_failure, succeeded, write_status
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import bind_request, cluster, pod
 
 

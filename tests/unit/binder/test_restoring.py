@@ -2,10 +2,10 @@
 
 import pytest
 
-from kai.api.plans import carry_out
 from kai.binder.restoring import restore_grants
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import sweep_everything, sweep_group
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     bind_request,
     cluster,

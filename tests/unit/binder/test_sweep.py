@@ -2,11 +2,12 @@ import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Delete, Get, List, Lock, Reason, Refusal, carry_out
+from kai.api.plans import Delete, Get, List, Lock, Reason, Refusal
 from kai.binder.outcome import Verdict
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node, sweep_requests
 from tests.doubles.api_server import ApiServer
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     RESERVED,
     bind_request,

@@ -7,11 +7,12 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim
-from kai.api.plans import Await, carry_out
+from kai.api.plans import Await
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
 from kai.binder.volumes import VolumeBinding, claim_names, find_volume
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import bind_request, cluster, node, pod
 
 ON_N1 = {

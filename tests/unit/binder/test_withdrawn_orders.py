@@ -4,11 +4,12 @@ import attrs
 import pytest
 
 from kai.api.codec.structuring import structure_as
-from kai.api.plans import Create, Get, Patch, Ref, carry_out
+from kai.api.plans import Create, Get, Patch, Ref
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder import Verdict
 from kai.binder.attempt import attempt, attempt_unwritten
 from kai.cluster.requests import NoSuchKind
+from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import BINDER, bind_request, cluster, node, pod, sharing_pod, sharing_request
 from tests.unit.intake import making
 
