@@ -131,6 +131,3 @@ def _result(response: Response) -> str:
 
 def _failed(why: str) -> Response:
     return Response(status=503, body=f"{why}\n".encode())
-
-
-__all__ = ["LONGEST", "Decide", "Reviewer", "answered"]

@@ -188,6 +188,3 @@ def _encoded(bundle: Sequence[str]) -> str:
 
 def _version(manifest: Mapping[str, Any]) -> str:
     return str((manifest.get("metadata") or {}).get("resourceVersion") or "")
-
-
-__all__ = ["CONFIGURATIONS", "LookFailedError", "RotatedCertificate"]

@@ -53,6 +53,3 @@ def declare(api_version: str, kind: str, plural: str, *, namespaced: bool) -> ty
             f"{api_version} {kind}: found {found}, expected {known.plural}, namespaced: {known.namespaced}"
         )
     return known.cls
-
-
-__all__ = ["declare"]

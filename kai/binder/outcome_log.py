@@ -34,6 +34,3 @@ def log_outcome(connectivity: Connectivity, ref: Ref[BindRequest], outcome: Outc
             )
         case _:
             log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
-
-
-__all__ = ["log_outcome"]

@@ -46,6 +46,3 @@ class PlanRunner:
         if len(self._named) > _MOST_NAMED:
             del self._named[next(iter(self._named))]
         tell("plan failed", subject=subject, why=str(error), kind=type(error).__name__, at=at)
-
-
-__all__ = ["PlanRunner"]

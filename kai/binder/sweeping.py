@@ -54,6 +54,3 @@ class Sweeping:
             structlog.get_logger().debug("bind requests not swept", why=deleted)
         elif deleted:
             structlog.get_logger().warning("bind requests of pods without a node deleted", deleted=list(deleted))
-
-
-__all__ = ["Sweeping"]

@@ -30,6 +30,3 @@ async def pieces_of(batches: AsyncIterable[Sequence[T]]) -> AsyncIterator[Sequen
     async for batch in batches:
         async for piece in pieces(batch):
             yield piece
-
-
-__all__ = ["AT_ONCE", "pieces", "pieces_of"]

@@ -11,6 +11,3 @@ def warn(connectivity: Connectivity, event: str, **facts: object) -> None:
     """Log a warning; where the server is away or may be, log it for those who debug."""
     log = structlog.get_logger()
     (log.debug if connectivity.may_be_away else log.warning)(event, **facts)
-
-
-__all__ = ["warn"]

@@ -291,13 +291,3 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Victims.may_reclaim": objection_to_verdict,
     "Victims.accept": objection_to_verdict,
 }
-
-
-__all__ = [
-    "Check",
-    "check_of",
-    "objection_to_effects",
-    "objection_to_extension",
-    "objection_to_proposal",
-    "objection_to_proposals",
-]

@@ -114,6 +114,3 @@ def _asks(requests: Int64s) -> Bools:
     asked[:, PODS] = requests[:, PODS] > 1
     some: Bools = np.logical_or.reduce(asked, axis=1)
     return some
-
-
-__all__ = ["make_trees"]

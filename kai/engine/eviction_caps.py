@@ -134,6 +134,3 @@ def _beyond(name: str, most: float, amount: int, lost: int, queue: str = "") -> 
     if most > 0 and amount > most * GPU_UNIT:
         return Cap(name, most, amount / GPU_UNIT, (amount - lost) / GPU_UNIT, queue)
     return None
-
-
-__all__ = ["Cap", "EvictionCaps", "held_gpus"]

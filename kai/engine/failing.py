@@ -219,6 +219,3 @@ def _group_of(hook: str, view: SessionView, asked: tuple[Any, ...]) -> int:
     if hook.startswith(_ABOUT_PODS):
         return int(view.group_of(asked[0]))
     return int(asked[0]) if hook.startswith(_ABOUT_GROUPS) else -1
-
-
-__all__ = ["OPEN", "Failures", "PluginFailure", "reaction_to", "with_stand_ins"]

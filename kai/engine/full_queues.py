@@ -86,6 +86,3 @@ class FullQueues:
             code = over_capacity(session.facts, session.columns, group, cpu, memory, gpu, False)  # noqa: FBT003 - kernels take no keywords
             (reason,) = excess(session, group, amounts[group], code).reasons
             session.refuse_together(groups[which == number], reason)
-
-
-__all__ = ["FullQueues"]

@@ -129,6 +129,3 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
                 )
         queue = int(facts.queues.parent[queue])
     return ACCEPTED
-
-
-__all__ = ["OVER", "Objections", "excess", "excesses", "shortage", "shortages"]

@@ -310,6 +310,3 @@ def exclusive_of(plugin: OpenedPlugin) -> Iterator[str]:
         yield f"keep the detail {plugin.kind!r} of placements"
     if plugin.victims is not None and plugin.victims.may_reclaim is not None:
         yield "say who may reclaim"
-
-
-__all__ = ["Asking", "OpenedPlugin", "exclusive_of", "open_plugins"]

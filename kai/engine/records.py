@@ -139,6 +139,3 @@ class Records(Mapping[int, GroupRecord]):
             "pod_row": pod,
         }
         return attrs.evolve(reason, facts=facts)
-
-
-__all__ = ["GroupRecord", "Records"]

@@ -77,6 +77,3 @@ def _mix(term: Fragmentation) -> Mix:
         gpu_by_memory=term.gpu_by_memory,
         pressure=term.pressure,
     )
-
-
-__all__ = ["fold_rules"]

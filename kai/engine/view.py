@@ -130,6 +130,3 @@ class WorldView(SessionView):
     def chunk_amounts(self, group: GroupRow) -> Float64s:
         """Return what the next attempt on ``group`` would place."""
         return self._portions.of(int(group)).amounts()
-
-
-__all__ = ["WorldView"]

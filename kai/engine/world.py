@@ -361,6 +361,3 @@ def _own_facts(facts: Facts) -> Facts:
         total=np.zeros_like(facts.queues.total),
     )
     return facts.replace(nodes=nodes, shapes=shapes, queues=queues)
-
-
-__all__ = ["World"]

@@ -161,6 +161,3 @@ def amount(value: object, resource: str) -> str:
 
 def _shortest(found: float) -> str:
     return str(int(found)) if found == int(found) else repr(found)
-
-
-__all__ = ["DIVISORS", "WRITERS", "amount", "delay_of", "not_ready"]

@@ -282,6 +282,3 @@ def stage_of(code: str) -> Stage:
     """Return where a reason stands in the order of dominance; codes of plugins are about room."""
     known = BY_CODE.get(code)
     return Stage.ROOM if known is None else known.stage
-
-
-__all__ = ["BY_CODE", "NEVER", "REASON_CODES", "ReasonCode", "Stage", "stage_of"]

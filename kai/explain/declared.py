@@ -58,6 +58,3 @@ def gate_text(gated: list[str], pods: int, declared: Declared) -> str:
     if len(gated) == pods:
         return f"its {pods} pods are held by {gates}"
     return f"{len(gated)} of its {pods} pods {'is' if len(gated) == 1 else 'are'} held by {gates}"
-
-
-__all__ = ["Declared", "gate_text", "missing_queue"]

@@ -164,6 +164,3 @@ class EmptyNodes:
 def _portion(request: Int64s, gpu: GpuRequest) -> int:
     """Return what a pod that asks for a fraction gets of each of its devices, in thousandths."""
     return int(request[GPU]) // gpu.devices
-
-
-__all__ = ["MEMORY_LABEL", "EmptyNodes"]

@@ -125,6 +125,3 @@ class Matching:
     @cached_property
     def _nodes(self) -> NodeColumns:
         return node_columns(self._snapshot)
-
-
-__all__ = ["Matching", "Objections"]

@@ -52,6 +52,3 @@ def takeable(session: Session, group: int, cause: Cause) -> Takeable:
             free = free[each.groups(GroupRow(group), free, cause)]
     protected = [row for row in rows.tolist() if row not in free.tolist()]
     return Takeable(free=tuple(free.tolist()), fixed=tuple(fixed), protected=tuple(protected), higher=tuple(higher))
-
-
-__all__ = ["ACTIONS", "Takeable", "takeable"]

@@ -118,6 +118,3 @@ def _is_bounded(metadata: ObjectMeta) -> bool:
 
 def _among(labels: Mapping[str, str], keys: set[str]) -> Mapping[str, str]:
     return {key: labels[key] for key in sorted(keys) if key in labels}
-
-
-__all__ = ["ALLOWED", "Bounds", "Permissions", "Refusal", "queue_text", "read_permissions"]

@@ -102,6 +102,3 @@ def _integer(text: str) -> int | None:
         return None
     value = int(text)
     return value if -_LIMIT <= value < _LIMIT else None
-
-
-__all__ = ["RequirementLike", "TaintLike", "TolerationLike", "compares", "holds", "tolerates"]

@@ -99,6 +99,3 @@ class ShownLinks:
         if key not in self._due:
             return DONE
         return Ended(after=max(0.0, self._due[key][1] - self.clock.monotonic()))
-
-
-__all__ = ["ShownLinks"]

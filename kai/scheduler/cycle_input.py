@@ -38,6 +38,3 @@ class CycleInput:
     """The objects that were left out, since a cycle had failed at them."""
     grants: Grants = ()
     """What the search budget answered."""
-
-
-__all__ = ["CycleInput"]

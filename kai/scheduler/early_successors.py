@@ -66,6 +66,3 @@ def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], memb
     )
     base = known or GroupAccount(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid, stamps={})
     return attrs.evolve(base, not_ready=text, pods=(*base.pods, *told))
-
-
-__all__ = ["with_early"]

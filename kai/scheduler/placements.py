@@ -81,6 +81,3 @@ def word_of_pod(pod: Pod | None) -> str:
     """Return with which words a scheduler said that a pod has no node; "" if none did."""
     conditions = () if pod is None else pod.status.conditions
     return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
-
-
-__all__ = ["JobKey", "Placements", "word_of_evictor", "word_of_pod", "words_of_groups"]

@@ -36,6 +36,3 @@ class Reader(Protocol):
     def age(self) -> float:
         """Return for how many seconds the kind that was heard of least recently has been silent."""
         ...
-
-
-__all__ = ["Reader"]

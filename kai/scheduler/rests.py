@@ -61,6 +61,3 @@ class Rests:
                 self.haste.take(due)
                 scope.cancel()
                 self._present = None
-
-
-__all__ = ["Rests"]

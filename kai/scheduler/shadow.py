@@ -338,6 +338,3 @@ def _joined(found: Iterable[Difference]) -> Iterator[Difference]:
             ours=first_of(sorted({each.ours for each in alike}), _FEW),
             theirs=first_of(sorted({each.theirs for each in alike}), _FEW),
         )
-
-
-__all__ = ["BIND", "EVICT", "Difference", "Outcome", "Shadow"]

@@ -137,6 +137,3 @@ def _values(each: Difference) -> dict[str, Any]:
         "ours": {"does": each.ours, "because": each.our_reason},
         "theirs": {"does": each.theirs, "because": each.their_reason or None},
     }
-
-
-__all__ = ["SHADOW_PATH", "Shadowing", "summary"]

@@ -50,6 +50,3 @@ class NoLess:
         waits = self._session.columns.status[pods] == PENDING
         found: GroupRows = self._groups[begin:end][no_less & waits]
         return found
-
-
-__all__ = ["NoLess"]

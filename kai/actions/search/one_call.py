@@ -219,6 +219,3 @@ def _fairness_of(session: Session) -> Fairness | None:
         each for each in session.policy.victims if any(getattr(each, hook) is not None for hook in _ASKED)
     ]
     return asked[0].fairness if len(asked) == 1 else None
-
-
-__all__ = ["OneCall", "Run"]

@@ -92,6 +92,3 @@ class Served:
         if known is None:
             known = self._held[shape, node] = int(accepted_gpu(session.facts, shape, node))
         return known
-
-
-__all__ = ["Served"]

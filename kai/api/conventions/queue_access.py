@@ -48,6 +48,3 @@ def listed(text: str) -> tuple[str, ...]:
 def _term(text: str) -> tuple[str, str | None]:
     key, equals, value = text.partition("=")
     return key.strip(), value.strip() if equals else None
-
-
-__all__ = ["EVERY", "Admits", "listed"]

@@ -71,6 +71,3 @@ def _is_infeasible(pod: Pod) -> bool:
     return any(
         each.type == _PENDING and each.reason == _INFEASIBLE and each.status == "True" for each in pod.status.conditions
     )
-
-
-__all__ = ["requests_of", "requests_of_whole"]

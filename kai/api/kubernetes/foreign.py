@@ -21,6 +21,3 @@ class Foreign:
     metadata: ObjectMeta = ObjectMeta()
     spec: Mapping[str, Any] = EMPTY
     status: Mapping[str, Any] = EMPTY
-
-
-__all__ = ["Foreign"]

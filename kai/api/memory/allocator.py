@@ -42,6 +42,3 @@ def trim() -> None:
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library, which has its own ways
         ctypes.CDLL(None).malloc_trim(0)
-
-
-__all__ = ["keep_freed", "trim"]

@@ -57,6 +57,3 @@ def unchanged(library: str, smaps: Iterable[str]) -> Iterator[Mapping]:
             mapping = Mapping(int(start, 16), int(end, 16) - int(start, 16)) if is_meant else None
         elif first == "Anonymous:" and mapping is not None and rest[0] == "0":
             yield mapping
-
-
-__all__ = ["COMPILER", "Mapping", "give_back", "unchanged"]

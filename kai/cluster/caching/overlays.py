@@ -66,6 +66,3 @@ class Overlays:
 def annotated(obj: T, annotations: Mapping[str, str]) -> T:
     """Return an object with these annotations in the place of its own."""
     return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, annotations=annotations))
-
-
-__all__ = ["Overlays", "annotated"]

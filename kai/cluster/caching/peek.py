@@ -42,6 +42,3 @@ def version_of(text: object) -> int:
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20:
         return int(text)
     return UNKNOWN_VERSION
-
-
-__all__ = ["UNKNOWN_VERSION", "Peek", "peek", "version_of"]

@@ -80,6 +80,3 @@ class Shown(Generic[T]):
             self._on_change(key, Change(None, obj))
         else:
             self._on_change(key, Change(before, obj))
-
-
-__all__ = ["Shown"]

@@ -94,6 +94,3 @@ class Subscription:
         batch = tuple(self._pending.values())
         self._pending.clear()
         return batch
-
-
-__all__ = ["Place", "Present", "Subscription"]

@@ -74,6 +74,3 @@ async def _newest_epoch(store: Store, lease: str) -> int:
         epochs = (signed(each.get(names.EPOCH, "")) for each in known if each.get(names.LEASE) == lease)
         newest = max(newest, max((epoch for epoch in epochs if epoch is not None), default=-1))
     return newest
-
-
-__all__ = ["DECISIVE", "FENCE_DELAY", "catch_up", "succeed", "take_over"]

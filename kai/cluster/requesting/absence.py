@@ -47,6 +47,3 @@ class Absence(Generic[K]):
     def forget(self, key: K) -> None:
         """Take it that this is there."""
         self._until.pop(key, None)
-
-
-__all__ = ["MOST", "SECONDS", "Absence"]

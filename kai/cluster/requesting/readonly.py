@@ -26,6 +26,3 @@ class ReadOnlyApi:
         """Return this: what refuses every write refuses late ones."""
         del term
         return self
-
-
-__all__ = ["ReadOnlyApi"]

@@ -149,6 +149,3 @@ def _remember(known: dict[K, V], key: K, value: V) -> None:
     known[key] = value
     while len(known) > _REMEMBERED:
         del known[next(iter(known))]
-
-
-__all__ = ["KEPT", "Identity", "Permission", "ReviewError", "Reviews"]

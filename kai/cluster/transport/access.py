@@ -109,5 +109,3 @@ def _written(paths: str) -> tuple[float, ...]:
 
 _KNOWN: Final[dict[tuple[Access, str, str, tuple[float, ...]], Credentials]] = {}
 """What was found in files that are still the same."""
-
-__all__ = ["Access"]

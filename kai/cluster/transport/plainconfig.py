@@ -146,6 +146,3 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise _UnusualError
     return value
-
-
-__all__ = ["Plain", "read_plain"]

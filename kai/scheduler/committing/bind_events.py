@@ -44,6 +44,3 @@ class BindEvents:
     def forget(self) -> None:
         """Forget all of them."""
         self._waiting.clear()
-
-
-__all__ = ["BindEvents"]

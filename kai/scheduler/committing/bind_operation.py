@@ -136,6 +136,3 @@ class BindOperation:
 
     def _dropped(self, why: str) -> Step:
         return End(signal=BindDropped(pod=title_of(self.pod), why=why))
-
-
-__all__ = ["BindOperation"]

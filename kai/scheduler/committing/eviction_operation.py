@@ -97,6 +97,3 @@ class EvictionOperation:
             pod=title_of(self.pod), cause=self.cause, seconds=at.now - self.since, group=group, gpus=self.gpus
         )
         return End(signal=evicted, then=() if event is None else (event,), stands=True)
-
-
-__all__ = ["EvictionOperation"]

@@ -72,6 +72,3 @@ def _way_up(queues: tuple[Queue, ...], row: int) -> Iterator[int]:
     while row >= 0:
         yield row
         row = queues[row].parent
-
-
-__all__ = ["EvictionsInFlight"]

@@ -137,6 +137,3 @@ class MessageRetries:
 def _about(message: Message) -> tuple[str, str] | None:
     is_of_pod = isinstance(message, Emit) and message.ref.cls is Pod
     return (message.uid, message.reason) if is_of_pod and isinstance(message, Emit) else None
-
-
-__all__ = ["MessageRetries"]

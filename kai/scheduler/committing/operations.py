@@ -118,6 +118,3 @@ class Operation(Protocol):
 def title_of(pod: Pod) -> str:
     """Return what signals call a pod."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-__all__ = ["Ask", "End", "HandOver", "Moment", "Operation", "Pause", "Step", "title_of"]

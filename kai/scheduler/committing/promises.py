@@ -31,6 +31,3 @@ class Promises:
     def forget(self, uid: str) -> None:
         """Forget the promise of a pod that is being bound."""
         self._told.pop(uid, None)
-
-
-__all__ = ["Promises"]

@@ -106,6 +106,3 @@ class RemovalOperation:
     def _delete(self) -> Step:
         self._stage = "delete"
         return Ask(plans.Delete(ref=Ref.to(self.request), uid=self.request.metadata.uid))
-
-
-__all__ = ["KeptRequests", "RemovalOperation"]

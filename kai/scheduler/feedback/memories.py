@@ -90,6 +90,3 @@ class Feedback:
             return objects
         kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
         return attrs.evolve(objects, pods=tuple(kept))
-
-
-__all__ = ["Feedback"]

@@ -372,6 +372,3 @@ def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
     name, controller = pod.metadata.name + STAND_IN, controller_of(pod.metadata)
     mine = min(places, key=lambda each: (each.stand_in.metadata.name != name, each.controller != controller))
     return tuple(each for each in places if each is not mine)
-
-
-__all__ = ["MovedPods", "controller_of", "group_of", "is_stand_in", "stand_in"]

@@ -44,6 +44,3 @@ class ProtectedPods:
     def next_due(self, now: float) -> float | None:
         """Return when the next pod may be asked to go again; None if none is protected."""
         return min((until for until in self._until.values() if until > now), default=None)
-
-
-__all__ = ["EXHAUSTED", "REFUSED", "ProtectedPods"]

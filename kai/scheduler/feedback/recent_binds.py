@@ -66,6 +66,3 @@ class RecentBinds:
     def next_due(self) -> float | None:
         """Return when the next of the orders that are waited for keeps its pod no more; None if none is."""
         return min((self._until.get(uid, 0.0) for uid in self._awaited), default=None)
-
-
-__all__ = ["RecentBinds"]

@@ -52,6 +52,3 @@ class RecentEvictions:
             if self._known[oldest][0] > now - HOUR:
                 break
             del self._known[oldest]
-
-
-__all__ = ["HOUR", "RecentEvictions"]

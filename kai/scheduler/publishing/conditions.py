@@ -47,6 +47,3 @@ def next_id(conditions: Iterable[SchedulingCondition]) -> str:
     """Return the number of the next transition; one that cannot be read counts as 0."""
     last = [each.transition_id for each in conditions][-1:]
     return str(int(last[0]) + 1 if last and last[0].isascii() and last[0].isdigit() else 1)
-
-
-__all__ = ["conditions", "explanation", "next_id", "same_condition", "same_in_kind"]

@@ -124,6 +124,3 @@ class DeferredAccounts:
 def key_of(account: GroupAccount) -> Key:
     """Return namespace and name of the group."""
     return account.namespace, account.name
-
-
-__all__ = ["DeferredAccounts", "key_of"]

@@ -90,6 +90,3 @@ class EventHistory:
         ref = self._refs.get(uid)
         found = None if ref is None else self.reader.get(ref.cls, ref.name, ref.namespace)
         return found is not None and found.metadata.uid == uid
-
-
-__all__ = ["EventHistory"]

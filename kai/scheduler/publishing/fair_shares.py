@@ -59,6 +59,3 @@ class FairShares:
     def clear(self) -> None:
         """Forget what waits."""
         self._held.clear()
-
-
-__all__ = ["FairShares"]

@@ -140,6 +140,3 @@ def _changed(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict
 
 def _without(annotations: Mapping[str, V], name: str) -> dict[str, V]:
     return {key: value for key, value in annotations.items() if key != name}
-
-
-__all__ = ["STAMPS", "GroupWrites", "condition_topic"]

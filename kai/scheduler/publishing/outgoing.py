@@ -121,6 +121,3 @@ class Outgoing:
         self.deferred.end_term(unheard, now)
         self.writes.clear()
         self.history.clear()
-
-
-__all__ = ["Outgoing"]

@@ -81,6 +81,3 @@ class PodWrites:
 
     def _is_being_bound(self, pod: Pod) -> bool:
         return self.reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace) is not None
-
-
-__all__ = ["PodWrites"]

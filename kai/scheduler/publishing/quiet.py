@@ -32,6 +32,3 @@ class Quiet:
         """Forget topics that are quiet no longer."""
         for topic in [*takewhile(lambda topic: self._until[topic] <= now, self._until)]:
             del self._until[topic]
-
-
-__all__ = ["Quiet"]
