@@ -10,7 +10,7 @@ nonsense.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
@@ -127,10 +127,6 @@ class AssumeCache(Generic[T]):
     def listing(self) -> Listing[T]:
         """Return what is shown, in no order, and how it differs from the listing before; the same until it does."""
         return self._shown.listing()
-
-    def items(self) -> Iterator[tuple[Key, T]]:
-        """Return keys and objects."""
-        return iter(self._shown.objects.items())
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
         """Return the objects to which a key of an index leads, by namespace and name."""

@@ -15,13 +15,10 @@ from kai.errors import InputError
 
 @attrs.frozen(kw_only=True)
 class Context:
-    """A cluster, a user and a namespace, under one name."""
+    """The name of a context and its namespace; cluster and user are for `kai.cluster.transport.credentials` to read."""
 
     name: str
-    cluster: str = ""
-    user: str = ""
     namespace: str = ""
-    server: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,17 +40,12 @@ def read_contexts(paths: str) -> Contexts:
     Holds: the first file that says something counts, as for kubectl.
     """
     known: dict[str, Context] = {}
-    servers: dict[str, str] = {}
     current = ""
     for document in _documents(paths):
-        for name, cluster in _named(document, "clusters", "cluster"):
-            servers.setdefault(name, _text(cluster, "server"))
-        for name, fields in _named(document, "contexts", "context"):
-            chosen = {key: _text(fields, key) for key in ("cluster", "user", "namespace")}
-            known.setdefault(name, Context(name=name, **chosen))
+        for name, fields in _contexts(document):
+            known.setdefault(name, Context(name=name, namespace=_text(fields, "namespace")))
         current = current or _text(document, "current-context")
-    found = (attrs.evolve(each, server=servers.get(each.cluster, "")) for each in known.values())
-    return Contexts(known=tuple(found), current=current)
+    return Contexts(known=tuple(known.values()), current=current)
 
 
 def _documents(paths: str) -> Iterator[Mapping[str, Any]]:
@@ -65,10 +57,10 @@ def _documents(paths: str) -> Iterator[Mapping[str, Any]]:
         yield from (value for value in values[:1] if isinstance(value, Mapping))
 
 
-def _named(document: Mapping[str, Any], key: str, part: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    entries = document.get(key)
+def _contexts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    entries = document.get("contexts")
     for entry in entries if isinstance(entries, list) else ():
-        fields = entry.get(part) if isinstance(entry, Mapping) else None
+        fields = entry.get("context") if isinstance(entry, Mapping) else None
         if isinstance(fields, Mapping):
             yield _text(entry, "name"), fields
 
