@@ -40,6 +40,9 @@ FAULTS = """
   for (const each of document.querySelectorAll("svg[role=img]:not([aria-label])")) found.push(each.outerHTML);
   for (const each of document.querySelectorAll("input:not([id])")) found.push("an input without a label");
   for (const each of document.querySelectorAll("a, button")) if (!each.textContent.trim()) found.push("an empty link");
+  for (const each of document.querySelectorAll(".wide")) if (each.scrollWidth > each.clientWidth + 1) {
+    found.push(`a table is cut: ${each.textContent.trim().slice(0, 40)}`);
+  }
   if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
   if (!document.documentElement.lang) found.push("no language");
   if (document.documentElement.scrollWidth > document.documentElement.clientWidth) found.push("wider than the window");

@@ -20,6 +20,7 @@ from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.playing import Player, Watched
 from kai.cli.demonstrating.saving import prepare, save
 from kai.cli.demonstrating.scenes import DemoScene, scene_named
+from kai.cli.failures import flush_out
 from kai.cli.tables import wrapped
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
@@ -108,6 +109,8 @@ def _tell_lines(
             for line in watched.step():
                 if not console.is_for_machines:
                     console.write(line_text(line, console).rstrip())
+            if speed < inf:
+                flush_out()  # what happens is read while it happens, though into a pipe
     except KeyboardInterrupt:
         return watched.run.now
     return watched.until

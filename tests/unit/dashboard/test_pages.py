@@ -352,7 +352,7 @@ def test_what_waits_says_how_much_of_it_would_fit():
 def test_an_address_below_a_page_is_none(path):
     response = asked(dashboard(), path)
     assert response.status == 404
-    assert "there is no such page" in response.body.decode()
+    assert "There is no such page." in response.body.decode()
 
 
 def board_of(text, tmp_path):

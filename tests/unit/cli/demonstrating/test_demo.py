@@ -121,6 +121,23 @@ def test_pages_take_the_time_that_the_speed_gives_them_without_a_terminal(monkey
     assert 0 <= taken - sum(pauses) < 5.0
 
 
+def test_what_happens_is_there_before_the_next_pause(monkeypatch, tmp_path):
+    from kai.cli.demonstrating import demonstration
+
+    path, seen = tmp_path / "out", []
+    wait = demonstration._tell_lines
+
+    def pause(_: float) -> None:
+        seen.append(path.read_text(encoding="utf-8"))
+
+    monkeypatch.setattr(demonstration, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pause))
+    with path.open("w", encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdout", file)
+        assert run(["demo", "gang", "--until", "10m", "-q", "--dashboard", "127.0.0.1:0"]) == 0
+    assert "small-a" not in seen[0]
+    assert "small-a" in seen[1]
+
+
 def test_a_port_that_is_taken_is_named():
     with served("127.0.0.1:0") as board:
         port = board.url.rstrip("/").rpartition(":")[2]
