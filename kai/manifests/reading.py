@@ -33,6 +33,8 @@ from kai.manifests.workloads.table import has_model
 from kai.notation import shown
 from kai.podgrouper import Kind
 
+_OUTPUT: Final = "output.kai/"
+"""How versions of documents begin that kai writes with ``-o json``."""
 _STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
 _OTHER_FILES: Final = {
     **dict.fromkeys(("plugins", "with", "actions", "tiers"), "a configuration of the scheduler is given with --config"),
@@ -81,6 +83,14 @@ def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
 
     Raises: RefusedError where something else stands.
     """
+    for number, value in enumerate(values):
+        # Its items would be taken for objects of Kubernetes: a JobList holds a Job of each line of the table.
+        if isinstance(value, dict) and str(value.get("apiVersion")).startswith(_OUTPUT):
+            found = f"a {value.get('kind')} that kai wrote"
+            message = f"found {found}, expected objects of a cluster"
+            hint = "kai diff compares two results; kai snapshot saves a cluster to be asked again"
+            document = Document(value, source, number)
+            raise RefusedError([document.finding("T003", message, ("apiVersion",), found=found, hint=hint)])
     try:
         placed = place_documents(values, source.name)
     except MisplacedError as error:
@@ -94,7 +104,7 @@ def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
 def read(documents: Sequence[Document], around: Surroundings | None = None) -> Reading:
     """Return the objects of documents: workloads expanded, pods grouped, and every mistake with its place."""
     findings = _once(finding for document in documents for finding in _check(document))
-    findings += _twice(documents)
+    findings += defined_twice(documents)
     around = Surroundings() if around is None else around
     expansion = expand([document.manifest for document in documents], around)
     objects, wrong = _structured(expansion, documents, around.namespace)
@@ -210,7 +220,7 @@ def _structured(
     return (), findings or told
 
 
-def _twice(documents: Iterable[Document]) -> Iterator[Finding]:
+def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
     """Yield an object that was defined before, as far as its kind is one that is used."""
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:

@@ -59,7 +59,9 @@ def runs_text(compared: "Compared", console: Console) -> str:
     rows = []
     for each in found.metrics:
         cells = [figure(value, units.get(each.unit, each.unit)) for value in (each.a, each.b)]
-        rows.append([each.name, *cells, names[each.better], compared.notes.get(each.name, "") if each.change else ""])
+        shows = bool(each.change) and cells[0] != cells[1]  # less than what is shown makes neither side better
+        note = compared.notes.get(each.name, "") if shows else ""
+        rows.append([each.name, *cells, names[each.better] if shows else "", note])
     parts = [table(heads, rows, console.width)]
     if found.jobs:
         changed = found.jobs if console.wide else found.jobs[:_FEW]

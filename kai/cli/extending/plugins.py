@@ -44,8 +44,8 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
         Column(head="NAME"),
         Column(head="KIND", drop=2),
         Column(head="ENABLED", right=True),
-        Column(head="ORIGIN", drop=1),
-        Column(head="DOES", least=20, drop=3),
+        Column(head="ORIGIN", drop=3),
+        Column(head="DOES", least=36, drop=1),
     ]
     heads += [Column(head=head) for head in ("HOOKS", "OPTIONS", "RIGHTS", "TARGET") if console.wide]
     rows = []

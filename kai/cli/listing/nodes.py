@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -47,6 +47,8 @@ class NodeView:
     folds: bool
     bare: int
     """Nodes without GPUs, which are not shown."""
+    nothing: str = "no nodes"
+    """What is said where no node is left."""
     kind: str = "NodeList"
 
     @property
@@ -66,7 +68,7 @@ class NodeView:
     def text(self, console: Console) -> str:
         """Return the map, what its signs mean, and what would fit now."""
         nodes = self._nodes
-        lines = [] if nodes else ["no nodes"]
+        lines = [] if nodes else [self.nothing]
         if nodes:
             letters = letters_of(nodes)
             lines += self._map(letters, console)
@@ -179,7 +181,16 @@ def _view_of(
         is_divided=bool(label),
         folds=not job,
         bare=len(found) - len(shown),
+        nothing=_nothing(parts.values(), label, free),
     )
+
+
+def _nothing(parts: "Iterable[Sequence[NodeSlots]]", label: str, free: int) -> str:
+    """Return what is said where no part has ``free`` GPUs: a cluster with nodes is not without any."""
+    most = max((sum(node.free for node in nodes) for nodes in parts), default=None)
+    if most is None or not free:
+        return "no nodes"
+    return f"no {label.rpartition('/')[2] or 'node'} has {counted(free, 'free GPU')}; the most is {most}"
 
 
 def _label(by: str, nodes: "Sequence[NodeSlots]") -> str:

@@ -11,7 +11,7 @@ import attrs
 from kai.simulation.comparing.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import DecisionLine, JobResult, QueueResult, SimulationResult
-from kai.wording import counted, first_of, span_text
+from kai.wording import counted, first_of, number_text, span_text
 
 _DIGITS: Final = 6
 _METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -104,8 +104,9 @@ def _state(job: JobResult | None, other: JobResult | None) -> JobState | None:
     """Return what became of a job, with all that tells it from what became of it in the other run."""
     if job is None:
         return None
-    start = "never started" if job.start_seconds is None else f"started T+{span_text(job.start_seconds)}"
-    end = "" if job.end_seconds is None else f", ended T+{span_text(job.end_seconds)}"
+    times = (None, None) if other is None else (other.start_seconds, other.end_seconds)
+    start = "never started" if job.start_seconds is None else f"started T+{_instant(job.start_seconds, times[0])}"
+    end = "" if job.end_seconds is None else f", ended T+{_instant(job.end_seconds, times[1])}"
     placed = job.pods if job.start_seconds is not None else 0
     return JobState(
         state=job.state,
@@ -115,6 +116,16 @@ def _state(job: JobResult | None, other: JobResult | None) -> JobState | None:
         placed=placed,
         wanted=job.pods,
     )
+
+
+def _instant(seconds: float, other: float | None) -> str:
+    """Return an instant, as exactly as it takes to tell it from the other run's."""
+    text = span_text(seconds)
+    if other is None or other == seconds or span_text(other) != text:
+        return text
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours:.0f}h{minutes:.0f}m{number_text(left)}s"
 
 
 def _besides(job: JobResult, other: JobResult | None) -> str:

@@ -22,7 +22,7 @@ from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, read
 from kai.manifests.expansion import Job, is_workload
 from kai.manifests.gpus import gpus_of
-from kai.manifests.reading import Reading
+from kai.manifests.reading import Reading, defined_twice
 from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.deciding.cluster_reaction import recreated
 from kai.virtual.scenes.annotations import (
@@ -80,6 +80,9 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job.
     """
+    twice = RefusedError.of(list(defined_twice(documents)))
+    if twice is not None:  # of a group that is there twice, each would take the pods of both
+        raise twice
     declared, findings = _declarations(documents)
     told = _beginning(declared)
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]

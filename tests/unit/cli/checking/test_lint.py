@@ -327,3 +327,17 @@ def test_a_priority_class_that_does_not_exist_is_told_where_classes_are_known(wr
     assert [line.partition(": J029 warning: priority class ")[2] for line in found] == (
         [f"{label} {said}"] if said else []
     )
+
+
+@pytest.mark.parametrize("words", [["simulate", "two.yaml"], ["jobs", "-f", "two.yaml"]])
+def test_what_kai_wrote_is_no_cluster(words, write, capsys):
+    write("cluster: {nodes: {n: {gpu: 8}}}\nqueues: {q: {}}\ngroups: {g: {queue: q, each: {gpu: 1}}}\n", "two.yaml")
+    assert run([*words, "-o", "json"]) == 0
+    written = capsys.readouterr().out
+    kind = json.loads(written)["kind"]
+    write(written, "written.json")
+    for command in (["lint", "written.json"], ["jobs", "-f", "written.json"], ["simulate", "written.json"]):
+        assert run(command) in {1, 4}
+        told = "".join(capsys.readouterr())
+        assert f"written.json:1:16: T003 found a {kind} that kai wrote, expected objects of a cluster\n" in told
+        assert "kai diff compares two results; kai snapshot saves a cluster" in told

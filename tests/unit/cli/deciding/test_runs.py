@@ -53,6 +53,31 @@ def test_a_cluster_without_a_node_is_told(tmp_path: Path, capsys: pytest.Capture
     assert "has no node: the nodes are those of" in " ".join(f"{told.out}{told.err}".split())
 
 
+GROUP = """\
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: g, namespace: d}
+spec: {queue: owner, minMember: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: d, annotations: {pod-group-name: g}}
+spec: {schedulerName: kai-scheduler, containers: [{name: m, image: x}]}
+"""
+
+
+def test_a_workload_that_the_cluster_has_as_well_is_told_with_both_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    workload, cluster = tmp_path / "workload.yaml", tmp_path / "cluster.yaml"
+    workload.write_text(GROUP)
+    cluster.write_text(f"{Path(CASE).read_text()}\n---\n{GROUP}")
+    assert run(["simulate", str(workload), "--until", "8h", "--cluster", str(cluster)]) == 4
+    told = capsys.readouterr()
+    first = next(line for line in f"{told.out}{told.err}".splitlines() if "T004" in line)
+    assert first.startswith(f"{workload}:3:18: T004 podgroup d/g is defined twice: first at {cluster}:")
+
+
 def test_what_asks_for_silence_still_gets_the_answer(capsys: pytest.CaptureFixture[str]):
     assert run(["simulate", CASE, "--until", "8h", "-q"]) == 0
     assert capsys.readouterr() == (PAGE, "")
@@ -83,6 +108,16 @@ def test_no_line_is_wider_than_the_terminal(columns: int, sides: list[Simulation
     assert "completion, mean 1h43m" in page
     assert all(each.policy in table for each in six)
     assert "first divergence: T+1h" in compared
+
+
+def test_figures_that_are_shown_alike_make_neither_side_better(sides: list[SimulationResult]):
+    compared = compare_runs(*sides)
+    metrics = [
+        attrs.evolve(each, a=0.77001, b=0.77, change=-0.00001, better="a") for each in compared.comparison.metrics
+    ]
+    alike = attrs.evolve(compared, comparison=attrs.evolve(compared.comparison, metrics=tuple(metrics)))
+    line = next(each for each in runs_text(alike, Console()).splitlines() if each.startswith("utilisation"))
+    assert line.split() == ["utilisation", "77.0%", "77.0%"]
 
 
 def test_a_run_is_a_document_with_its_inputs(capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -45,6 +45,15 @@ def test_the_table_and_yaml_say_the_same(capsys):
     assert [each["name"] for each in yaml.safe_load(capsys.readouterr().out)["items"]] == names
 
 
+def test_what_a_plugin_does_is_what_stays_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["plugins"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "KIND", "ENABLED", "DOES"]
+    assert max(map(len, rows)) <= 80
+    assert next(row for row in rows if row.startswith("taints ")).endswith("Refuse nodes with a repelling taint that …")
+
+
 def test_a_configuration_that_cannot_be_read_is_told(capsys, tmp_path):
     assert run(["plugins", "--config", str(tmp_path / "missing.yaml")]) == 4
     assert "missing.yaml: no such file" in capsys.readouterr().err

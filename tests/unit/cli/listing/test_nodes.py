@@ -97,6 +97,18 @@ def test_a_job_shows_its_nodes_alone(lab):
     assert "gpu-06" not in text(lab, job="vit-large")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"by": "rack"}, "no rack has 64 free GPUs; the most is 0"),
+        ({}, "no node has 64 free GPUs; the most is 0"),
+    ],
+)
+def test_where_nothing_has_room_the_most_is_told(lab, wanted, said):
+    view = node_view(LAB, Console(), lab, **{"by": "", "job": "", "free": 64, **wanted})
+    assert view.text(Console()) == said
+
+
 def test_what_is_free_is_told_in_gangs(small):
     assert text(small.decide(), source=small).splitlines() == [
         "NODE  TYPE  GPU 0  1  2  3   FREE  SHARED GPUS",
@@ -115,7 +127,7 @@ def test_only_domains_with_room_are_kept(small):
     result = small.decide()
     assert "a  " not in text(result, source=small, free=1)
     assert text(result, source=small, by="zone", free=4).splitlines()[1] == "y · 4 GPUs · 4 free"
-    assert text(result, source=small, free=5).splitlines()[0] == "no nodes"
+    assert text(result, source=small, free=5).splitlines()[0] == "no node has 5 free GPUs; the most is 4"
 
 
 def test_labels_choose_nodes(small):

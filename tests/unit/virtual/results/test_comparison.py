@@ -54,3 +54,13 @@ def test_jobs_that_differ_in_their_nodes_alone_are_told_apart_by_them():
     assert first.b is not None
     assert first.a.reason.endswith(", on n1")
     assert first.b.reason.endswith(", on n7, n8 and 1 more")
+
+
+def test_times_that_are_seconds_apart_are_told_to_the_second():
+    one = simulated(reclaims=True)
+    later = [attrs.evolve(job, start_seconds=(job.start_seconds or 0.0) + 7.0) for job in one.jobs]
+    changes = compare_runs(one, attrs.evolve(one, jobs=tuple(later))).comparison.jobs
+    assert [(change.a.reason, change.b.reason) for change in changes if change.a and change.b] == [
+        ("started T+0s, ended T+2h55m", "started T+7s, ended T+2h55m"),
+        ("started T+1h0m30s, ended T+1h30m", "started T+1h0m37s, ended T+1h30m"),
+    ]
