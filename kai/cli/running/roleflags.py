@@ -46,11 +46,45 @@ LEASES: Final[Mapping[str, str]] = {
 REPORTED_AS: Final[Mapping[str, str]] = {PODGROUPER: "pod-grouper"}
 """What the events of a role that runs alone give as their source, where that is not its name: as the peer's do."""
 
+PARAMETER_OF: Final[Mapping[str, str]] = {
+    "scheduler-name": "scheduler_name",
+    "max-consolidation-preemptees": "max_consolidation_preemptees",
+    "allow-consolidating-reclaim": "allow_consolidating_reclaim",
+    "use-scheduling-signatures": "use_scheduling_signatures",
+    "default-staleness-grace-period": "default_staleness_grace_seconds",
+    "restrict-node-scheduling": "restrict_node_scheduling",
+    "cpu-worker-node-label-key": "cpu_worker_label",
+    "gpu-worker-node-label-key": "gpu_worker_label",
+    "detailed-fit-errors": "detailed_fit_errors",
+    "schedule-csi-storage": "schedule_csi_storage",
+}
+"""The flags that decisions depend on, and the parameter that each sets."""
+
+SETTING_OF: Final[Mapping[str, str]] = {
+    "nodepool-label-key": "node_pool_label",
+    "partition-label-value": "node_pool",
+    "stuck-in-releasing-threshold": "stuck_in_releasing_seconds",
+    "full-hierarchy-fairness": "full_hierarchy_fairness",
+    "scheduler-name": "scheduler_name",
+    "resource-reservation-namespace": "reservation_namespace",
+    "resource-reservation-app-label": "reservation_app",
+    "queue-label-key": "queue_label_key",
+    "restrict-node-scheduling": "restrict_node_scheduling",
+    "cpu-worker-node-label-key": "cpu_worker_label",
+    "gpu-worker-node-label-key": "gpu_worker_label",
+    "mig-worker-node-label-key": "mig_worker_label",
+    "max-pending-shapes-per-namespace": "namespace_shapes",
+    "max-pending-pods-per-namespace": "namespace_pods",
+    "queue-access": "queue_access",
+}
+"""The flags that change what a snapshot is, and what each sets."""
+
 __all__ = [
     "ADMISSION",
     "BINDER",
     "FLAGS",
     "LEASES",
+    "PARAMETER_OF",
     "PODGROUPER",
     "POD_GROUPS",
     "QUEUES",
@@ -58,5 +92,6 @@ __all__ = [
     "ROLES",
     "SCALE",
     "SCHEDULER",
+    "SETTING_OF",
     "TOGETHER",
 ]

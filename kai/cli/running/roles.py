@@ -14,7 +14,17 @@ from kai.api.kubernetes.core import Namespace
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cli.running.flags import Given
 from kai.cli.running.ownpod import END_AT_ONCE, HOLD_GPU, own_image
-from kai.cli.running.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
+from kai.cli.running.roleflags import (
+    BINDER,
+    PARAMETER_OF,
+    POD_GROUPS,
+    PODGROUPER,
+    QUEUES,
+    SCALE,
+    SCHEDULER,
+    SETTING_OF,
+    TOGETHER,
+)
 from kai.cluster.port import Cluster
 from kai.cluster.signals import Observe
 from kai.errors import ConfigError
@@ -140,19 +150,9 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
     path = configuration_path(given)
     setup = load_setup(path) if path else None
     configuration = default_configuration() if setup is None else setup.configuration
-    parameters = attrs.evolve(
-        configuration.parameters,
-        scheduler_name=given.text("scheduler-name"),
-        max_consolidation_preemptees=max(-1, given.whole("max-consolidation-preemptees")),
-        allow_consolidating_reclaim=given.truth("allow-consolidating-reclaim"),
-        use_scheduling_signatures=given.truth("use-scheduling-signatures"),
-        default_staleness_grace_seconds=given.number("default-staleness-grace-period"),
-        restrict_node_scheduling=given.truth("restrict-node-scheduling"),
-        cpu_worker_label=given.text("cpu-worker-node-label-key"),
-        gpu_worker_label=given.text("gpu-worker-node-label-key"),
-        detailed_fit_errors=given.truth("detailed-fit-errors"),
-        schedule_csi_storage=given.truth("schedule-csi-storage"),
-    )
+    said = {name: given.values[flag] for flag, name in PARAMETER_OF.items()}
+    said["max_consolidation_preemptees"] = max(-1, given.whole("max-consolidation-preemptees"))
+    parameters = attrs.evolve(configuration.parameters, **said)
     return attrs.evolve(configuration, parameters=parameters), None if setup is None else setup.document
 
 
@@ -166,23 +166,11 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
     access = given.text("queue-access")
     if access not in set(QueueAccess):
         raise ConfigError(f"--queue-access: found {shown(access)}, expected {' or '.join(QueueAccess)}")
-    return IntakeSettings(
-        node_pool_label=given.text("nodepool-label-key"),
-        node_pool=given.text("partition-label-value"),
-        stuck_in_releasing_seconds=given.number("stuck-in-releasing-threshold"),
-        full_hierarchy_fairness=given.truth("full-hierarchy-fairness"),
-        scheduler_name=given.text("scheduler-name"),
-        reservation_namespace=given.text("resource-reservation-namespace"),
-        reservation_app=given.text("resource-reservation-app-label"),
-        queue_label_key=given.text("queue-label-key"),
-        restrict_node_scheduling=given.truth("restrict-node-scheduling"),
-        cpu_worker_label=given.text("cpu-worker-node-label-key"),
-        gpu_worker_label=given.text("gpu-worker-node-label-key"),
-        mig_worker_label=given.text("mig-worker-node-label-key"),
-        queue_access=QueueAccess(access),
-        namespace_shapes=max(0, given.whole("max-pending-shapes-per-namespace")),
-        namespace_pods=max(0, given.whole("max-pending-pods-per-namespace")),
-    )
+    said = {name: given.values[flag] for flag, name in SETTING_OF.items()}
+    said["queue_access"] = QueueAccess(access)
+    for name in ("namespace_shapes", "namespace_pods"):
+        said[name] = max(0, said[name])
+    return IntakeSettings(**said)
 
 
 SCHEDULER_WATCHES: tuple[type[ApiObject], ...] = tuple(FIELD_OF)

@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 from kai.cli.command import run
-from kai.cli.deciding.policy import PARAMETER_OF, SETTING_OF, load_policy
+from kai.cli.deciding.policy import load_policy
 from kai.cli.running.configuring import load_setup
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
 from kai.cli.running.roles import configuration_of, scheduler_settings
 from kai.cli.running.shards import render
 from kai.configuration.profiles import make_profile
