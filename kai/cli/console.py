@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import attrs
@@ -92,6 +93,7 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
     """Return a decorator that adds the flags which every command has; they arrive together as ``console``."""
 
     def decorate(function: F) -> F:
+        @wraps(function)
         def command(
             *, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int, **options: object
         ) -> object:
@@ -99,9 +101,6 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
             with heard_by(ProgressLine(quiet=quiet, plain=console.plain).show):
                 return function(console=console, **options)
 
-        command.__doc__ = function.__doc__
-        command.__name__ = function.__name__
-        command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them until it makes the command
         flags = (
             click.option("-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."),
             click.option(

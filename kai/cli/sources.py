@@ -6,7 +6,7 @@ decided by the same engine, whether it is a running cluster, a file, a folder, a
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -183,6 +183,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
     """Return a decorator that adds the flags of sources and of output; they arrive as ``source`` and ``console``."""
 
     def decorate(function: F) -> F:
+        @wraps(function)
         def command(  # noqa: PLR0913 - one parameter for each flag, as click passes them
             *,
             console: Console,
@@ -211,13 +212,10 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
                 user=user,
                 watch=is_watch,
                 service=service,
-                command=_typed(click.get_current_context()),
+                command=click.get_current_context().command_path,
             )
             return function(source=source, console=console, **options)
 
-        command.__doc__ = function.__doc__
-        command.__name__ = function.__name__
-        command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them until it makes the command
         decorated: Any = console_options(formats)(command)
         for flag in reversed(_flags(watch=watch)):
             decorated = flag(decorated)
@@ -309,7 +307,3 @@ def cluster_options(function: F) -> F:
     for flag in reversed(_cluster_flags()):
         function = flag(function)
     return function
-
-
-def _typed(context: click.Context) -> str:
-    return context.command_path

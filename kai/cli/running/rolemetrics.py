@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from kai.api import names
@@ -17,6 +17,7 @@ from kai.api.scheduling.queue import Queue
 from kai.api.values.bad_value import BadValue
 from kai.api.values.quantity import amount
 from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, Signal, WorkEnded
+from kai.telemetry.exposition import Maker
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _OWN: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
@@ -35,55 +36,35 @@ class RoleMetrics:
         defaults: Mapping[str, str] | None = None,
     ) -> None:
         """Make the metrics; ``labels`` maps labels of queues to more labels of metrics."""
-        prefix = f"{namespace}_" if namespace else ""
+        make = Maker(registry, f"{namespace}_" if namespace else "")
         self._more = dict(labels or {})
         self._defaults = dict(defaults or {})
-        all_labels = (*_OWN, *self._more.values())
-
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(prefix + name, text, all_labels, registry=registry)
-
-        self._queue = {
-            "info": gauge("queue_info", "A queue."),
-            "deserved": gauge("queue_deserved_gpus", "The quota of GPUs."),
-            "cpu": gauge("queue_quota_cpu_cores", "The quota of CPU cores."),
-            "memory": gauge("queue_quota_memory_bytes", "The quota of memory."),
-            "allocated gpu": gauge("queue_allocated_gpus", "GPUs that pods of the queue hold."),
-            "allocated cpu": gauge("queue_allocated_cpu_cores", "CPU cores that pods of the queue hold."),
-            "allocated memory": gauge("queue_allocated_memory_bytes", "Memory that pods of the queue hold."),
+        of_queue = {
+            "info": ("queue_info", "A queue."),
+            "deserved": ("queue_deserved_gpus", "The quota of GPUs."),
+            "cpu": ("queue_quota_cpu_cores", "The quota of CPU cores."),
+            "memory": ("queue_quota_memory_bytes", "The quota of memory."),
+            "allocated gpu": ("queue_allocated_gpus", "GPUs that pods of the queue hold."),
+            "allocated cpu": ("queue_allocated_cpu_cores", "CPU cores that pods of the queue hold."),
+            "allocated memory": ("queue_allocated_memory_bytes", "Memory that pods of the queue hold."),
         }
-        self._binds = Counter(f"{prefix}bind_attempts_total", "Attempts at binds.", ("result",), registry=registry)
-        self._bind_seconds = Histogram(
-            f"{prefix}bind_attempt_seconds", "How long attempts at binds take.", buckets=_SECONDS, registry=registry
+        self._queue = {key: make.gauge(*named, *_OWN, *self._more.values()) for key, named in of_queue.items()}
+        self._binds = make.counter("bind_attempts_total", "Attempts at binds.", "result")
+        self._bind_seconds = make.histogram("bind_attempt_seconds", "How long attempts at binds take.", _SECONDS)
+        self._looks = make.counter("looks_total", "Looks of controllers at objects.", "controller", "result")
+        self._look_seconds = make.histogram(
+            "look_seconds", "How long looks of controllers take.", _SECONDS, "controller"
         )
-        self._looks = Counter(
-            f"{prefix}looks_total", "Looks of controllers at objects.", ("controller", "result"), registry=registry
+        self._reviews = make.counter("webhook_reviews_total", "Answers of webhooks.", "door", "result")
+        self._review_seconds = make.histogram("webhook_review_seconds", "How long answers of webhooks take.", _SECONDS)
+        # The label lets the metric be absent where no webhooks are served: an alert is then about those that are.
+        self._certificate_end = make.gauge(
+            "webhook_certificate_end_seconds",
+            "When the certificate of the webhooks ends, in seconds since the epoch.",
+            "client",
         )
-        self._look_seconds = Histogram(
-            f"{prefix}look_seconds",
-            "How long looks of controllers take.",
-            ("controller",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._make_webhook_metrics(prefix, registry)
         self._known: dict[str, tuple[str, ...]] = {}
         self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
-
-    def _make_webhook_metrics(self, prefix: str, registry: CollectorRegistry) -> None:
-        self._reviews = Counter(
-            f"{prefix}webhook_reviews_total", "Answers of webhooks.", ("door", "result"), registry=registry
-        )
-        self._review_seconds = Histogram(
-            f"{prefix}webhook_review_seconds", "How long answers of webhooks take.", buckets=_SECONDS, registry=registry
-        )
-        # The label lets the metric be absent where no webhooks are served: an alert is then about those that are.
-        self._certificate_end = Gauge(
-            f"{prefix}webhook_certificate_end_seconds",
-            "When the certificate of the webhooks ends, in seconds since the epoch.",
-            ("client",),
-            registry=registry,
-        )
 
     def observe(self, signal: Signal) -> None:
         """Count what a role did."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every 
     from kai.binder.settings import BinderSettings
     from kai.telemetry.tracing import Tracing
 
-Work: TypeAlias = Callable[[Cluster], Awaitable[None]]
+Work: TypeAlias = Callable[[Cluster], Coroutine[Any, Any, None]]
 """Works on a cluster until cancelled."""
 
 

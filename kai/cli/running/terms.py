@@ -32,10 +32,6 @@ async def _work_in(term: Term, role: Role, connection: Connection, leadership: L
         cpu=connection.cpu,
     )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_work, role, cluster)
+        tasks.start_soon(role.work, cluster)
         await leadership.ended(term)
         tasks.cancel_scope.cancel()
-
-
-async def _work(role: Role, cluster: Cluster) -> None:
-    await role.work(cluster)
