@@ -33,7 +33,19 @@ HEAD = frozenset({"apiVersion", "kind", "generatedAt", "source", "program"})
 """What stands at the beginning of every document."""
 
 
-class View(Protocol):
+class Shown(Protocol):
+    """One answer, for people and as names."""
+
+    def names(self) -> Sequence[str]:
+        """Return what ``-o name`` writes, in kubectl's form."""
+        ...
+
+    def text(self, console: Console) -> str:
+        """Return what people read."""
+        ...
+
+
+class View(Shown, Protocol):
     """One answer, in every form."""
 
     @property
@@ -45,20 +57,12 @@ class View(Protocol):
         """Return the fields of the document, behind its envelope."""
         ...
 
-    def names(self) -> Sequence[str]:
-        """Return what ``-o name`` writes, in kubectl's form."""
-        ...
-
-    def text(self, console: Console) -> str:
-        """Return what people read."""
-        ...
-
 
 @attrs.frozen(kw_only=True)
 class ServedView:
     """A view whose document is that of the service."""
 
-    shown: View
+    shown: Shown
     document: Mapping[str, Any]
 
     @property

@@ -70,18 +70,13 @@ class QueueView:
         absent = absent_queues(self.result, console) if seen is not None and self.is_whole else ""
         if seen is None or not self.lines:
             return absent or "no queues"
-        shown = [attrs.evolve(line, last=()) for line in self.lines] if self.flat else self.lines
         if self.resource is not None:
             resources = [self.resource]
         elif console.wide:
             resources = [GPU, CPU, MEMORY]
         else:
             resources = [GPU if seen.totals[GPU] else CPU]
-        trees = [queue_tree(shown, seen.totals[resource], resource, console) for resource in resources]
-        parts = ["\n\n".join(trees), below_trees(seen.totals, resources, console)]
-        hungry = _hungriest(self.lines, resources[0])
-        if hungry:
-            parts.append(wrapped(hungry, console.width, indent="  "))
+        parts = _drawn(self.lines, seen.totals, resources, console, flat=self.flat)
         return "\n".join([*parts, absent] if absent else parts)
 
 
@@ -108,11 +103,6 @@ class ServedQueues:
     lines: "tuple[QueueLine, ...]"
     resource: int | None
     flat: bool
-    kind: str = "QueueList"
-
-    def fields(self) -> dict[str, Any]:
-        """Return nothing: the document is the service's."""
-        return {}
 
     def names(self) -> list[str]:
         """Return the queues."""
@@ -125,10 +115,18 @@ class ServedQueues:
         tops = [line for line in self.lines if not line.depth]
         totals = [sum(max(line.shares[at].fair_share, line.shares[at].used) for line in tops) for at in range(3)]
         resource = self.resource if self.resource is not None else GPU if totals[GPU] else CPU
-        shown = [attrs.evolve(line, last=()) for line in self.lines] if self.flat else self.lines
-        hungry = _hungriest(self.lines, resource)
-        parts = [queue_tree(shown, totals[resource], resource, console), below_trees(totals, [resource], console)]
-        return "\n".join([*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts)
+        return "\n".join(_drawn(self.lines, totals, [resource], console, flat=self.flat))
+
+
+def _drawn(
+    lines: "Sequence[QueueLine]", totals: Sequence[float], resources: Sequence[int], console: Console, *, flat: bool
+) -> list[str]:
+    """Return a tree for each resource, what its signs mean, and who would have more of the first."""
+    shown = [attrs.evolve(line, last=()) for line in lines] if flat else lines
+    trees = [queue_tree(shown, totals[resource], resource, console) for resource in resources]
+    parts = ["\n\n".join(trees), below_trees(totals, resources, console)]
+    hungry = _hungriest(lines, resources[0])
+    return [*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts
 
 
 def served_queues(source: Source, served: "Served", queue: str, resource: int | None, *, flat: bool) -> View:
