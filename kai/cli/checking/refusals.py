@@ -93,10 +93,7 @@ def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield what of a document webhooks look at: the object itself, or pods as its templates have them."""
     manifest = document.manifest
     known = structuring.kind_of(manifest)
-    if known is not None and known.kind in _KINDS:
-        yield (), manifest
-        return
-    if manifest.get("kind") == "Pod":
+    if manifest.get("kind") == "Pod" or (known is not None and known.kind in _KINDS):
         yield (), manifest
         return
     for path, template in templates(manifest) if isinstance(manifest.get("kind"), str) else ():

@@ -81,10 +81,7 @@ class Happenings:
         fresh = range(self._seen, len(jobs))
         self._open.update(dict.fromkeys(fresh))
         self._seen = len(jobs)
-        by_queue: dict[str, list[JobRecord]] = {}
-        for number in fresh:
-            by_queue.setdefault(jobs[number].queue, []).append(jobs[number])
-        for queue, come in by_queue.items():
+        for queue, come in _by_queue(jobs[number] for number in fresh).items():
             if len(come) > _FEW:
                 gpus = counted(round(sum(each.gpus for each in come), 3), "GPU")
                 yield Line(at=now, subject=queue, sign=ARRIVES, text=f"{counted(len(come), 'job')} arrive, {gpus}")
@@ -97,8 +94,7 @@ class Happenings:
         over = [number for number in self._open if run.records.jobs[number].ending is not None]
         for number in over:
             del self._open[number]
-        jobs = [run.records.jobs[number] for number in over]
-        for queue, ended in _by_queue(jobs).items():
+        for queue, ended in _by_queue(run.records.jobs[number] for number in over).items():
             if len(ended) > _FEW:
                 yield Line(at=now, subject=queue, sign=DONE, text=f"{counted(len(ended), 'job')} ended")
                 continue

@@ -131,13 +131,13 @@ def _jobs(text: str, source: "Source", result: "Result") -> "tuple[tuple[JobLine
 
 
 def named_jobs(
-    text: str, lines: "Sequence[JobLine]", source: "Source", owners: "Mapping[str, Sequence[Above]] | None" = None
+    text: str, lines: "Sequence[JobLine]", source: "Source", owners: "Mapping[str, Sequence[Above]]"
 ) -> "tuple[JobLine, ...]":
     """Return those of ``lines`` that a text means, which may have a kind before the name.
 
     Raises: NoSubjectError where they are of several namespaces.
     """
-    found = _named(text, lines, {} if owners is None else owners)
+    found = _named(text, lines, owners)
     namespaces = sorted({line.job.namespace for line in found})
     if len(namespaces) > 1:
         kind, name = split_subject(text)

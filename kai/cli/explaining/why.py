@@ -131,7 +131,7 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     """
     outcome, seen = result.outcome, result.overview
     if outcome is None or seen is None:
-        return WaitingAnswer.nothing(), True
+        return WaitingAnswer(), True
     if asked.evicted:
         from kai.cli.explaining.whyevicted import evictions_of
 

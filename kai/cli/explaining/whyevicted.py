@@ -1,6 +1,6 @@
 """Who was evicted and who has to go now, for whom, and what allows it: the answers of ``kai why --evicted``."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -146,8 +146,9 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
     jobs = [job for job in seen.jobs if namespace in {"", job.namespace}]
     wanted = {job.key for job in jobs}
     if asked.name:
+        asked_for = asked.name if "/" in asked.name else f"job/{asked.name}"
         try:
-            wanted = {line.job.key for line in find_subject(_job_of(asked.name), source, result).lines}
+            wanted = {line.job.key for line in find_subject(asked_for, source, result).lines}
         except NoSubjectError:
             wanted = record.jobs_named(_bare(asked.name))
             if not wanted:
@@ -200,7 +201,7 @@ def logged(asked: "Asked", namespace: str) -> "tuple[PastEviction, ...]":
     if not asked.log:
         return ()
     passed = PassedOver()
-    found = from_log(asked.log, _chosen(namespace), passed)
+    found = from_log(asked.log, lambda each: namespace in {"", each}, passed)
     if passed.count:
         asked.notes.append(str(passed))
     return found
@@ -230,12 +231,9 @@ def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
     try:
         told = from_events(source.access, namespace)
     except UnreachableError as error:
-        return Record(evictions=found, looked_at=tuple(where), missing=_lacking(error))
+        missing = f"cannot {error.missing}" if error.missing else str(error)
+        return Record(evictions=found, looked_at=tuple(where), missing=missing)
     return Record(evictions=joined(found, told), looked_at=(EVENTS, *where))
-
-
-def _lacking(error: UnreachableError) -> str:
-    return f"cannot {error.missing}" if error.missing else str(error)
 
 
 def _with_queues(record: Record, seen: "Overview") -> Record:
@@ -250,15 +248,6 @@ def _with_queues(record: Record, seen: "Overview") -> Record:
         for each in record.evictions
     )
     return attrs.evolve(record, evictions=told)
-
-
-def _chosen(namespace: str) -> "Callable[[str], bool]":
-    return lambda each: namespace in {"", each}
-
-
-def _job_of(name: str) -> str:
-    """Return how a job is asked for by a name, which may have a kind before it."""
-    return name if "/" in name else f"job/{name}"
 
 
 def _bare(name: str) -> str:

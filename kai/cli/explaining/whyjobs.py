@@ -137,11 +137,6 @@ class WaitingAnswer:
     kind: str = "ExplanationList"
 
     @classmethod
-    def nothing(cls) -> "WaitingAnswer":
-        """Return the answer about a source without jobs."""
-        return cls()
-
-    @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: Asked) -> "WaitingAnswer":
         """Explain those of ``jobs`` that wait: for each reason in each queue the first in line."""
         from kai.explain.codes import stage_of
