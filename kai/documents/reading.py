@@ -243,25 +243,17 @@ def _slices(item: Values) -> tuple[Slices, ...]:
 
 
 def _slice_user(values: Values) -> SliceUser:
-    return SliceUser(
-        job=values["job"],
-        namespace=values["namespace"],
-        queue=values["queue"] or "",
-        pod=values["pod"],
-        count=values["count"],
-        state=values["state"],
-    )
+    return SliceUser(**_holder(values), count=values["count"])
 
 
 def _user(values: Values) -> User:
-    return User(
-        job=values["job"],
-        namespace=values["namespace"],
-        queue=values["queue"] or "",
-        pod=values["pod"],
-        share=round(values["share"] * GPU_UNIT),
-        state=values["state"],
-    )
+    return User(**_holder(values), share=round(values["share"] * GPU_UNIT))
+
+
+def _holder(values: Values) -> dict[str, str]:
+    """Return the fields of a pod with something of a node, whatever that is."""
+    kept = {name: values[name] for name in ("job", "namespace", "pod", "state")}
+    return {**kept, "queue": values["queue"] or ""}
 
 
 def occupancy(document: Values) -> Occupancy:

@@ -16,7 +16,7 @@ _LEAVING: Final = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 
 @attrs.frozen(kw_only=True)
 class Holder:
-    """A pod with something of its node."""
+    """A pod with something of its node; what it has, subclasses say."""
 
     job: str
     namespace: str
@@ -26,20 +26,20 @@ class Holder:
     """One of used, held, leaving."""
 
 
-def holder_of(cycle: Cycle, pod: int) -> Holder | None:
-    """Return what the pod of a row does on its node; None for one that is over."""
+def holder_of(cycle: Cycle, pod: int) -> dict[str, str] | None:
+    """Return the fields of the `Holder` that the pod of a row is on its node; None for one that is over."""
     snapshot = cycle.snapshot
     group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
     state = HELD if facts.is_stand_in else _state(int(cycle.report.status[pod]))
     if not state:
         return None
-    return Holder(
-        job=snapshot.groups[group].name if group >= 0 else facts.name,
-        namespace=facts.namespace,
-        queue=snapshot.groups[group].queue if group >= 0 else "",
-        pod=facts.name.removesuffix(STAND_IN),
-        state=state,
-    )
+    return {
+        "job": snapshot.groups[group].name if group >= 0 else facts.name,
+        "namespace": facts.namespace,
+        "queue": snapshot.groups[group].queue if group >= 0 else "",
+        "pod": facts.name.removesuffix(STAND_IN),
+        "state": state,
+    }
 
 
 def is_leaving(cycle: Cycle, pod: int) -> bool:

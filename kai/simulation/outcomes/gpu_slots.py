@@ -14,7 +14,7 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.model.node import Node
 from kai.model.pod import GpuKind, GpuRequest
 from kai.simulation.deciding.run import Cycle, Outcome
-from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, holder_of, is_leaving
+from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder, holder_of, is_leaving
 from kai.simulation.outcomes.mig_slices import Slices, slices_of
 
 FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
@@ -23,16 +23,10 @@ _RESOURCE = "nvidia.com/gpu"
 
 
 @attrs.frozen(kw_only=True)
-class User:
+class User(Holder):
     """A pod's part of one GPU. ``share`` is in thousandths of it."""
 
-    job: str
-    namespace: str
-    queue: str
-    pod: str
     share: int
-    state: str
-    """One of used, held, leaving."""
 
 
 @attrs.frozen(kw_only=True)
@@ -210,14 +204,7 @@ def _users(cycle: Cycle, pod: int, share: int) -> Iterator[User]:
     """Yield what a pod does on its node; nothing for one that is over."""
     holder = holder_of(cycle, pod)
     if holder is not None:
-        yield User(
-            job=holder.job,
-            namespace=holder.namespace,
-            queue=holder.queue,
-            pod=holder.pod,
-            share=share,
-            state=holder.state,
-        )
+        yield User(**holder, share=share)
 
 
 def _order(cycle: Cycle, pod: int) -> tuple[bool, str, str, int]:

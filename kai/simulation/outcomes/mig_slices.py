@@ -9,20 +9,14 @@ import attrs
 
 from kai.api import names
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, holder_of
+from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder, holder_of
 
 
 @attrs.frozen(kw_only=True)
-class SliceUser:
+class SliceUser(Holder):
     """A pod's slices of one profile."""
 
-    job: str
-    namespace: str
-    queue: str
-    pod: str
     count: int
-    state: str
-    """One of used, held, leaving."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,13 +66,4 @@ def _user(cycle: Cycle, pod: int, column: int) -> SliceUser | None:
     snapshot = cycle.snapshot
     count = int(snapshot.requests[int(snapshot.pod_shape[pod]), column])
     holder = holder_of(cycle, pod) if count else None
-    if holder is None:
-        return None
-    return SliceUser(
-        job=holder.job,
-        namespace=holder.namespace,
-        queue=holder.queue,
-        pod=holder.pod,
-        count=count,
-        state=holder.state,
-    )
+    return None if holder is None else SliceUser(**holder, count=count)
