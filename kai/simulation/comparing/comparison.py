@@ -12,7 +12,7 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.cases.plan_document import KINDS, comparable_slots
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.overview import Overview
-from kai.simulation.outcomes.plan import Plan, plan_of
+from kai.simulation.outcomes.plan import plan_of
 
 MORE, LESS, NEITHER = "more", "less", ""
 
@@ -104,7 +104,7 @@ _METRICS: Mapping[str, tuple[str, str]] = {
 
 def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
     """Return an outcome as a side."""
-    plan = plan_of(outcome)
+    plan = plan_of(outcome).document()
     jobs = {
         f"{job.namespace}/{job.name}": JobState(
             state=str(job.state),
@@ -145,10 +145,8 @@ def side_of_document(title: str, document: Mapping[str, Any]) -> Side:
     figures |= _of_queues(queues, 0.0)
     decisions = None
     if "place" in document:
-        items = [{**each, "kind": kind} for kind in KINDS for each in document.get(kind) or ()]
-        decisions = tuple(sorted(items, key=lambda each: int(each.get("cycle", 1))))
-        names = {"place": "pods started", "hold": "pods held", "evict": "pods evicted", "move": "pods moved"}
-        figures |= {name: float(len(document.get(kind) or ())) for kind, name in names.items()}
+        decisions = _decisions(document)
+        figures |= _of_plan(document)
     return Side(title=title, jobs=jobs, figures=figures, decisions=decisions)
 
 
@@ -163,7 +161,7 @@ def compare_sides(a: Side, b: Side) -> Comparison:
         jobs=tuple(
             JobChange(job=job, a=a.jobs.get(job), b=b.jobs.get(job))
             for job in sorted(a.jobs.keys() | b.jobs.keys())
-            if _differ(a.jobs.get(job), b.jobs.get(job))
+            if a.jobs.get(job) != b.jobs.get(job)  # queue and reason, too: to wait for something else is another state
         ),
         first_divergence=_divergence(a.decisions, b.decisions),
     )
@@ -183,14 +181,9 @@ def _metric(name: str, a: float | None, b: float | None) -> Metric:
     return Metric(name=name, unit=unit, a=round(a, 3), b=round(b, 3), change=change, better=better)
 
 
-def _of_plan(plan: Plan) -> Mapping[str, float]:
-    counts = plan.counts
-    return {
-        "pods started": float(counts["start"]),
-        "pods held": float(counts["hold"]),
-        "pods evicted": float(counts["evict"]),
-        "pods moved": float(counts["move"]),
-    }
+def _of_plan(plan: Mapping[str, Any]) -> Mapping[str, float]:
+    names = {"place": "pods started", "hold": "pods held", "evict": "pods evicted", "move": "pods moved"}
+    return {name: float(len(plan.get(kind) or ())) for kind, name in names.items()}
 
 
 def _of_jobs(jobs: Mapping[str, JobState]) -> Mapping[str, float]:
@@ -243,15 +236,9 @@ def _state(job: Mapping[str, Any]) -> JobState:
     )
 
 
-def _differ(a: JobState | None, b: JobState | None) -> bool:
-    # Its queue and its reason, too: a job that waits for something else is not the same.
-    return a != b
-
-
-def _decisions(plan: Plan) -> tuple[Mapping[str, Any], ...]:
-    document = plan.document()
-    items = [{**each, "kind": kind} for kind in KINDS for each in document[kind]]
-    return tuple(sorted(items, key=lambda each: each["cycle"]))
+def _decisions(plan: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    items = [{**each, "kind": kind} for kind in KINDS for each in plan.get(kind) or ()]
+    return tuple(sorted(items, key=lambda each: int(each.get("cycle", 1))))
 
 
 def _divergence(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, Any]] | None) -> Divergence | None:
