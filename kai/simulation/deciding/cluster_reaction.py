@@ -55,9 +55,7 @@ class Aftermath:
     def devices(self, pod: int) -> tuple[str, ...]:
         """Return the shared devices of a pod; one that was opened in this cycle has a name of its own from now on."""
         found = self.report.devices.get(pod) or self.snapshot.pod_devices.get(pod, ())
-        return tuple(
-            f"opened-{self.number}-{name[1:].replace('/', '-')}" if name.startswith("+") else name for name in found
-        )
+        return tuple(device_of(name, self.number) for name in found)
 
 
 def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: frozenset[str]) -> ClusterObjects:
@@ -145,6 +143,11 @@ def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
         for key, value in labels.items()
         if key != names.GPU_GROUP and not key.startswith(names.GPU_GROUP_PREFIX)
     }
+
+
+def device_of(name: str, cycle: int) -> str:
+    """Return the name of a device; one that is opened in this cycle has a name of its own from now on."""
+    return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
 
 
 def device_labels(devices: tuple[str, ...]) -> dict[str, str]:

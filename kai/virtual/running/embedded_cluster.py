@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import isnan
-from typing import Final
 
 import attrs
 
@@ -23,11 +22,9 @@ from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
-from kai.simulation.deciding.cluster_reaction import device_labels
+from kai.simulation.deciding.cluster_reaction import device_labels, device_of
 from kai.state.snapshot import Snapshot
 from kai.virtual.running.object_store import Objects
-
-_GPU: Final = names.NVIDIA_GPU
 
 
 @attrs.define(eq=False)
@@ -100,7 +97,7 @@ class EmbeddedCluster:
 
     def bind(self, pod: Pod, decision: Bind, snapshot: Snapshot, cycle: int) -> Pod:
         """Bind a pod as decided, have it run, and return it."""
-        devices = devices_of(decision, cycle)
+        devices = tuple(device_of(name, cycle) for name in decision.devices)
         metadata = pod.metadata
         annotations = {**metadata.annotations, names.GRANTED: _granted(decision, snapshot, devices)}
         if decision.received:
@@ -136,18 +133,8 @@ class EmbeddedCluster:
 
 def gpus_of_node(node: Node) -> float:
     """Return how many GPUs a node offers."""
-    text = node.status.allocatable.get(_GPU, "0")
+    text = node.status.allocatable.get(names.NVIDIA_GPU, "0")
     return float(text) if text.isdecimal() else 0.0
-
-
-def devices_of(decision: Bind, cycle: int) -> tuple[str, ...]:
-    """Return the shared devices of a pod."""
-    return tuple(device_of(name, cycle) for name in decision.devices)
-
-
-def device_of(name: str, cycle: int) -> str:
-    """Return the name of a device; one that is opened in this cycle has a name of its own from now on."""
-    return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
 
 
 def held_gpus(decision: Bind) -> float:

@@ -34,12 +34,13 @@ from kai.model.axis import GPU_UNIT
 from kai.scheduler.feedback.moved_pods import MovedPods
 from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
+from kai.simulation.deciding.cluster_reaction import device_of
 from kai.simulation.deciding.kernel_pace import settle_on
 from kai.simulation.deciding.run import Cycle
 from kai.state.snapshot import Snapshot
 from kai.virtual.running.calendar import Calendar
 from kai.virtual.running.decision_lines import DecisionLines
-from kai.virtual.running.embedded_cluster import EmbeddedCluster, device_of
+from kai.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.virtual.running.meters import Meters
 from kai.virtual.running.node_events import Nodes
 from kai.virtual.running.progress import Progress
