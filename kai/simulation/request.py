@@ -76,7 +76,8 @@ class Result:
     @property
     def is_mute(self) -> bool:
         """Whether there were workloads for this scheduler, and no job came of them."""
-        return self.overview is not None and not self.overview.jobs and _has_workloads(self.case)
+        has_workloads = isinstance(self.case, Case) and self.case.workloads > 0
+        return has_workloads and self.overview is not None and not self.overview.jobs
 
     @cached_property
     def overview(self) -> Overview | None:
@@ -101,10 +102,6 @@ class Result:
             return differences(self.case.sentences, self.outcome)
         stable = self.case.stable_cycles if isinstance(self.case, Case) else 0
         return compare(self.case.expected, self.answer, stable_cycles=stable)
-
-
-def _has_workloads(case: Case | FairShareCase) -> bool:
-    return isinstance(case, Case) and case.workloads > 0
 
 
 @attrs.frozen(kw_only=True)

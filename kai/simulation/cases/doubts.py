@@ -11,15 +11,11 @@ _RESOURCES: Final = ("gpu", "cpu", "memory")
 _MOST: Final = 3
 
 
-def low_limits(objects: ClusterObjects) -> tuple[tuple[str, str], ...]:
-    """Return for each queue whose limit is below its quota its name, and a sentence without it.
+def low_limits(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
+    """Yield for each queue whose limit is below its quota its name, and a sentence without it.
 
     The rest of such a quota can never be used.
     """
-    return tuple(_low(objects))
-
-
-def _low(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
     for queue in objects.queues:
         if queue.spec.resources is None:
             continue

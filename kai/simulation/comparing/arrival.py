@@ -43,7 +43,9 @@ class Arrival:
     def over_quota(self) -> tuple[QueueLine, ...]:
         """Return the queues that hold more GPUs than their quota afterwards."""
         return tuple(
-            queue for queue in self.queues if queue.shares[2].quota is not None and _used(queue) > queue.shares[2].quota
+            queue
+            for queue in self.queues
+            if queue.shares[2].quota is not None and queue.shares[2].used > queue.shares[2].quota
         )
 
 
@@ -94,7 +96,3 @@ def _branch(seen: Overview, names: set[str]) -> Iterable[QueueLine]:
             wanted[at] = None
             at = by_name[at].parent
     return [queue for queue in seen.queues if queue.name in wanted]
-
-
-def _used(queue: QueueLine) -> float:
-    return queue.shares[2].used

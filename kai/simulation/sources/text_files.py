@@ -55,7 +55,8 @@ def read_at(place: Path, path: str) -> Case | FairShareCase:
     if path == STANDARD_INPUT:
         return _read_text(read_standard_input(), path)
     if place.is_dir():
-        return _read_folder(place, path)
+        documents, texts = _documents_in(place, path)
+        return _manifests(documents, path, place.resolve().name, texts)
     try:
         return _read_text(place.read_bytes(), path)
     except OSError as error:
@@ -74,11 +75,6 @@ def _read_text(text: bytes, name: str) -> Case | FairShareCase:
     if not documents:
         raise InputError(f"{name}: found a list without items, expected Kubernetes objects")
     return _manifests(documents, name, Path(name).stem, [text])
-
-
-def _read_folder(folder: Path, name: str) -> Case:
-    documents, texts = _documents_in(folder, name)
-    return _manifests(documents, name, folder.resolve().name, texts)
 
 
 def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]:
