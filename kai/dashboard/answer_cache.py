@@ -15,6 +15,7 @@ import attrs
 from anyio import to_thread
 
 from kai.cluster.port import Clock
+from kai.dashboard.access import Access, JobQueues, Reader
 from kai.dashboard.feed import Feed
 from kai.dashboard.look import Look
 from kai.dashboard.scope import EVERYTHING, Scope
@@ -60,6 +61,16 @@ class AnswerCache:
             del self._looks[next(iter(self._looks))]
         return found
 
+    async def look_for(self, access: Access, reader: Reader, namespace: str = "") -> Look | None:
+        """Return what a reader sees of the present moment; None before the first.
+
+        Raises: ReviewError.
+        """
+        whole = self.look()
+        places = JobQueues() if whole is None else await self.ask(whole, "places", _places)
+        scope = await access.scope(reader, places, namespace)
+        return None if whole is None else self.look(scope)
+
     @property
     def seconds_behind(self) -> float:
         """Return how much older the cycle is that readers are answered from than the last one."""
@@ -100,3 +111,10 @@ class AnswerCache:
     def _due(self) -> float:
         """Return when a later moment may take the place of the present one."""
         return self._since + max(LEAST_SECONDS, _REST * self._spent)
+
+
+def _places(look: Look) -> JobQueues:
+    found: dict[str, set[str]] = {}
+    for group in look.cycle.outcome.last.snapshot.groups:
+        found.setdefault(group.namespace, set()).add(group.queue)
+    return JobQueues(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})

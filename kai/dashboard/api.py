@@ -114,10 +114,8 @@ def answer(
 
 def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
     namespace, queue, state = (parameters.get(each, "") for each in ("namespace", "queue", "state"))
-    if namespace and not look.scope.sees(namespace):
-        return problem(403, f"not allowed to list podgroups in namespace {namespace[:80]}")
-    if refused := missing_rights(look.scope, ["podgroups"]):
-        return problem(403, f"not allowed to {refused} in any namespace")
+    if refused := _refused(look, namespace):
+        return refused
     below = look.seen.queues_below(queue) if queue else frozenset[str]()
     with_pods = parameters.get("pods") == "true"
     objects = look.outcome.case.objects
@@ -209,9 +207,8 @@ def _nodes(look: Look, name: str) -> Response:
 def _evictions(look: Look, parameters: Mapping[str, str], happenings: tuple[Happening, ...]) -> Response:
     """Return which pods of the reader's jobs have to go or went, and which went for them."""
     namespace = parameters.get("namespace", "")
-    if (namespace and not look.scope.sees(namespace)) or missing_rights(look.scope, ["podgroups"]):
-        where = f"namespace {namespace[:80]}" if namespace else "any namespace"
-        return problem(403, f"not allowed to list podgroups in {where}")
+    if refused := _refused(look, namespace):
+        return refused
 
     def is_asked(*namespaces: str) -> bool:
         return any(look.scope.sees(each) and namespace in {"", each} for each in namespaces if each)
@@ -253,11 +250,18 @@ def _past(each: Happening) -> list[PastEviction]:
 
 def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:
     namespace = parameters.get("namespace", "")
-    if (namespace and not look.scope.sees(namespace)) or missing_rights(look.scope, ["podgroups"]):
-        where = f"namespace {namespace[:80]}" if namespace else "any namespace"
-        return problem(403, f"not allowed to list podgroups in {where}")
+    if refused := _refused(look, namespace):
+        return refused
     fields = {"items": [explanation(each) for each in look.folds(namespace)], "assumptions": []}
     return as_json(look.document("ExplanationList", fields))
+
+
+def _refused(look: Look, namespace: str) -> Response | None:
+    """Return the answer to a reader who may not list the jobs of a namespace, or with "" those of any."""
+    if namespace and not look.scope.sees(namespace):
+        return problem(403, f"not allowed to list podgroups in namespace {namespace[:80]}")
+    missing = missing_rights(look.scope, ["podgroups"])
+    return problem(403, f"not allowed to {missing} in any namespace") if missing else None
 
 
 def cycle_values(line: CycleLine) -> dict[str, Any]:

@@ -21,8 +21,6 @@ from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import Look
-from kai.dashboard.scope import Scope
-from kai.dashboard.server import look_for
 from kai.dashboard.views import MAKERS, TITLES, History, View
 from kai.documents.spans import span
 from kai.model.axis import GPU_UNIT
@@ -50,7 +48,7 @@ HealthChecks = Callable[[], Sequence[tuple[str, str, bool]]]
 
 @attrs.define(eq=False)
 class HtmlPages:
-    """Renders pages; see `kai.dashboard.server.Pages`."""
+    """Renders pages."""
 
     answers: AnswerCache
     access: Access
@@ -63,7 +61,7 @@ class HtmlPages:
     """How many are open."""
 
     def is_open(self, path: str) -> bool:
-        """Return whether a path is a file that says nothing."""
+        """Return whether a path asks for no token: styles and the script, which say nothing."""
         return path in _FILES
 
     def knows(self, path: str) -> bool:
@@ -71,14 +69,13 @@ class HtmlPages:
         name, *rest = _parts(path)
         return path in _FILES or path == _EVENTS or (name in MAKERS and len(rest) <= _DEEPEST.get(name, 0))
 
-    async def answer(self, request: Request, reader: Reader, scope: Scope, look: Look | None) -> Response:
+    async def answer(self, request: Request, reader: Reader, look: Look | None) -> Response:
         """Return a page, a file or a stream."""
         if request.path in _FILES:
             body = self.files[request.path]
             return Response(body=body, content_type=_FILES[request.path], headers={"Cache-Control": "max-age=3600"})
         if request.path == _EVENTS:
             return self._stream(request, reader)
-        del scope
         name, *rest = _parts(request.path)
         page = Address(name=name, parts=tuple(rest), query=tuple(sorted(request.query.items())))
         if look is None:
@@ -176,7 +173,7 @@ class HtmlPages:
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
         """Return the sections that are not as they were sent."""
-        look, _ = await look_for(self.answers, self.access, reader)
+        look = await self.answers.look_for(self.access, reader)
         if look is None:
             return b""
         _, sections = await self._sections(look, page)

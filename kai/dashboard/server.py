@@ -7,17 +7,16 @@ what the pages do not need: scripts and styles of others, frames, other hosts, t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import parse_qs
 
 import attrs
 
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import api
-from kai.dashboard.access import COOKIE, Access, JobQueues, Reader, Refused
+from kai.dashboard.access import COOKIE, Access, Reader, Refused
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.look import Look
-from kai.dashboard.scope import Scope
+from kai.dashboard.pages import HtmlPages
 from kai.telemetry.connections import Limits, Request, Response
 
 HEADERS: Final[Mapping[str, str]] = {
@@ -39,34 +38,13 @@ _OLDEST: Final = 10.0
 _NO_CYCLE: Final = "no cycle has ended yet in this process, or another one leads; ask again in a moment"
 
 
-class Pages(Protocol):
-    """What people read, as HTML; it comes with the extra ``dashboard``."""
-
-    def knows(self, path: str) -> bool:
-        """Return whether there is a page, or a file of pages, at a path."""
-        ...
-
-    async def answer(self, request: Request, reader: Reader, scope: Scope, look: Look | None) -> Response:
-        """Return a page, a file or a stream."""
-        ...
-
-    def sign_in(self, request: Request, why: str, status: int) -> Response:
-        """Return the form for a token, and why it is shown."""
-        ...
-
-    def is_open(self, path: str) -> bool:
-        """Return whether a path asks for no token: styles and the script, which say nothing."""
-        ...
-
-
 @attrs.define(eq=False)
 class Dashboard:
     """Answers requests."""
 
     answers: AnswerCache
     access: Access
-    pages: Pages | None = None
-    """None where only the twin in JSON is served."""
+    pages: HtmlPages
     is_encrypted: bool = False
     snapshot: Callable[[], Awaitable[Response]] | None = None
     """Makes a file of everything that the scheduler reads."""
@@ -86,26 +64,24 @@ class Dashboard:
             return await self._post(request)
         if request.method not in {"GET", "HEAD"}:
             return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
-        pages = self.pages
-        if pages is not None and pages.is_open(request.path):
-            return await pages.answer(request, Reader(), Scope(), None)
+        if self.pages.is_open(request.path):
+            return await self.pages.answer(request, Reader(), None)
         reader = await self.access.reader(request)
         if isinstance(reader, Refused):
             return self._refused(request, reader.status, reader.why)
         return await self._read(request, reader)
 
     async def _read(self, request: Request, reader: Reader) -> Response:
-        pages = self.pages
         if request.path == _SHADOW and self.shadow is not None:
             return await self._whole(reader, self.shadow)
         if _is_twin(request.path):
             return await self._twin(request, reader)
         if request.path == "/snapshot.zip" and self.snapshot is not None:
             return await self._whole(reader, self.snapshot)
-        if pages is None or not pages.knows(request.path):
+        if not self.pages.knows(request.path):
             return self._refused(request, 404, "there is no such page")
-        look, scope = await self._look(reader)
-        return await pages.answer(request, reader, scope, look)
+        look = await self.answers.look_for(self.access, reader)
+        return await self.pages.answer(request, reader, look)
 
     async def _whole(self, reader: Reader, make: Callable[[], Awaitable[Response]]) -> Response:
         """Return what speaks of all namespaces, to a reader who may see them."""
@@ -117,22 +93,18 @@ class Dashboard:
         question = api.question_of(request.path, request.query)
         if isinstance(question, Response):
             return question
-        look, scope = await self._look(reader, question.namespace)
+        look = await self.answers.look_for(self.access, reader, question.namespace)
         if look is None:
             return api.problem(503, _NO_CYCLE)
         if question.parts == ("why",) and self.answers.seconds_behind > _OLDEST:
             return api.problem(429, "too much is asked: the answer would be old; decide on the cluster yourself")
-        del scope
         cycles, happenings = tuple(self.answers.feed.cycles), tuple(self.answers.feed.happenings)
         remembers = question.parts in {("cycles",), ("evictions",)}
         key = (question, cycles[-1].number if cycles and remembers else 0)
         return await self.answers.ask(look, key, lambda seen: api.answer(seen, question, cycles, happenings))
 
-    async def _look(self, reader: Reader, namespace: str = "") -> tuple[Look | None, Scope]:
-        return await look_for(self.answers, self.access, reader, namespace)
-
     def _refused(self, request: Request, status: int, why: str) -> Response:
-        if self.pages is None or _is_twin(request.path):
+        if _is_twin(request.path):
             headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
             return attrs.evolve(api.problem(status, why), headers=headers)
         return self.pages.sign_in(request, why, status)
@@ -141,7 +113,7 @@ class Dashboard:
 
     async def _post(self, request: Request) -> Response:
         """Set or clear the cookie with a token; a form of another site is not heard."""
-        if self.pages is None or not self.access.asks_for_tokens or request.path not in {_SIGN_IN, _SIGN_OUT}:
+        if not self.access.asks_for_tokens or request.path not in {_SIGN_IN, _SIGN_OUT}:
             return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
             return api.problem(403, "found a form of another site")
@@ -154,26 +126,6 @@ class Dashboard:
         if isinstance(reader, Refused):
             return self.pages.sign_in(request, reader.why, 401)
         return _moved(f"{COOKIE}={token}; HttpOnly; SameSite=Strict{secure}")
-
-
-async def look_for(
-    answers: AnswerCache, access: Access, reader: Reader, namespace: str = ""
-) -> tuple[Look | None, Scope]:
-    """Return what a reader sees of the present moment, None before the first, and the reader's scope.
-
-    Raises: ReviewError.
-    """
-    whole = answers.look()
-    places = JobQueues() if whole is None else await answers.ask(whole, "places", _places)
-    scope = await access.scope(reader, places, namespace)
-    return (None if whole is None else answers.look(scope)), scope
-
-
-def _places(look: Look) -> JobQueues:
-    found: dict[str, set[str]] = {}
-    for group in look.cycle.outcome.last.snapshot.groups:
-        found.setdefault(group.namespace, set()).add(group.queue)
-    return JobQueues(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})
 
 
 def _is_twin(path: str) -> bool:

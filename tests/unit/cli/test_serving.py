@@ -11,6 +11,7 @@ from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
+from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
 from kai.telemetry.decisions import EVICT, Decision, Gainer, Subject, line_of
@@ -33,7 +34,8 @@ def service(rights=None, last=None):
     feed = Feed()
     feed.show(ended_cycle() if last is None else last)
     access = LocalAccess() if rights is None else TokenAccess(rights)
-    board = Dashboard(answers=AnswerCache(feed, SystemClock()), access=access)
+    answers, clock = AnswerCache(feed, SystemClock()), SystemClock()
+    board = Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
     with start_blocking_portal() as portal:
         serving, port = portal.start_task(serve, "127.0.0.1", 0, board.respond, LIMITS)
         yield f"http://127.0.0.1:{port}"

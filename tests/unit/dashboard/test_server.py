@@ -10,6 +10,7 @@ from kai.cluster.requesting.reviews import Identity, ReviewError
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, Happening
+from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.simulation.deciding.run import simulate
 from kai.telemetry.connections import Request, Response
@@ -45,8 +46,9 @@ def dashboard(rights=None, last=LAST):
     feed = Feed()
     if last is not None:
         feed.show(last)
-    access = LocalAccess() if rights is None else TokenAccess(rights)
-    return Dashboard(answers=AnswerCache(feed, VirtualClock()), access=access)
+    access, clock = LocalAccess() if rights is None else TokenAccess(rights), VirtualClock()
+    answers = AnswerCache(feed, clock)
+    return Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
 
 
 def asked(board, path, token="", **headers):
@@ -165,7 +167,7 @@ def test_without_a_known_token_nothing_is_told(token):
     for path in ("/api/v1/jobs", "/api/v1/nodes", "/api/v1", "/", "/snapshot.zip"):
         response = asked(board, path, token)
         assert response.status == 401
-        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert response.headers.get("WWW-Authenticate") == ("Bearer" if path.startswith("/api/v1") else None)
 
 
 def test_where_rights_cannot_be_looked_up_nothing_is_told():
@@ -318,7 +320,6 @@ def test_before_the_first_cycle_and_while_another_leads_a_reader_is_told_to_wait
         ("/api/v1/jobs?sort=x", 400),
         (f"/api/v1/jobs/{OURS}/nobody", 404),
         ("/api/v1/queues/none", 404),
-        ("/anything", 404),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(path, status):

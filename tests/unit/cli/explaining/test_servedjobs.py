@@ -19,6 +19,7 @@ from kai.cluster.clock import SystemClock
 from kai.dashboard.access import TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
+from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.documents import asking
 from kai.errors import InputError
@@ -40,7 +41,8 @@ class Front:
         self.asked = []
         self.instead = {}
         access = TokenAccess(Rights(tenant=rights))
-        self._board = Dashboard(answers=AnswerCache(feed, SystemClock()), access=access)
+        answers, clock = AnswerCache(feed, SystemClock()), SystemClock()
+        self._board = Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
 
     async def respond(self, request):
         self.asked.append(request.path)
