@@ -180,27 +180,27 @@ PLUGINS: Mapping[str, Translation] = {
 
 DEFAULT_ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
-DEFAULT_PLUGINS: tuple[tuple[str, Mapping[str, str]], ...] = (
-    ("predicates", {}),
-    ("proportion", {}),
-    ("priority", {}),
-    ("elastic", {}),
-    ("kubeflow", {}),
-    ("ray", {}),
-    ("nodeavailability", {}),
-    ("gpusharingorder", {}),
-    ("gpupack", {}),
-    ("resourcetype", {}),
-    ("subgrouporder", {}),
-    ("taskorder", {}),
-    ("nominatednode", {}),
-    ("dynamicresources", {}),
-    ("nodeplacement", {"cpu": "binpack", "gpu": "binpack"}),
-    ("minruntime", {}),
-    ("topology", {}),
-    ("snapshot", {}),
-    ("sg-nodelocalgreedy", {}),
-    ("sg-multinodegang", {}),
+DEFAULT_PLUGINS = (
+    "predicates",
+    "proportion",
+    "priority",
+    "elastic",
+    "kubeflow",
+    "ray",
+    "nodeavailability",
+    "gpusharingorder",
+    "gpupack",
+    "resourcetype",
+    "subgrouporder",
+    "taskorder",
+    "nominatednode",
+    "dynamicresources",
+    "nodeplacement",
+    "minruntime",
+    "topology",
+    "snapshot",
+    "sg-nodelocalgreedy",
+    "sg-multinodegang",
 )
 """The peer's built-in profile, in its order.
 

@@ -284,9 +284,7 @@ def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, note
 
 
 def _default_plugins() -> tuple[PluginEntry, ...]:
-    return merged(
-        entry for name, values in aliases.DEFAULT_PLUGINS for entry in aliases.PLUGINS[name](Arguments(name, values))
-    )
+    return merged(entry for name in aliases.DEFAULT_PLUGINS for entry in aliases.PLUGINS[name](Arguments(name, {})))
 
 
 def _peer_actions(value: object, place: str) -> tuple[str, ...]:

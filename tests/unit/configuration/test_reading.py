@@ -39,7 +39,7 @@ def options_of(configuration, name):
 def test_nothing_is_the_peers_built_in_configuration():
     built_in = default_configuration()
     assert built_in.actions == ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
-    assert [name for name, _ in DEFAULT_PLUGINS if not PLUGINS[name](Arguments(name, {}))] == ["snapshot"]
+    assert [name for name in DEFAULT_PLUGINS if not PLUGINS[name](Arguments(name, {}))] == ["snapshot"]
     assert options_of(built_in, "binpack") == {"cpu": True, "gpu": True}
     assert not {"spread", "numa", "pod_affinity_score", "gpu_spread"} & {entry.name for entry in built_in.plugins}
     assert read_configuration({}, "empty.yaml").plugins == built_in.plugins
