@@ -4,15 +4,13 @@ Source: the validation of Kubernetes; see ``kai.manifests.refused``.
 """
 
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from typing import Any, Final
 
 from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
-from kai.api.values.bad_value import BadValue
-from kai.api.values.quantity import amount
 from kai.manifests.faults import Fault, Item, is_label, is_qualified, items, one_of, repeated
 from kai.manifests.positions import Path
+from kai.manifests.scalars import exact_amount
 
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
 _HUGE: Final = "hugepages-"
@@ -98,7 +96,7 @@ def _of_resources(at: Path, resources: Mapping[str, Any], claims: list[Any]) -> 
         for name, value in amounts.items():
             yield from _of_amount((*at, part, str(name)), str(name), value)
     for name, value in requests.items():
-        asked, most = _number(value), _number(limits.get(name))
+        asked, most = exact_amount(value), exact_amount(limits.get(name))
         is_extended = _is_extended(str(name))
         if name not in limits and (is_extended or str(name).startswith(_HUGE)):
             yield Fault((*at, "requests", str(name)), f"no limit of {name}", "the same amount in limits")
@@ -116,7 +114,7 @@ def _of_resources(at: Path, resources: Mapping[str, Any], claims: list[Any]) -> 
 
 
 def _of_amount(place: Path, name: str, value: object) -> Iterator[Fault]:
-    number = _number(value)
+    number = exact_amount(value)
     known = name in _STANDARD or name.startswith(_HUGE)
     if not known and not ("/" in name and is_qualified(name) and not name.startswith("requests.")):
         yield Fault(
@@ -128,7 +126,7 @@ def _of_amount(place: Path, name: str, value: object) -> Iterator[Fault]:
         yield Fault(place, str(value), "0 or more")
     elif _is_extended(name) and number.denominator != 1:
         yield Fault(place, str(value), "a whole number")
-    page = _number(name.removeprefix(_HUGE)) if name.startswith(_HUGE) else None
+    page = exact_amount(name.removeprefix(_HUGE)) if name.startswith(_HUGE) else None
     if page and (number == 0 or (number / page).denominator != 1):
         yield Fault(place, str(value), f"a multiple of {name.removeprefix(_HUGE)}")
 
@@ -140,11 +138,3 @@ def _is_extended(name: str) -> bool:
 
 def _is_gpu(name: str) -> bool:
     return name in names.GPU_RESOURCES or name.startswith(names.MIG_PREFIX)
-
-
-def _number(value: object) -> Fraction | None:
-    """Return an amount exactly, to a billionth; None for what is none."""
-    try:
-        return Fraction(amount(str(value), 10**9), 10**9)
-    except BadValue:
-        return None

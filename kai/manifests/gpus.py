@@ -11,11 +11,10 @@ from typing import Any
 from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
-from kai.api.values.bad_value import BadValue
 from kai.api.values.numerals import floating, signed
-from kai.api.values.quantity import amount
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
+from kai.manifests.scalars import exact_amount
 
 _CONTAINERS = ("containers", "initContainers")
 _SHARES = (names.GPU_FRACTION, names.GPU_MEMORY)
@@ -55,14 +54,14 @@ def gpus_of(pod: Mapping[str, Any]) -> float:
         return portion * (signed(annotations.get(names.GPU_FRACTION_DEVICES, "1")) or 1)
     asked: dict[Path, float] = {}
     for place, resource, value in _amounts(pod, ()):
-        found = _number(value)
+        found = exact_amount(value)
         if resource in names.GPU_RESOURCES and found is not None and "containers" in place:
             asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found))
     return sum(asked.values())
 
 
 def _whole(document: Document, path: Path, resource: str, value: object) -> Iterator[Finding]:
-    number = _number(value)
+    number = exact_amount(value)
     if number is None or (number.denominator == 1 and number >= 0):
         return  # what cannot be read is said where amounts are
     shown = f"{float(number):g}"
@@ -83,7 +82,7 @@ def _unequal(document: Document, place: Path, template: Mapping[str, Any], path:
     for step in above:
         resources = resources[step]
     limit, asked = mapping_of(resources.get("limits")).get(str(resource)), resources["requests"][resource]
-    if limit is None or None in (numbers := (_number(asked), _number(limit))) or numbers[0] == numbers[1]:
+    if limit is None or None in (numbers := (exact_amount(asked), exact_amount(limit))) or numbers[0] == numbers[1]:
         return  # what cannot be read is said where amounts are
     message = f"{resource} is {asked} in requests and {limit} in limits, expected the same"
     hint = "Kubernetes refuses the pod: GPUs cannot be overcommitted"
@@ -186,16 +185,8 @@ def _amounts(template: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, st
                     yield (*path, "spec", kind, index, "resources", part, str(name)), str(name), value
 
 
-def _number(value: object) -> Fraction | None:
-    """Return an amount exactly, to a billionth; None for what is none."""
-    try:
-        return Fraction(amount(str(value), 10**9), 10**9)
-    except BadValue:
-        return None
-
-
 def _is_amount(text: str) -> bool:
-    return _number(text) is not None
+    return exact_amount(text) is not None
 
 
 def _texts(template: Mapping[str, Any]) -> dict[str, str]:

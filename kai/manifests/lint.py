@@ -44,7 +44,7 @@ def lint(reading: Reading) -> list[Finding]:
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
 
-def check_jobs(reading: Reading, parents: Mapping[str, str], classes: Collection[str] = ()) -> Iterator[Finding]:
+def check_jobs(reading: Reading, parents: Mapping[str, str], classes: Collection[str]) -> Iterator[Finding]:
     """Yield jobs whose queue is none, or no leaf, gangs larger than their workload, and priority classes that are none.
 
     ``parents`` are all queues with the names of their parents; without any, only an empty name of a queue is told.

@@ -18,8 +18,9 @@ _NEAR: Final = 0.8
 
 def classes_of(documents: Collection[Document]) -> frozenset[str]:
     """Return the names of the priority classes of an input."""
-    metadata = [mapping_of(each.manifest.get("metadata")) for each in documents if _is_class(each.manifest)]
-    return frozenset(str(each["name"]) for each in metadata if each.get("name"))
+    classes = [each.manifest for each in documents if each.manifest.get("kind") == "PriorityClass"]
+    names_of = [mapping_of(each.get("metadata")).get("name") for each in classes]
+    return frozenset(str(name) for name in names_of if name)
 
 
 def check_priorities(documents: Collection[Document], classes: Collection[str]) -> Iterator[Finding]:
@@ -60,7 +61,3 @@ def _named(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
             if "containers" in spec:
                 places.append(((*path, "spec", names.PRIORITY_CLASS), spec.get(names.PRIORITY_CLASS)))
     yield from ((path, name) for path, name in places if isinstance(name, str) and name)
-
-
-def _is_class(manifest: Mapping[str, Any]) -> bool:
-    return manifest.get("kind") == "PriorityClass" and "metadata" in manifest

@@ -26,15 +26,6 @@ def queues_of(documents: Sequence[Document]) -> dict[str, Document]:
     }
 
 
-def leaves_below(name: str, queues: Mapping[str, Document]) -> list[str]:
-    """Return the leaf queues below a queue, in the order of the input; none for a leaf."""
-    children = [child for child in queues if parent_of(queues[child]) == name and child != name]
-    found: list[str] = []
-    for child in children:
-        found += _leaves(child, queues, {name})
-    return found
-
-
 def parent_of(queue: Document) -> str:
     """Return the name of the parent, "" for a queue at the top."""
     return str(mapping_of(queue.manifest.get("spec")).get("parentQueue") or "")
@@ -134,14 +125,6 @@ def _check_sums(queues: Mapping[str, Document]) -> Iterator[Finding]:
 def _quota(queue: Document) -> float | None:
     resources = mapping_of(mapping_of(queue.manifest.get("spec")).get("resources"))
     return _number(mapping_of(resources.get("gpu")).get("quota"))
-
-
-def _leaves(name: str, queues: Mapping[str, Document], seen: set[str]) -> list[str]:
-    if name in seen:
-        return []
-    below = [child for child in queues if parent_of(queues[child]) == name]
-    found = [leaf for child in below for leaf in _leaves(child, queues, seen | {name})]
-    return found if below else [name]
 
 
 def _number(value: object) -> float | None:

@@ -5,11 +5,12 @@ What YAML makes of a value counts, so ``replicas: 5.0`` is five, and ``value: 5`
 """
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Final
 
 import attrs
 
-from kai.api.values import times
+from kai.api.values import quantity, times
 from kai.api.values.bad_value import BadValue
 
 
@@ -67,3 +68,11 @@ def scalar_fault(value: object, name: str) -> BadValue | None:
         return BadValue(value, f"{scalar.wanted} (in YAML, put it in quotes)")
     is_large = name in _LARGEST and isinstance(value, int | float) and value > _LARGEST[name]
     return BadValue(value, f"{scalar.wanted}, at most {_LARGEST[name]}" if is_large else scalar.wanted)
+
+
+def exact_amount(value: object) -> Fraction | None:
+    """Return an amount exactly, to a billionth; None for what is none."""
+    try:
+        return Fraction(quantity.amount(str(value), 10**9), 10**9)
+    except BadValue:
+        return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kai.api.codec.manifest_text import mapping_of
-from kai.manifests.workloads.making import Identity, Made, is_set, pods
+from kai.manifests.workloads.making import Identity, Made, is_set, part, pods
 from kai.podgrouper.resource import Fields, Resource
 
 _DEEPEST: Final = 10
@@ -61,7 +61,7 @@ def _begun(template: Fields) -> Iterator[Fields]:
         first = steps[0] if isinstance(steps[0], list) else mapping_of(steps[0]).get("parallel") or [steps[0]]
         for at, step in enumerate(first):
             yield Fields(mapping_of(step), template.subject, f"{template.path}.steps[0][{at}]")
-    dag = template.child("dag") if template.value.get("dag") is not None else None
+    dag = part(template, "dag")
     for task in (dag.children("tasks") or ()) if dag is not None else ():
         if not task.value.get("dependencies") and not task.value.get("depends"):
             yield task

@@ -5,7 +5,7 @@ Source: the Job controller: at most ``parallelism`` pods at a time, never more t
 
 from collections.abc import Iterator
 
-from kai.manifests.workloads.making import Identity, Made, child, count, has_condition, is_set, pods
+from kai.manifests.workloads.making import Identity, Made, child, count, has_condition, is_set, part, pods
 from kai.podgrouper.resource import Resource
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -44,6 +44,6 @@ def cron_job(workload: Resource) -> Iterator[Made]:
     template = fields.child("spec", "jobTemplate")
     if template is None:
         raise fields.error(("spec", "jobTemplate"), None, "the template of the Jobs")
-    metadata = template.child("metadata") if template.value.get("metadata") is not None else None
+    metadata = part(template, "metadata")
     more = {key: metadata.value[key] for key in ("labels", "annotations") if metadata and metadata.value.get(key)}
     yield child(workload, "batch/v1", "Job", f"{workload.name}-now", template.value.get("spec"), **more)

@@ -5,7 +5,7 @@ Source: the operators: names, labels, and a launcher that may have to wait for i
 
 from collections.abc import Iterator
 
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, pods
+from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
 from kai.podgrouper.resource import Fields, Resource
 
 REPLICA_SPECS = {
@@ -68,7 +68,7 @@ def _labelled(template: Fields | None, labels: dict[str, str]) -> Made | None:
     """Return a template with more labels."""
     if template is None:
         return None
-    metadata = template.child("metadata") if template.value.get("metadata") is not None else None
-    written = dict(metadata.value) if metadata is not None else {}
-    own = metadata.child("labels") if metadata is not None and written.get("labels") is not None else None
+    metadata = part(template, "metadata")
+    own = part(metadata, "labels")
+    written = metadata.value if metadata is not None else {}
     return {**template.value, "metadata": {**written, "labels": {**(own.value if own else {}), **labels}}}

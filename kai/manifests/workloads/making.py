@@ -76,6 +76,14 @@ def count(fields: Fields, *path: str, default: int) -> int:
     return found
 
 
+def part(holder: Fields | None, key: str) -> Fields | None:
+    """Return the map at a key; None where there is none, or null, which counts as absent.
+
+    Raises: InputError where something else stands there.
+    """
+    return holder.child(key) if holder is not None and holder.value.get(key) is not None else None
+
+
 def is_set(fields: Fields, *path: str) -> bool:
     """Return whether a flag is true; null and nothing are false."""
     *above, last = path
@@ -109,8 +117,7 @@ def _metadata(owner: Resource, kind: str, name: str, more: Mapping[str, object])
 
 
 def _texts(template: Fields, key: str) -> dict[str, str]:
-    metadata = template.child("metadata") if template.value.get("metadata") is not None else None
-    found = metadata.child(key) if metadata is not None and metadata.value.get(key) is not None else None
+    found = part(part(template, "metadata"), key)
     if found is None:
         return {}
     return {name: "" if value is None else found.text(name) or "" for name, value in found.value.items()}

@@ -5,7 +5,7 @@ Source: their controllers: names, labels, owners, and what waits for something e
 
 from collections.abc import Iterator
 
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, pods
+from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
 from kai.podgrouper.resource import Fields, Resource
 
 _JOB_SET = "jobset.sigs.k8s.io/"
@@ -46,8 +46,7 @@ def _job(workload: Resource, job: Fields, index: int, total: int) -> Made:
         f"{_JOB_SET}job-index": str(index),
         f"{_JOB_SET}job-global-index": str(total),
     }
-    outer = template.child("metadata") if template.value.get("metadata") is not None else None
-    metadata = inner.child("metadata") if inner.value.get("metadata") is not None else None
+    outer, metadata = part(template, "metadata"), part(inner, "metadata")
     pod_template = {
         **inner.value,
         "metadata": {
@@ -123,5 +122,5 @@ def leader_template(workload: Resource) -> Fields:
 
 
 def _map(holder: Fields | None, key: str) -> dict[str, object]:
-    found = holder.child(key) if holder is not None and holder.value.get(key) is not None else None
+    found = part(holder, key)
     return dict(found.value) if found is not None else {}
