@@ -31,7 +31,8 @@ def run_text(result: "SimulationResult", console: Console) -> str:
     parts = [console.styled(wrapped(_title(result), console.width, between=" · "), bold=True)]
     if result.counts["gpus"] and result.horizon_seconds:
         parts.append(_chart(result, rows, console))
-    parts += [_table(result, rows, console), wrapped(_figures(result), console.width, between=_BETWEEN)]
+    figures = _BETWEEN.join(_figures(result))
+    parts += [_table(result, rows, console), wrapped(figures, console.width, between=_BETWEEN)]
     said = remarks(result)
     if said:
         lines = (wrapped(f"  {text}", console.width, indent="  ") for text in said)
@@ -96,19 +97,9 @@ def _axis(horizon: float, width: int) -> str:
 
 def _used(result: "SimulationResult", queue: str) -> list[float]:
     """Return the column of a queue: the sum of the leaves below it."""
-    below = {queue}
-    while True:
-        more = {each.name for each in result.queues if each.parent in below} - below
-        if not more:
-            break
-        below |= more
-    found = [column for name, column in result.series.columns.items() if _is_used(name, below)]
+    columns = {f"used/{name}" for name in result.queues_below(queue)}
+    found = [column for name, column in result.series.columns.items() if name in columns]
     return [sum(values) for values in zip(*found, strict=True)] or [0.0] * len(result.series.start_seconds)
-
-
-def _is_used(name: str, queues: set[str]) -> bool:
-    kind, _, queue = name.partition("/")
-    return kind == "used" and queue in queues
 
 
 def _drawn(values: Sequence[float], result: "SimulationResult", width: int) -> str:
@@ -156,11 +147,7 @@ def _row(queue: "QueueResult") -> list[str]:
     ]
 
 
-def _figures(result: "SimulationResult") -> str:
-    return _BETWEEN.join(_figure_texts(result))
-
-
-def _figure_texts(result: "SimulationResult") -> Iterator[str]:
+def _figures(result: "SimulationResult") -> Iterator[str]:
     for name, text, unit in (
         ("utilisation", "utilisation", "%"),
         ("jain", "fairness (Jain)", ""),

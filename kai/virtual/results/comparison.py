@@ -157,15 +157,8 @@ def _notes(a: SimulationResult, b: SimulationResult) -> dict[str, str]:
     for queue in top_queues(a):
         longest: list[tuple[float, str]] = []
         for result in (a, b):
-            below = _below(result, queue.name)
+            below = result.queues_below(queue.name)
             waits = [(waited(job, result.horizon_seconds), job.name) for job in result.jobs if job.queue in below]
             longest.append(max(waits, default=(0.0, "")))
         found[f"{queue.name} wait max"] = max(longest)[1]
     return found
-
-
-def _below(result: SimulationResult, queue: str) -> set[str]:
-    below = {queue}
-    while more := {each.name for each in result.queues if each.parent in below} - below:
-        below |= more
-    return below

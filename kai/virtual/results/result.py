@@ -163,6 +163,13 @@ class SimulationResult:
         """Return the value of a metric."""
         return self.metrics[metric].value
 
+    def queues_below(self, name: str) -> set[str]:
+        """Return the names of a queue and of all queues below it."""
+        below = {name}
+        while more := {each.name for each in self.queues if each.parent in below} - below:
+            below |= more
+        return below
+
     def trace(self) -> list[dict[str, Any]]:
         """Return the stays of pods as Chrome trace events, one row for each node; Perfetto opens them.
 
