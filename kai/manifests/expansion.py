@@ -135,6 +135,17 @@ def is_workload(manifest: Mapping[str, Any]) -> bool:
     return kind in {"Pod", "PodGroup"} or has_model(Kind.of(str(manifest.get("apiVersion")), kind))
 
 
+def numbered(manifest: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return one more workload of the same sort: with the number behind its name, and behind that of its group."""
+    metadata = dict(mapping_of(manifest.get("metadata")))
+    metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
+    metadata.pop("uid", None)
+    annotations = mapping_of(metadata.get("annotations"))
+    if names.POD_GROUP in annotations:
+        metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{number}"}
+    return {**manifest, "metadata": metadata}
+
+
 @attrs.define
 class _Expanding:
     """One expansion on its way."""

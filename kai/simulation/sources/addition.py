@@ -19,7 +19,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
-from kai.manifests.expansion import is_workload
+from kai.manifests.expansion import is_workload, numbered
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.cases.case import Case
@@ -45,7 +45,7 @@ def add(
     """
     wanted = [_in_queue(document, queue) for document in documents] if queue else list(documents)
     wanted += [
-        _copy(document, number)
+        attrs.evolve(document, manifest=numbered(document.manifest, number))
         for number in range(2, copies + 1)
         for document in wanted
         if is_workload(document.manifest)
@@ -155,17 +155,6 @@ def _in_queue(document: Document, queue: str) -> Document:
     metadata = mapping_of(manifest.get("metadata"))
     labels = {**mapping_of(metadata.get("labels")), names.QUEUE: queue}
     return attrs.evolve(document, manifest={**manifest, "metadata": {**metadata, "labels": labels}})
-
-
-def _copy(document: Document, number: int) -> Document:
-    """Return one more workload of the same sort, under another name."""
-    metadata = dict(mapping_of(document.manifest.get("metadata")))
-    metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
-    metadata.pop("uid", None)
-    annotations = mapping_of(metadata.get("annotations"))
-    if names.POD_GROUP in annotations:
-        metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{number}"}
-    return attrs.evolve(document, manifest={**document.manifest, "metadata": metadata})
 
 
 def _files(documents: Sequence[Document]) -> str:

@@ -117,12 +117,6 @@ def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
     return Declared(**found), findings
 
 
-def has_annotations(document: Document) -> bool:
-    """Return whether an object says anything about its simulation."""
-    metadata = mapping_of(document.manifest.get("metadata"))
-    return any(str(key).startswith(DOMAIN) for key in mapping_of(metadata.get("annotations")))
-
-
 def _arrival(text: str) -> float | Instant | Poisson:
     called = _call(text, "poisson", WANTED_ARRIVAL)
     if called is not None:

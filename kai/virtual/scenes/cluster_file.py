@@ -202,8 +202,7 @@ class _Reading:
         path: Path = ("shapes", shape)
         values = self._shapes[shape]
         gpus = _whole(values, "gpu", path, default=0)
-        labels = {"kubernetes.io/hostname": name, names.NODE_GPU_COUNT: str(gpus)} if gpus else {}
-        labels = {"kubernetes.io/hostname": name, **labels}
+        labels = {"kubernetes.io/hostname": name} | ({names.NODE_GPU_COUNT: str(gpus)} if gpus else {})
         if "memory" in values:
             labels[names.NODE_GPU_MEMORY] = str(_amount(values["memory"], (*path, "memory")) // _MIB)
         labels |= {key: as_text(value) for key, value in _mapping(values, "labels", path).items()}

@@ -20,7 +20,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, read
-from kai.manifests.expansion import Job, is_workload
+from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
 from kai.manifests.reading import Reading, defined_twice
 from kai.simulation.cases.newest_time import newest_time
@@ -31,7 +31,6 @@ from kai.virtual.scenes.annotations import (
     Lognormal,
     Poisson,
     Steps,
-    has_annotations,
     read_annotations,
 )
 from kai.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
@@ -127,7 +126,7 @@ def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[F
     declared: list[Declared] = []
     findings: list[Finding] = []
     for document in documents:
-        said, wrong = read_annotations(document) if has_annotations(document) else (Declared(), [])
+        said, wrong = read_annotations(document)
         declared.append(said)
         findings += wrong
     return declared, findings
@@ -246,15 +245,7 @@ def _instants(said: Declared, manifest: Mapping[str, Any], seed: int, began: flo
 def _copied(document: Document, copy: int, replicas: int | None) -> Document:
     """Return a document for one arrival: the first under its name, each later one with a number."""
     manifest = with_all_pods(document.manifest, replicas)
-    if copy:
-        metadata = dict(mapping_of(manifest.get("metadata")))
-        metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{copy + 1}"
-        metadata.pop("uid", None)
-        annotations = mapping_of(metadata.get("annotations"))
-        if names.POD_GROUP in annotations:
-            metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{copy + 1}"}
-        manifest = {**manifest, "metadata": metadata}
-    return attrs.evolve(document, manifest=manifest)
+    return attrs.evolve(document, manifest=numbered(manifest, copy + 1) if copy else manifest)
 
 
 # --- Plans ---------------------------------------------------------------------------------------------------------
