@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kai.api import names
 from kai.api.conventions.queue_access import Admits
 from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import Seen, key_of, labels_of, name_of, text, within
+from kai.doctor.seen import Seen, annotations_of, key_of, labels_of, name_of, text
 from kai.wording import counted, first_of
 
 _FLAG: Final = "queue-access"
@@ -17,7 +17,9 @@ _KEYS: Final = (names.ALLOWED_NAMESPACES, names.ALLOWED_NAMESPACE_LABELS)
 
 def queue_access(seen: Seen) -> Looked:
     """Whether jobs are in queues that allow their namespaces, where a scheduler requires it."""
-    said = {name_of(each): _annotations(each) for each in seen.all("queues")}
+    said = {
+        name_of(each): {key: str(value) for key, value in annotations_of(each).items()} for each in seen.all("queues")
+    }
     required = [each for each in seen.programs() if each.flags.get(_FLAG) == "required"]
     if not required:
         return Looked(well="each namespace may use each queue", findings=_not_asked_for(said))
@@ -49,8 +51,3 @@ def _not_asked_for(said: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     told = f"{counted(len(saying), 'queue')} ({first_of(saying)}) allow namespaces, and no scheduler requires it"
     help_text = f"kai run --{_FLAG}=required    deploy/components/queue-access; see docs/tenancy.md"
     return [warning(told, help_text, found=first_of(saying))]
-
-
-def _annotations(queue: Mapping[str, Any]) -> Mapping[str, str]:
-    found = within(queue, "metadata", "annotations")
-    return {key: str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}

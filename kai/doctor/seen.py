@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.codec.manifest_text import mapping_of
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import ENDED
 
@@ -125,8 +126,12 @@ def key_of(manifest: Manifest) -> str:
 
 def labels_of(manifest: Manifest) -> Mapping[str, str]:
     """Return the labels of an object."""
-    found = within(manifest, "metadata", "labels")
-    return found if isinstance(found, Mapping) else EMPTY
+    return mapping_of(within(manifest, "metadata", "labels"))
+
+
+def annotations_of(manifest: Manifest) -> Mapping[str, Any]:
+    """Return the annotations of an object."""
+    return mapping_of(within(manifest, "metadata", "annotations"))
 
 
 def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.kubernetes.pod import ENDED
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
+from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, labels_of, name_of, text, within
 from kai.notation import shown
 from kai.wording import counted, first_of, number_text
 
@@ -115,8 +114,8 @@ def pods_without_group(seen: Seen) -> Looked:
     late = [
         key_of(each)
         for each in _waiting(seen)
-        if names.POD_GROUP not in _annotations(each)
-        and names.SKIP not in _annotations(each)
+        if names.POD_GROUP not in annotations_of(each)
+        and names.SKIP not in annotations_of(each)
         and _age(each, seen.now) > _LATE
     ]
     told = failure(
@@ -159,7 +158,7 @@ def bind_requests(seen: Seen) -> Looked:
 
 def gpu_memory(seen: Seen) -> Looked:
     """Whether nodes say how much memory their GPUs have, where pods ask for GPU memory."""
-    asking = [key_of(each) for each in _alive(seen) if names.GPU_MEMORY in _annotations(each)]
+    asking = [key_of(each) for each in _alive(seen) if names.GPU_MEMORY in annotations_of(each)]
     silent = [
         name_of(each)
         for each in seen.all("nodes")
@@ -188,7 +187,7 @@ def reservations(seen: Seen) -> Looked:
     wanted = {each.flags.get("resource-reservation-namespace", names.RESERVATION_NAMESPACE) for each in seen.programs()}
     known = {name_of(each) for each in seen.all("namespaces")}
     sharing = [
-        key_of(each) for each in _alive(seen) if {names.GPU_FRACTION, names.GPU_MEMORY} & _annotations(each).keys()
+        key_of(each) for each in _alive(seen) if {names.GPU_FRACTION, names.GPU_MEMORY} & annotations_of(each).keys()
     ]
     problems: list[Finding] = []
     for namespace in sorted((wanted or {names.RESERVATION_NAMESPACE}) - known):
@@ -308,10 +307,6 @@ def _waiting(seen: Seen) -> Iterator[Manifest]:
     for each in _alive(seen):
         if text(each, "spec", "schedulerName") in ours and not text(each, "spec", "nodeName"):
             yield each
-
-
-def _annotations(manifest: Manifest) -> Mapping[str, Any]:
-    return mapping_of(within(manifest, "metadata", "annotations"))
 
 
 def _age(manifest: Manifest, now: float) -> float:
