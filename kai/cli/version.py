@@ -8,9 +8,8 @@ import sys
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.writing import write_document
+from kai.cli.writing import write_kind
 from kai.documents.distribution import DISTRIBUTION, installed
-from kai.documents.envelope import envelope
 from kai.notation import shown
 
 PARTS = (
@@ -37,7 +36,7 @@ def version(console: Console, schema: str) -> None:
     parts = {"kai": installed(DISTRIBUTION), "python": platform.python_version()}
     parts |= {name: installed(name) for name in PARTS}
     if console.is_for_machines:
-        write_document({**envelope("Versions"), **parts}, console)
+        write_kind("Versions", parts, console)
     else:
         width = max(map(len, parts))
         console.write("\n".join(f"{name:<{width}}  {value}" for name, value in parts.items()))

@@ -13,8 +13,7 @@ from kai.cli.console import Console
 from kai.cli.failures import INPUT, flush_out, report_error, say_error, write_out
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
-from kai.cli.writing import write_document
-from kai.documents.envelope import envelope
+from kai.cli.writing import write_kind
 from kai.errors import ConfigError, UnreachableError
 from kai.wording import counted
 
@@ -236,7 +235,7 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
         for note in seen.notes:
             console.talk(f"note: {note}", level=1)
     if console.is_for_machines:
-        write_document({**envelope(view.kind, seen.origin), **fields}, console)
+        write_kind(view.kind, fields, console, seen.origin)
     elif console.output == "name":
         for name in names:
             console.write(name)

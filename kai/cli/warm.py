@@ -6,8 +6,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import NO, say_error
-from kai.cli.writing import write_document
-from kai.documents.envelope import envelope
+from kai.cli.writing import write_kind
 
 EPILOG = """\
 Small clusters are decided without compiled kernels; for larger ones they are compiled once, and kept. The
@@ -35,7 +34,7 @@ def warm(console: Console) -> int:
         console.write(f"{counts}, kept in {found.directory}")
     else:
         values = {"kernels": found.kernels, "compiled": found.compiled, "directory": str(found.directory)}
-        write_document(envelope("Kernels") | values, console)
+        write_kind("Kernels", values, console)
     for message in problems:
         say_error(message)
     return NO if problems else 0

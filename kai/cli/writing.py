@@ -2,9 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kai.cli.console import Console
+from kai.documents.envelope import envelope
+
+if TYPE_CHECKING:
+    from kai.simulation.cases.origin import Origin
+
+
+def write_kind(kind: str, fields: Mapping[str, Any], console: Console, origin: "Origin | None" = None) -> None:
+    """Write one document of a kind; ``origin`` is what it was read from."""
+    write_document({**envelope(kind, origin), **fields}, console)
 
 
 def write_document(document: Mapping[str, Any], console: Console) -> None:

@@ -44,12 +44,11 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     if console.output == "table":
         _write(verdicts, console)
     else:
-        from kai.cli.writing import write_document
-        from kai.documents.envelope import envelope
+        from kai.cli.writing import write_kind
         from kai.simulation.cases.origin import Origin
 
-        head = envelope("Findings", Origin(type="live", cluster=title))
-        write_document({**head, "items": [item for each in verdicts for item in _items(each)]}, console)
+        items = [item for each in verdicts for item in _items(each)]
+        write_kind("Findings", {"items": items}, console, Origin(type="live", cluster=title))
     if any(each.severity is Severity.FAIL for each in verdicts):
         return NO
     if is_blind(verdicts):
@@ -75,11 +74,10 @@ def _list(checks: "list[Check]", console: Console) -> None:
     if not console.is_for_machines:
         console.write("\n".join(f"{check.code}  {check.title}" for check in checks))
         return
-    from kai.cli.writing import write_document
-    from kai.documents.envelope import envelope
+    from kai.cli.writing import write_kind
 
     items = [{"code": check.code, "title": check.title} for check in checks]
-    write_document({**envelope("CheckList"), "items": items}, console)
+    write_kind("CheckList", {"items": items}, console)
 
 
 def _chosen(only: str) -> "list[Check]":

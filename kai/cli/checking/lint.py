@@ -68,14 +68,13 @@ def _explain(name: str, console: Console) -> None:
     if not known:
         raise click.UsageError(f"{name!r} is no code\nthe codes are {', '.join(CODES)}")
     if console.is_for_machines:
-        from kai.cli.writing import write_document
-        from kai.documents.envelope import envelope
+        from kai.cli.writing import write_kind
 
         items = [
             {"code": name, "severity": code.severity, "title": code.title, "text": code.text}
             for name, code in known.items()
         ]
-        write_document({**envelope("CodeList"), "items": items}, console)
+        write_kind("CodeList", {"items": items}, console)
     elif name == _ALL:
         console.write("\n".join(f"{name}  {code.severity:<7}  {code.title}" for name, code in known.items()))
     else:
@@ -100,12 +99,10 @@ def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, .
 
 def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
     from kai.cli.checking.findings import finding_text, finding_values, github_text
-    from kai.cli.writing import write_document
-    from kai.documents.envelope import envelope
+    from kai.cli.writing import write_kind
 
     if console.is_for_machines:
-        document = envelope("Findings") | {"items": [finding_values(each) for each in found]}
-        write_document(document, console)
+        write_kind("Findings", {"items": [finding_values(each) for each in found]}, console)
         return
     for each in found:
         console.write(github_text(each) if console.output == "github" else finding_text(each))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kai.cli.deciding.diffruns import Sides
     from kai.cli.deciding.runs import Wanted
     from kai.simulation.comparing.comparison import Comparison, JobState, Side
-    from kai.virtual.results.comparison import Compared
 
 EPILOG = """\
 A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
@@ -30,7 +29,6 @@ with -o json. With --on they are scheduler configurations for that cluster; defa
   kai diff default other.yaml --on workload/ --until 8h     over virtual time
 """
 OWN = "default"
-_FEW = 20
 _RESULTS = ("SimulationResult", "Plan")
 _OVER_TIME: Final = {
     "until": "--until",
@@ -118,6 +116,7 @@ def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
 
 
 def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console, *, wants_code: bool) -> int:
+    from kai.cli.deciding.diffruns import runs_text
     from kai.virtual.results.comparison import compare_runs
 
     compared = compare_runs(*runs)
@@ -125,21 +124,14 @@ def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console,
         from kai.cli.deciding.runsfiles import write_report
 
         write_report(wanted.report, runs, again, console)
-    return _write(compared.comparison, lambda: _runs_text(compared, console), console, wants_code=wants_code)
-
-
-def _runs_text(runs: "Compared", console: Console) -> str:
-    from kai.cli.deciding.diffruns import runs_text
-
-    return runs_text(runs, console)
+    return _write(compared.comparison, lambda: runs_text(compared, console), console, wants_code=wants_code)
 
 
 def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wants_code: bool) -> int:
     if console.is_for_machines:
-        from kai.cli.writing import write_document
-        from kai.documents.envelope import envelope
+        from kai.cli.writing import write_kind
 
-        write_document({**envelope("Comparison"), **document(found)}, console)
+        write_kind("Comparison", document(found), console)
     else:
         console.write(text())
     return NO if wants_code and not found.is_equal else 0
@@ -213,6 +205,7 @@ def document(found: "Comparison") -> dict[str, Any]:
 
 
 def _text(found: "Comparison", console: Console) -> str:
+    from kai.cli.deciding.diffruns import changed_jobs
     from kai.cli.tables import Column, table
 
     if found.is_equal:
@@ -227,13 +220,7 @@ def _text(found: "Comparison", console: Console) -> str:
     ]
     rows = [[each.name, _figure(each.a, each.unit), _figure(each.b, each.unit), names[each.better]] for each in shown]
     parts = [table(heads, rows, console.width)]
-    if found.jobs:
-        changes = found.jobs if console.wide else found.jobs[:_FEW]
-        lines = [[each.job, _state(each.a), _state(each.b)] for each in changes]
-        job_heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
-        parts.append(table(job_heads, lines, console.width))
-        if len(changes) < len(found.jobs):
-            parts.append(f"and {len(found.jobs) - len(changes)} more jobs (-o wide)")
+    parts += changed_jobs(found, _state, console)
     first = found.first_divergence
     if first is not None:
         one, other = _decision(first.decision_a), _decision(first.decision_b)
@@ -248,9 +235,7 @@ def _figure(value: float | None, unit: str) -> str:
     return f"{value:.1f}%" if unit == "%" else number_text(value)
 
 
-def _state(job: "JobState | None") -> str:
-    if job is None:
-        return "-"
+def _state(job: "JobState") -> str:
     where = f" {' '.join(job.nodes)}" if job.nodes else ""
     why = f" ({job.reason})" if job.reason else ""
     return f"{job.state} {job.placed}/{job.wanted}{where}{why}"

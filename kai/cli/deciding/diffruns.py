@@ -9,6 +9,9 @@ from kai.cli.console import Console
 from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai.simulation.comparing.comparison import Comparison, JobState
     from kai.virtual.results.comparison import Compared
     from kai.virtual.results.result import SimulationResult
 
@@ -63,13 +66,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
         note = compared.notes.get(each.name, "") if shows else ""
         rows.append([each.name, *cells, names[each.better] if shows else "", note])
     parts = [table(heads, rows, console.width)]
-    if found.jobs:
-        changed = found.jobs if console.wide else found.jobs[:_FEW]
-        lines = [[each.job, each.a.reason if each.a else "-", each.b.reason if each.b else "-"] for each in changed]
-        job_heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
-        parts.append(table(job_heads, lines, console.width))
-        if len(changed) < len(found.jobs):
-            parts.append(f"and {len(found.jobs) - len(changed)} more jobs (-o wide)")
+    parts += changed_jobs(found, lambda job: job.reason, console)
     first = found.first_divergence
     if first is not None:
         one, other = (_said(each) for each in (first.decision_a, first.decision_b))
@@ -77,6 +74,19 @@ def runs_text(compared: "Compared", console: Console) -> str:
         text = f"first divergence: T+{span_text(min(times))}: {found.a} {one}, {found.b} {other}"
         parts.append(wrapped(text, console.width, indent="  "))
     return "\n\n".join(parts)
+
+
+def changed_jobs(found: "Comparison", said: "Callable[[JobState], str]", console: Console) -> list[str]:
+    """Return a table of the jobs that change, with what is ``said`` of each on either side, and how many more do."""
+    from kai.cli.tables import Column, table
+
+    if not found.jobs:
+        return []
+    shown = found.jobs if console.wide else found.jobs[:_FEW]
+    rows = [[each.job, *("-" if side is None else said(side) for side in (each.a, each.b))] for each in shown]
+    heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
+    more = len(found.jobs) - len(shown)
+    return [table(heads, rows, console.width), *([f"and {more} more jobs (-o wide)"] if more else [])]
 
 
 def _said(decision: Any) -> str:  # noqa: ANN401 - a decision as plain values, or None

@@ -143,12 +143,11 @@ def _document(
     theirs: "Agreement | None",
     console: Console,
 ) -> None:
-    from kai.cli.writing import write_document
-    from kai.documents.envelope import envelope
+    from kai.cli.writing import write_kind
 
-    document: dict[str, Any] = {**envelope("Plan", case.origin), "answer": None, **plan.document(), "explanation": None}
-    document["expected"] = (
+    fields: dict[str, Any] = {"answer": None, **plan.document(), "explanation": None}
+    fields["expected"] = (
         None if found is None else {"equal": not found, "differences": [attrs.asdict(each) for each in found]}
     )
-    document["agreement"] = None if theirs is None else theirs.document()
-    write_document(document, console)
+    fields["agreement"] = None if theirs is None else theirs.document()
+    write_kind("Plan", fields, console, case.origin)

@@ -95,11 +95,9 @@ def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *,
     """Say what is in the file."""
     counts = {key: len(items) for key, items in document["rawObjects"].items() if items}
     if console.output != "table":
-        from kai.cli.writing import write_document
-        from kai.documents.envelope import envelope
+        from kai.cli.writing import write_kind
 
-        head = envelope("Snapshot", case.origin)
-        write_document({**head, "file": file, "redacted": redact, "counts": counts}, console)
+        write_kind("Snapshot", {"file": file, "redacted": redact, "counts": counts}, console, case.origin)
         return
     told = " · ".join(
         f"{counts.get(key, 0)} {name}"

@@ -1,7 +1,7 @@
 """``kai would-run``: add a workload to a cluster as it is, decide, and say where it would start and at whose cost."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -70,12 +70,10 @@ def _talk(addition: "Addition", documents: "Sequence[Document]", console: Consol
 
 def _write(found: "Arrival", result: "Result", console: Console) -> None:
     from kai.cli.deciding.arrivals import arrival_text, besides_text, plan_values
-    from kai.cli.writing import write_document
-    from kai.documents.envelope import envelope
+    from kai.cli.writing import write_kind
 
     if console.is_for_machines:
-        values: dict[str, Any] = plan_values(found)
-        write_document({**envelope("Plan", result.case.origin), **values}, console)
+        write_kind("Plan", plan_values(found), console, result.case.origin)
         return
     console.write(arrival_text(found, console))
     said = besides_text(found)

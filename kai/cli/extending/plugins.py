@@ -6,8 +6,7 @@ from kai.cli.console import Console, console_options
 from kai.cli.failures import say
 from kai.cli.givenpath import GivenPath
 from kai.cli.tables import Column, table
-from kai.cli.writing import write_document
-from kai.documents.envelope import envelope
+from kai.cli.writing import write_kind
 
 
 @click.group(invoke_without_command=True)
@@ -37,8 +36,7 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
 
     found = list_installed(path)
     if console.is_for_machines:
-        items = [as_values(each) for each in found]
-        write_document({**envelope("PluginList"), "items": items}, console)
+        write_kind("PluginList", {"items": [as_values(each) for each in found]}, console)
         return
     heads = [
         Column(head="NAME"),
@@ -98,7 +96,7 @@ def _show_times(console: Console, path: str | None, case: str) -> None:
 
     timing = time_plugins(case, None if path is None else load_policy(path))
     if console.is_for_machines:
-        write_document({**envelope("PluginTimes"), **timing.values()}, console)
+        write_kind("PluginTimes", timing.values(), console)
         return
     console.write(timing.table())
     taken = sum(each.seconds for each in timing.taken.values())
