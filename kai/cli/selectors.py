@@ -46,11 +46,7 @@ def read_selector(text: str) -> Selector:
     """
     if not text.strip():
         return Selector()
-    return Selector(tuple(_requirement(part, text) for part in _parts(text)))
-
-
-def _parts(text: str) -> list[str]:
-    return re.split(r",(?![^(]*\))", text)
+    return Selector(tuple(_requirement(part, text) for part in re.split(r",(?![^(]*\))", text)))
 
 
 def _requirement(part: str, text: str) -> Requirement:

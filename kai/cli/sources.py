@@ -132,9 +132,8 @@ class Source:
         from kai.simulation.explaining.own_jobs import read_own
 
         access = self.access
-        namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
         try:
-            return read_own(access, namespace, refused)
+            return read_own(access, self._namespace_in(access), refused)
         except UnreachableError:
             raise refused from None
 
@@ -144,8 +143,11 @@ class Source:
         from kai.documents.asking import Service
 
         access = self._access  # what asks the service logs nothing of its own
-        namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
-        return Served(service=Service(access=access, place=self.service, is_optional=is_optional), namespace=namespace)
+        service = Service(access=access, place=self.service, is_optional=is_optional)
+        return Served(service=service, namespace=self._namespace_in(access))
+
+    def _namespace_in(self, access: "Access") -> str:
+        return "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
 
     @property
     def access(self) -> "Access":

@@ -80,26 +80,25 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
 
     Raises: KeyError for a queue that is not in the snapshot.
     """
-    snapshot, report = outcome.last.snapshot, outcome.last.report
+    snapshot = outcome.last.snapshot
     row = snapshot.queue_rows[name]
     at = GPU if seen.totals[GPU] else 0
     parent = snapshot.queues[row].parent
     rows = [other for other, queue in enumerate(snapshot.queues) if queue.parent == parent]
-    total = float(report.fair_share[parent, at]) if parent >= 0 else float(report.total[at])
-    parts = tuple(_part(outcome, other, at) for other in rows)
-    mine = rows.index(row)
+    division, mine = _Division.of(outcome, parent, rows, at), rows.index(row)
+    own = division.parts[mine]
     return Entitlement(
         queue=name,
         parent=snapshot.queues[parent].name if parent >= 0 else "",
         resource=LEADING[at],
-        total=total,
-        share=float(report.fair_share[row, at]),
-        used=float(report.queue_used[row, at]),
-        asks=float(report.queue_requested[row, at]),
-        siblings=parts,
-        steps=_Division.of(parts, total, float(GPU_UNIT) if at == GPU else 1.0).steps(parts[mine], mine),
-        with_history=any(part.usage for part in parts),
-        gains=gains(outcome, row, at) if parts[mine].given < parts[mine].asks else Gains(),
+        total=division.total,
+        share=own.given,
+        used=own.used,
+        asks=own.asks,
+        siblings=division.parts,
+        steps=division.steps(mine),
+        with_history=any(part.usage for part in division.parts),
+        gains=gains(outcome, row, at) if own.given < own.asks else Gains(),
     )
 
 
@@ -126,17 +125,14 @@ def _bound(shares: Shares, at: int) -> float | None:
 
 def steps_of(outcome: Outcome, seen: Overview) -> Mapping[str, tuple[Step, ...]]:
     """Return for each queue how its share came about, as ``entitlement`` does; siblings are divided once for all."""
-    queues, report = outcome.last.snapshot.queues, outcome.last.report
     at = GPU if seen.totals[GPU] else 0
     children: dict[int, list[int]] = {}
-    for row, queue in enumerate(queues):
+    for row, queue in enumerate(outcome.last.snapshot.queues):
         children.setdefault(queue.parent, []).append(row)
     found: dict[str, tuple[Step, ...]] = {}
     for parent, rows in children.items():
-        total = float(report.fair_share[parent, at]) if parent >= 0 else float(report.total[at])
-        parts = [_part(outcome, row, at) for row in rows]
-        division = _Division.of(parts, total, float(GPU_UNIT) if at == GPU else 1.0)
-        found |= {part.name: division.steps(part, mine) for mine, part in enumerate(parts)}
+        division = _Division.of(outcome, parent, rows, at)
+        found |= {part.name: division.steps(mine) for mine, part in enumerate(division.parts)}
     return found
 
 
@@ -144,6 +140,8 @@ def steps_of(outcome: Outcome, seen: Overview) -> Mapping[str, tuple[Step, ...]]
 class _Division:
     """What siblings want, and what each step gives them."""
 
+    total: float
+    parts: tuple[Part, ...]
     wanted: Sequence[float]
     quotas: Sequence[float]
     shared: Sequence[float]
@@ -152,8 +150,11 @@ class _Division:
     """Those that want more than their quotas."""
 
     @classmethod
-    def of(cls, parts: Sequence[Part], total: float, unit: float) -> "_Division":
-        """Divide; what is left of a share after quota and surplus is the remainder."""
+    def of(cls, outcome: Outcome, parent: int, rows: Sequence[int], at: int) -> "_Division":
+        """Divide the share of ``parent`` among ``rows``; what is left after quota and surplus is the remainder."""
+        report, unit = outcome.last.report, float(GPU_UNIT) if at == GPU else 1.0
+        total = float(report.fair_share[parent, at]) if parent >= 0 else float(report.total[at])
+        parts = tuple(_part(outcome, row, at) for row in rows)
         wanted = [part.asks if part.limit is None else min(part.asks, part.limit) for part in parts]
         quotas = [
             min(total if part.quota is None else part.quota, want) for part, want in zip(parts, wanted, strict=True)
@@ -165,10 +166,11 @@ class _Division:
             shared = [part.given - quota for part, quota in zip(parts, quotas, strict=True)]
             rest = [0.0] * len(parts)
         hungry = [part for part, want, quota in zip(parts, wanted, quotas, strict=True) if want > quota]
-        return cls(wanted=wanted, quotas=quotas, shared=shared, rest=rest, hungry=hungry)
+        return cls(total=total, parts=parts, wanted=wanted, quotas=quotas, shared=shared, rest=rest, hungry=hungry)
 
-    def steps(self, own: Part, mine: int) -> tuple[Step, ...]:
-        """Return the steps of the part ``own``, which is the one at ``mine``."""
+    def steps(self, mine: int) -> tuple[Step, ...]:
+        """Return the steps of the part at ``mine``."""
+        own = self.parts[mine]
         wants_more = self.wanted[mine] > self.quotas[mine]
         weights = sum(part.weight for part in self.hungry if part.priority == own.priority)
         after = any(part.priority > own.priority and part.weight for part in self.hungry)

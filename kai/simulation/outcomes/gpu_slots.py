@@ -10,6 +10,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
+from kai.api.names import NVIDIA_GPU
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.node import Node
 from kai.model.pod import GpuKind, GpuRequest
@@ -19,7 +20,6 @@ from kai.simulation.outcomes.mig_slices import Slices, slices_of
 
 FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
 PRODUCT = "nvidia.com/gpu.product"
-_RESOURCE = "nvidia.com/gpu"
 
 
 @attrs.frozen(kw_only=True)
@@ -150,7 +150,7 @@ def share_of(gpu: GpuRequest, node: Node) -> int:
 def _broken(capacity: Mapping[str, object], allocatable: Mapping[str, object]) -> int:
     """Return how many GPUs a node has that it does not offer."""
     try:
-        return max(0, int(str(capacity.get(_RESOURCE, 0))) - int(str(allocatable.get(_RESOURCE, 0))))
+        return max(0, int(str(capacity.get(NVIDIA_GPU, 0))) - int(str(allocatable.get(NVIDIA_GPU, 0))))
     except ValueError:
         return 0
 

@@ -13,7 +13,7 @@ from kai.model.status import Status
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.kept_places import kept_places
-from kai.simulation.outcomes.overview import Job, Overview
+from kai.simulation.outcomes.overview import Job, Overview, pods_by_group
 from kai.simulation.outcomes.pod_states import pod_states
 from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
 
@@ -97,14 +97,14 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
     manifests = {(each.metadata.namespace, each.metadata.name): each for each in outcome.case.objects.pod_groups}
     places = _positions(order.groups, rows, seen.jobs)
-    members, left = _members(outcome), kept_places(snapshot).left
+    members, left = pods_by_group(outcome.last), kept_places(snapshot).left
     columns = _Columns.of(outcome)
     lines = []
     for job in seen.jobs:
         key = (job.namespace, job.name)
         row = rows[key]
         group = snapshot.groups[row]
-        pods = members.get(row, [])
+        pods = members[row]
         values = zip(order.names, order.keys[row], strict=True) if job.words is not None else ()
         lines.append(
             JobLine(
@@ -155,14 +155,6 @@ def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: 
             own = counts[waiting[row]]
             places[row] = _Place(own, len(places) + 1 - own)
     return places
-
-
-def _members(outcome: Outcome) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for pod, group in enumerate(outcome.last.snapshot.pod_group.tolist()):
-        if group >= 0:
-            found.setdefault(group, []).append(pod)
-    return found
 
 
 @attrs.frozen(kw_only=True)

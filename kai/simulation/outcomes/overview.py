@@ -144,7 +144,7 @@ def overview(outcome: Outcome) -> Overview:
     cycle = outcome.last
     snapshot = cycle.snapshot
     teller = Teller(snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings))
-    pods = _pods_by_group(cycle)
+    pods = pods_by_group(cycle)
     columns = _Columns.of(cycle)
     names = Counter(group.name for group in snapshot.groups)
     jobs = [
@@ -169,7 +169,8 @@ def overview(outcome: Outcome) -> Overview:
     )
 
 
-def _pods_by_group(cycle: Cycle) -> list[list[int]]:
+def pods_by_group(cycle: Cycle) -> list[list[int]]:
+    """Return the pods of each group."""
     out: list[list[int]] = [[] for _ in cycle.snapshot.groups]
     for pod, group in enumerate(cycle.snapshot.pod_group.tolist()):
         if group >= 0:
