@@ -73,13 +73,8 @@ class Decision:
 
 def line_of(decision: Decision) -> bytes:
     """Return a decision as it stands in the file."""
-    subject, gainer = decision.subject, decision.gainer
-    found = {
-        **{name: getattr(decision, name) for name in _PLAIN},
-        "subject": {name: getattr(subject, name) for name in _SUBJECT},
-        "gainer": None if gainer is None else {name: getattr(gainer, name) for name in _GAINER},
-        "inputHash": decision.input_hash,
-    }
+    found = {name: getattr(decision, name) for name in _PLAIN}
+    found |= {"subject": decision.subject, "gainer": decision.gainer, "inputHash": decision.input_hash}
     return msgspec.json.encode(found) + b"\n"
 
 

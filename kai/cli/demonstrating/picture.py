@@ -5,6 +5,7 @@ Between two cycles the run goes on: pods leave and jobs end. So amounts come fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -131,11 +132,7 @@ def _queues(run: Simulation, lives: Sequence[Life]) -> Iterator[QueueShown]:
     meters = run.records.meters
     columns = (meters.used, meters.wanted, meters.fair)
     own = {name: tuple(float(each[row]) for each in columns) for row, name in enumerate(meters.queues)}
-    waits: dict[str, int] = {}
-    for life in lives:
-        if life.state is State.WAITING:
-            own_queue = life.slot.task.job.plan.queue
-            waits[own_queue] = waits.get(own_queue, 0) + 1
+    waits = Counter(life.slot.task.job.plan.queue for life in lives if life.state is State.WAITING)
     children: dict[str, list[Queue]] = {}
     for queue in sorted(run.cluster.rest.queues, key=lambda each: each.metadata.name):
         children.setdefault(queue.spec.parent_queue, []).append(queue)
@@ -155,7 +152,7 @@ def _queues(run: Simulation, lives: Sequence[Life]) -> Iterator[QueueShown]:
             used=sums[0],
             wanted=sums[0] + sums[1],
             fair=sums[2],
-            waits=sum(waits.get(each.metadata.name, 0) for each in below),
+            waits=sum(waits[each.metadata.name] for each in below),
         )
         waiting += [(each, depth + 1) for each in reversed(children.get(name, []))]
 

@@ -1,5 +1,6 @@
 """An outcome for machines: statuses, nodes, devices and counts, as conformance cases compare them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,9 +67,7 @@ def settled_pods(snapshot: Snapshot, last: Cycle) -> Answer:
 
 def pod_names(snapshot: Snapshot) -> list[str]:
     """Return what each pod is called: by its name, with its namespace only where two pods share the name."""
-    seen: dict[str, int] = {}
-    for pod in snapshot.pods:
-        seen[pod.name] = seen.get(pod.name, 0) + 1
+    seen = Counter(pod.name for pod in snapshot.pods)
     return [pod.name if seen[pod.name] == 1 else pod.key for pod in snapshot.pods]
 
 

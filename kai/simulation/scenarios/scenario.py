@@ -3,6 +3,7 @@
 The format is that of the conformance cases; ``tests/conformance/README.md`` describes it field by field.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -203,9 +204,7 @@ def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, 
 
 def skipped_notes(found: structuring.Structured) -> tuple[str, ...]:
     """Return one note for each kind of object that kai does not know."""
-    kinds: dict[str, int] = {}
-    for skipped in found.skipped:
-        kinds[skipped.kind] = kinds.get(skipped.kind, 0) + 1
+    kinds = Counter(skipped.kind for skipped in found.skipped)
     return tuple(f"passed over {count} of kind {kind}" for kind, count in sorted(kinds.items()))
 
 

@@ -17,8 +17,7 @@ A queue has no GPU quota, and no other bound, unless it says so. A group is a ga
 queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from kai.api import names
 from kai.api.conventions import gpu_sharing
@@ -371,18 +370,13 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
     """Return the requests of the one container and the annotations of its pod."""
     requests: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    marks: dict[str, Callable[[Any], tuple[str, str]]] = {
-        "fraction": lambda value: (names.GPU_FRACTION, str(value)),
-        "gpu_memory": lambda value: (names.GPU_MEMORY, str(value)),
-        "devices": lambda value: (names.GPU_FRACTION_DEVICES, str(value)),
-    }
+    marks = {"fraction": names.GPU_FRACTION, "gpu_memory": names.GPU_MEMORY, "devices": names.GPU_FRACTION_DEVICES}
     for key, value in each.items():
         if key in marks:
-            name, text = marks[key](value)
-            if key == "fraction" and not gpu_sharing.is_share(text):
+            if key == "fraction" and not gpu_sharing.is_share(str(value)):
                 wanted = f"a number from {gpu_sharing.LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
                 raise InputError(f"{place}.fraction: found {shown(value)}, expected {wanted}")
-            annotations[name] = text
+            annotations[marks[key]] = str(value)
         elif key == "gpu":
             if isinstance(value, float) and not value.is_integer():
                 share = f"fraction: {value} to share one" if 0 < value < 1 else "fraction: 0.5, say, to share one"

@@ -6,6 +6,7 @@ have; then ``kai.manifests`` reads everything at once, so that every mistake has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, Final
@@ -100,9 +101,7 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
     # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
     members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
     others = tuple(pod for pod in objects.pods if _key(pod.metadata) not in members)
-    counts: dict[str, int] = {}
-    for kind in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None):
-        counts[kind[0]] = counts.get(kind[0], 0) + 1
+    counts = Counter(kind for kind, _ in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None))
     return Workload(
         objects=attrs.evolve(
             objects,
