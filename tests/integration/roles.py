@@ -14,7 +14,7 @@ from anyio.from_thread import BlockingPortal
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, REPORTED_AS, TOGETHER
 from kai.cli.running.roleflags import ROLES as KNOWN
-from kai.cli.running.roles import Role, controller
+from kai.cli.running.roles import Role, binder, controller
 from kai.cli.running.terms import work_in_terms
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Options, connect
@@ -25,6 +25,7 @@ from kai.cluster.signals import unobserved
 from kai.cluster.transport.credentials import Source
 from kai.controllers.node_scale import ScaleSettings
 from kai.controllers.node_scale_service import NodeScaleAdjuster
+from kai.telemetry.tracing import no_tracing
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
 
@@ -44,7 +45,10 @@ def made(name: str) -> Role:
             f"--resource-reservation-pod-security-context={pod}",
             f"--resource-reservation-container-security-context={container}",
         ]
-    role = controller(name, read_flags(arguments, FLAGS, KNOWN, TOGETHER), unobserved)
+    given = read_flags(arguments, FLAGS, KNOWN, TOGETHER)
+    if name == "binder":
+        return binder(given, unobserved, no_tracing())[0]
+    role = controller(name, given, unobserved)
     if name != "node-scale-adjuster":
         return role
 

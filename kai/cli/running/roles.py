@@ -48,11 +48,11 @@ class Role:
 
 
 def controller(name: str, given: Given, observe: Observe) -> Role:
-    """Return a role other than the scheduler.
+    """Return a role other than the scheduler and the binder.
 
     Raises: ConfigError for settings that cannot be used.
     """
-    make = {BINDER: _binder, PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
+    make = {PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
     return make[name](given, observe)
 
 
@@ -192,17 +192,13 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
 # --- The others ----------------------------------------------------------------------------------------------------
 
 
-def _binder(given: Given, observe: Observe) -> Role:
-    return binder(given, observe)[0]
-
-
-def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tuple[Role, HandOver]:
+def binder(given: Given, observe: Observe, tracing: Tracing) -> tuple[Role, HandOver]:
     """Return the binder, and the ways to hand it an order within this process.
 
     Raises: ConfigError.
     """
     from kai.api.codec.structuring import structure_as
-    from kai.binder.service import WATCHED, BinderService, make_binder, untraced
+    from kai.binder.service import WATCHED, BinderService, make_binder
     from kai.binder.steps import StepOptions
 
     settings = _binder_settings(given)
@@ -214,8 +210,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
         if not settings.reservation.image:
             ours = attrs.evolve(settings.reservation, image=await own_image(cluster, os.environ), args=HOLD_GPU)
             chosen = attrs.evolve(settings, reservation=ours)
-        traced = untraced if tracing is None else tracing.continued
-        service = make_binder(cluster, chosen, steps, observe=observe, traced=traced)
+        service = make_binder(cluster, chosen, steps, observe=observe, traced=tracing.continued)
         running.append(service)
         try:
             await service.run()
