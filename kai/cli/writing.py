@@ -4,11 +4,23 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from kai.api.fields import document_name
 from kai.cli.console import Console
 from kai.documents.envelope import envelope
 
 if TYPE_CHECKING:
     from kai.simulation.cases.origin import Origin
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any value that JSON has
+    """Return a value as documents have it: objects as mappings, under the names of the output kind."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    if not attrs.has(type(value)):
+        return value
+    return {document_name(field.name): plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
 
 
 def write_kind(kind: str, fields: Mapping[str, Any], console: Console, origin: "Origin | None" = None) -> None:

@@ -16,7 +16,8 @@ from kai.wording import number_text
 if TYPE_CHECKING:
     from kai.cli.deciding.diffruns import Sides
     from kai.cli.deciding.runs import Wanted
-    from kai.simulation.comparing.comparison import Comparison, JobState, Side
+    from kai.simulation.comparing.comparison import Side
+    from kai.simulation.comparing.documents import Comparison, JobState
 
 EPILOG = """\
 A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
@@ -129,9 +130,9 @@ def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console,
 
 def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wants_code: bool) -> int:
     if console.is_for_machines:
-        from kai.cli.writing import write_kind
+        from kai.cli.writing import plain, write_kind
 
-        write_kind("Comparison", document(found), console)
+        write_kind("Comparison", plain(found), console)
     else:
         console.write(text())
     return NO if wants_code and not found.is_equal else 0
@@ -181,24 +182,6 @@ def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":
     request = Request.of(policy, actions=None, cycles=cycles, now=None)
     case = attrs.evolve(case_at(place), stable_cycles=0)
     return side_of(title, *decided_on(case, request.decide(case)))
-
-
-def document(found: "Comparison") -> dict[str, Any]:
-    """Return a comparison as plain values, under the names of the output kind."""
-    divergence = found.first_divergence
-    return {
-        "a": found.a,
-        "b": found.b,
-        "metrics": [attrs.asdict(each) for each in found.metrics],
-        "jobs": [attrs.asdict(each) for each in found.jobs],
-        "firstDivergence": None
-        if divergence is None
-        else {
-            "cycle": divergence.cycle,
-            "decisionA": None if divergence.decision_a is None else dict(divergence.decision_a),
-            "decisionB": None if divergence.decision_b is None else dict(divergence.decision_b),
-        },
-    }
 
 
 # --- For people ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kai.simulation.comparing.comparison import Comparison, JobState
+    from kai.simulation.comparing.documents import Comparison, JobState
     from kai.virtual.results.comparison import Compared
     from kai.virtual.results.result import SimulationResult
 

@@ -13,7 +13,7 @@ from kai.errors import InvariantError
 if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
     from kai.simulation.cases.plan_document import Difference
-    from kai.simulation.comparing.agreement import Agreement
+    from kai.simulation.comparing.documents import Agreement
     from kai.simulation.deciding.run import Outcome
     from kai.simulation.outcomes.overview import Overview
     from kai.simulation.outcomes.plan import Plan
@@ -124,15 +124,15 @@ def _compared(theirs: "Agreement", console: Console) -> str:
     """Return what the scheduler of the cluster decided otherwise, each with its rule."""
     from kai.cli.tables import columns
 
-    lines = [f"{theirs.summary}{':' if theirs.dissents else ''}"]
-    shown = theirs.dissents if console.wide else theirs.dissents[:_MOST]
+    lines = [f"{theirs.summary}{':' if theirs.differences else ''}"]
+    shown = theirs.differences if console.wide else theirs.differences[:_MOST]
     rows = []
     for each in shown:
         code = f" ({each.their_rule})" if each.their_rule else ""
         rows += [[f"  {each.job}", "there", f"{each.theirs}{code}"], ["", "here", f"{each.ours} ({each.rule})"]]
     lines += [columns(rows, width=console.width)] if rows else []
-    if len(shown) < len(theirs.dissents):
-        lines.append(f"  and {len(theirs.dissents) - len(shown)} more (-o wide)")
+    if len(shown) < len(theirs.differences):
+        lines.append(f"  and {len(theirs.differences) - len(shown)} more (-o wide)")
     return "\n".join(lines)
 
 
@@ -143,11 +143,9 @@ def _document(
     theirs: "Agreement | None",
     console: Console,
 ) -> None:
-    from kai.cli.writing import write_kind
+    from kai.cli.writing import plain, write_kind
 
     fields: dict[str, Any] = {"answer": None, **plan.document(), "explanation": None}
-    fields["expected"] = (
-        None if found is None else {"equal": not found, "differences": [attrs.asdict(each) for each in found]}
-    )
-    fields["agreement"] = None if theirs is None else theirs.document()
+    fields["expected"] = None if found is None else {"equal": not found, "differences": plain(found)}
+    fields["agreement"] = plain(theirs)
     write_kind("Plan", fields, console, case.origin)

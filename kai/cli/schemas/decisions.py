@@ -9,29 +9,8 @@ import attrs
 
 from kai.cli.schemas.document import Document
 from kai.simulation.cases.plan_document import Departure, Hold, Place
+from kai.simulation.comparing import documents
 from kai.virtual.results import result as over_time
-
-
-@attrs.frozen(kw_only=True)
-class DissentItem:
-    """A job about which the scheduler of the cluster decided otherwise."""
-
-    job: str
-    queue: str
-    theirs: str
-    ours: str
-    rule: str
-    their_rule: str | None
-
-
-@attrs.frozen(kw_only=True)
-class AgreementItem:
-    """What the scheduler of the cluster wrote about its jobs, beside what is decided here."""
-
-    decided: int
-    undecided: int
-    equal: int
-    differences: tuple[DissentItem, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -46,61 +25,13 @@ class Plan(Document):
     counts: Mapping[str, int]
     decision_hash: str
     explanation: Mapping[str, Any] | None
-    agreement: AgreementItem | None = None
+    agreement: documents.Agreement | None = None
     """Null where no scheduler has written about jobs."""
 
 
-@attrs.frozen(kw_only=True)
-class MetricItem:
-    """One figure on both sides."""
-
-    name: str
-    unit: str
-    a: float | None
-    b: float | None
-    change: float | None
-    better: str
-
-
-@attrs.frozen(kw_only=True)
-class JobStateItem:
-    """How a job ends on one side."""
-
-    state: str
-    nodes: tuple[str, ...]
-    queue: str
-    reason: str
-    placed: int
-    wanted: int
-
-
-@attrs.frozen(kw_only=True)
-class JobChangeItem:
-    """A job that ends otherwise."""
-
-    job: str
-    a: JobStateItem | None
-    b: JobStateItem | None
-
-
-@attrs.frozen(kw_only=True)
-class FirstDivergence:
-    """The first decision that differs."""
-
-    cycle: int
-    decision_a: Mapping[str, Any] | None
-    decision_b: Mapping[str, Any] | None
-
-
-@attrs.frozen(kw_only=True)
-class Comparison(Document):
+@attrs.frozen(kw_only=True, slots=False)
+class Comparison(documents.Comparison, Document):
     """What changes between two policies, results or snapshots (``kai diff``)."""
-
-    a: str
-    b: str
-    metrics: tuple[MetricItem, ...]
-    jobs: tuple[JobChangeItem, ...]
-    first_divergence: FirstDivergence | None
 
 
 @attrs.frozen(kw_only=True, slots=False)

@@ -6,12 +6,10 @@ is: bind requests are a part of the state. A group about which it has written no
 """
 
 from collections.abc import Iterator
-from typing import Any
-
-import attrs
 
 from kai.explain.phrases import Words
 from kai.simulation.cases.plan_document import Departure
+from kai.simulation.comparing.documents import Agreement, Dissent
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.explaining.condition_reasons import reasons_told
 from kai.simulation.outcomes.overview import Job, Overview
@@ -19,58 +17,6 @@ from kai.simulation.outcomes.plan import plan_of
 from kai.wording import counted, first_of
 
 _FEW = 4
-
-
-@attrs.frozen(kw_only=True)
-class Dissent:
-    """A job about which that scheduler decided otherwise."""
-
-    job: str
-    """``namespace/name``."""
-    queue: str
-    theirs: str
-    ours: str
-    rule: str
-    """What allows or forbids it here."""
-    their_rule: str
-    """The code that stands in the condition; "" where they keep pods."""
-
-    def document(self) -> dict[str, Any]:
-        """Return the same as plain values."""
-        return {
-            "job": self.job,
-            "queue": self.queue,
-            "theirs": self.theirs,
-            "ours": self.ours,
-            "rule": self.rule,
-            "theirRule": self.their_rule or None,
-        }
-
-
-@attrs.frozen(kw_only=True)
-class Agreement:
-    """How many jobs were decided about, and which of them differ."""
-
-    decided: int
-    undecided: int
-    """Jobs that wait and about which nothing was written yet."""
-    dissents: tuple[Dissent, ...]
-
-    @property
-    def summary(self) -> str:
-        """The count in one sentence."""
-        more = f"; {counted(self.undecided, 'job')} not decided there yet" if self.undecided else ""
-        equal = self.decided - len(self.dissents)
-        return f"{equal} of {counted(self.decided, 'decision')} as the cluster's scheduler has it{more}"
-
-    def document(self) -> dict[str, Any]:
-        """Return the same as plain values."""
-        return {
-            "decided": self.decided,
-            "undecided": self.undecided,
-            "equal": self.decided - len(self.dissents),
-            "differences": [each.document() for each in self.dissents],
-        }
 
 
 def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
@@ -98,7 +44,7 @@ def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
             continue
         decided += 1
         found += _dissents(job, reasons, gone)
-    return Agreement(decided=decided, undecided=undecided, dissents=tuple(found))
+    return Agreement(decided=decided, undecided=undecided, equal=decided - len(found), differences=tuple(found))
 
 
 def _dissents(job: Job, reasons: tuple[Words, ...], gone: list[Departure]) -> Iterator[Dissent]:
@@ -107,14 +53,19 @@ def _dissents(job: Job, reasons: tuple[Words, ...], gone: list[Departure]) -> It
         whom = f" for {first_of(gains)}" if gains else ""
         rules = sorted({f"{each.cause}: {each.rule}" for each in gone})
         pods = counted(len(gone), "pod")
-        yield _dissent(job, theirs=f"keeps {pods}", ours=f"{pods} evicted{whom}", rule=first_of(rules), their_rule="")
+        yield Dissent(
+            job=job.key,
+            queue=job.queue,
+            theirs=f"keeps {pods}",
+            ours=f"{pods} evicted{whom}",
+            rule=first_of(rules),
+            their_rule=None,
+        )
     elif reasons and (job.started or job.held):
         nodes = first_of(job.nodes, _FEW, " ")
         ours = f"starts on {nodes}" if job.started else f"starts on {nodes} when others have left"
         rule = "it fits, within the share of its queue" if job.started else "pods are evicted for it"
         theirs = f"waits: {reasons[0].text}" if reasons[0].text else "waits"
-        yield _dissent(job, theirs=theirs, ours=ours, rule=rule, their_rule=reasons[0].code)
-
-
-def _dissent(job: Job, **said: str) -> Dissent:
-    return Dissent(job=job.key, queue=job.queue, **said)
+        yield Dissent(
+            job=job.key, queue=job.queue, theirs=theirs, ours=ours, rule=rule, their_rule=reasons[0].code or None
+        )

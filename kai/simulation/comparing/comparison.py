@@ -10,23 +10,12 @@ import attrs
 
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.cases.plan_document import KINDS, comparable_slots
+from kai.simulation.comparing.documents import Comparison, Divergence, JobChange, JobState, Metric
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.overview import Overview
 from kai.simulation.outcomes.plan import plan_of
 
 MORE, LESS, NEITHER = "more", "less", ""
-
-
-@attrs.frozen(kw_only=True)
-class JobState:
-    """How one job ends."""
-
-    state: str
-    nodes: tuple[str, ...]
-    queue: str
-    reason: str = ""
-    placed: int = 0
-    wanted: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -39,53 +28,6 @@ class Side:
     """By name of the metric."""
     decisions: tuple[Mapping[str, Any], ...] | None = None
     """In the order of cycles; None where a result does not say."""
-
-
-@attrs.frozen(kw_only=True)
-class Metric:
-    """One figure on both sides; None where a side does not say."""
-
-    name: str
-    unit: str
-    a: float | None
-    b: float | None
-    change: float | None
-    better: str
-    """``a``, ``b``, ``equal`` or ``unclear``."""
-
-
-@attrs.frozen(kw_only=True)
-class JobChange:
-    """A job that ends otherwise; None on a side that does not have it."""
-
-    job: str
-    a: JobState | None
-    b: JobState | None
-
-
-@attrs.frozen(kw_only=True)
-class Divergence:
-    """The first decision that differs; None on a side that does not decide it."""
-
-    cycle: int
-    decision_a: Mapping[str, Any] | None
-    decision_b: Mapping[str, Any] | None
-
-
-@attrs.frozen(kw_only=True)
-class Comparison:
-    """What changes from one side to the other."""
-
-    a: str
-    b: str
-    metrics: tuple[Metric, ...]
-    jobs: tuple[JobChange, ...]
-    first_divergence: Divergence | None
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether nothing changes."""
-        return not self.jobs and self.first_divergence is None and all(each.change == 0.0 for each in self.metrics)
 
 
 _METRICS: Mapping[str, tuple[str, str]] = {

@@ -8,7 +8,8 @@ from typing import Final
 
 import attrs
 
-from kai.simulation.comparing.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
+from kai.simulation.comparing.comparison import LESS, MORE, NEITHER
+from kai.simulation.comparing.documents import Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.results.metrics import waited
 from kai.virtual.results.result import DecisionLine, JobResult, QueueResult, SimulationResult
 from kai.wording import counted, first_of, number_text, span_text
