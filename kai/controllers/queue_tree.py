@@ -1,9 +1,9 @@
 """What is wrong with the tree of queues, said as conditions on the queues.
 
 The API server accepts a parent that does not exist, a circle of parents, quotas of children beyond the quota of
-their parent, or pod groups for a queue that has children; the scheduler then quietly does something else than people
-expect. Here each of these becomes a condition on the queue that it concerns. A condition is written when it becomes
-true and set to False when it no longer is; a queue that never had the fault never carries it.
+their parent, or pod groups for a queue that has children or is being deleted; the scheduler then quietly does something
+else than people expect. Here each of these becomes a condition on the queue that it concerns. A condition is written
+when it becomes true and set to False when it no longer is; a queue that never had the fault never carries it.
 
 Source: the peer declares `Orphan` and `OverQuota` on queues, with these meanings, and sets neither.
 """
@@ -34,8 +34,10 @@ OVERCOMMITTED: Final = "QuotaOvercommitted"
 """The quotas of the children add up to more than the queue's own."""
 NOT_A_LEAF: Final = "NotALeaf"
 """Pod groups name the queue although it has children."""
+TERMINATING: Final = "Terminating"
+"""Something keeps the queue, which is being deleted; its jobs start meanwhile as before."""
 
-TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF)
+TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF, TERMINATING)
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 # A name of a resource in a status, and how many of the queue's units one unit of it is.
@@ -75,6 +77,7 @@ def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[s
             _over_quota(queue),
             _overcommitted(queue, children.get(name, ())),
             _not_a_leaf(children.get(name, ()), direct.get(name, ())),
+            _terminating(queue),
         )
         findings = tuple(finding for finding in found if finding is not None)
         if findings:
@@ -175,6 +178,13 @@ def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> Finding | N
         return None
     message = f"has children, yet pod groups name it: {', '.join(_shortened(groups))}"
     return Finding(type=NOT_A_LEAF, reason="PodGroupsOnParent", message=message)
+
+
+def _terminating(queue: Queue) -> Finding | None:
+    if queue.metadata.deletion_timestamp is None:
+        return None
+    message = "is being deleted: its jobs start until it is gone, those that wait then find no queue of its name"
+    return Finding(type=TERMINATING, reason="DeletionRequested", message=message)
 
 
 def _groups_by_queue(groups: Iterable[PodGroup]) -> dict[str, list[str]]:

@@ -167,7 +167,7 @@ def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
     return {
         **fields,
         "evicted": [eviction(each) for each in mine],
-        "assumptions": list(assumptions(case.objects)),
+        "assumptions": list(assumptions(case.objects, {line.job.queue})),
     }
 
 

@@ -50,4 +50,5 @@ CHECKS: Final = (
         look=access.queue_access,
         needs=("pods", "queues", "podgroups", "namespaces"),
     ),
+    Check(code="D042", title="queues that go", look=workloads.leaving_queues, needs=("queues", "podgroups")),
 )

@@ -109,6 +109,27 @@ def jobs_without_queue(seen: Seen) -> Looked:
     return Looked(well="each job is in a queue that exists", findings=problems)
 
 
+def leaving_queues(seen: Seen) -> Looked:
+    """Whether no queue is being deleted: its jobs start until it is gone, and those that wait then start no more."""
+    jobs = _groups_by_queue(seen)
+    problems = []
+    for each in sorted(seen.all("queues"), key=name_of):
+        name, since = name_of(each), text(each, "metadata", "deletionTimestamp")
+        if since:
+            kept = first_of([str(one) for one in within(each, "metadata", "finalizers") or ()]) or "nothing"
+            count = f"{counted(len(jobs.get(name, ())), 'job')} in it" if name in jobs else "no job in it"
+            problems.append(
+                warning(
+                    f"queue {name} is being deleted since {since}, with {count}; finalizers keep it: {kept}",
+                    "move its jobs to another queue, or let what has its finalizer finish    kubectl get queue "
+                    f"{name} -o yaml",
+                    about=f"queue/{name}",
+                    found=since,
+                )
+            )
+    return Looked(well="no queue is being deleted", findings=problems)
+
+
 def pods_without_group(seen: Seen) -> Looked:
     """Whether pods of ours get a group: the pod grouper is at work."""
     late = [

@@ -93,6 +93,12 @@ CODES: Final[dict[str, Code]] = {
         "the parent of a queue is not in this input",
         "It must exist in the cluster: a queue whose parent is missing gets nothing, and its jobs wait.",
     ),
+    "Q007": Code(
+        WARNING,
+        "a queue is being deleted",
+        "Its jobs start until it is gone, and those that wait then find no queue of its name. Nothing sets "
+        "metadata.deletionTimestamp in a manifest that is applied: it comes from a copy of what is in a cluster.",
+    ),
     "J001": Code(
         ERROR,
         "the queue of a job does not exist",

@@ -36,6 +36,7 @@ def check_queues(documents: Sequence[Document]) -> Iterator[Finding]:
     queues = queues_of(documents)
     for name, queue in queues.items():
         yield from _check_parent(name, queue, queues)
+        yield from _check_deletion(name, queue)
         resources = mapping_of(mapping_of(queue.manifest.get("spec")).get("resources"))
         for resource in _RESOURCES:
             yield from _check_amounts(name, queue, resource, mapping_of(resources.get(resource)))
@@ -66,6 +67,19 @@ def _check_parent(name: str, queue: Document, queues: Mapping[str, Document]) ->
     if above == name:
         circle = " -> ".join([*seen, name])
         yield queue.finding("Q002", f"queue {name} is its own ancestor: {circle}", path, object=f"queue {name}")
+
+
+def _check_deletion(name: str, queue: Document) -> Iterator[Finding]:
+    since = mapping_of(queue.manifest.get("metadata")).get("deletionTimestamp")
+    if since:
+        yield queue.finding(
+            "Q007",
+            f"queue {name} is being deleted",
+            ("metadata", "deletionTimestamp"),
+            hint="its jobs start until it is gone; those that wait then find no queue of its name",
+            object=f"queue {name}",
+            found=str(since),
+        )
 
 
 def _check_amounts(name: str, queue: Document, resource: str, amounts: Mapping[str, Any]) -> Iterator[Finding]:

@@ -223,6 +223,7 @@ def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
 def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
     from kai.explain.declared import missing_queue
+    from kai.simulation.explaining.assumptions import assumptions
     from kai.simulation.outcomes.declared import declared_in
     from kai.simulation.outcomes.entitlement import entitlement
     from kai.simulation.outcomes.job_lines import job_lines
@@ -233,7 +234,8 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     below = seen.queues_below(name)
     # in line, so that those that are named are those that come next
     waiting = [line.job for line in job_lines(outcome, seen) if line.waits and line.job.queue in below]
-    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting)
+    told = assumptions(outcome.case.objects, (name,))
+    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting, assumptions=told)
 
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:

@@ -147,7 +147,7 @@ class WaitingAnswer:
         waiting = explainer.in_line([job for job in jobs if job.words is not None])
         folds = list(explainer.folded(waiting, explainer.reasons, verify=asked.verify)) if waiting else []
         folds.sort(key=lambda fold: (stage_of(fold.explanation.reason.code), -len(fold.alike)))
-        return cls.of_folds(folds, assumptions(outcome.case.objects), detail=asked.detail)
+        return cls.of_folds(folds, assumptions(outcome.case.objects, {job.queue for job in jobs}), detail=asked.detail)
 
     @classmethod
     def of_folds(cls, folds: "Sequence[Fold]", assumptions: tuple[str, ...] = (), *, detail: bool) -> "WaitingAnswer":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.cli.console import Console
+from kai.cli.explaining.explanations import assumed
 from kai.cli.tables import columns, wrapped
 from kai.wording import first_of, number_text
 
@@ -24,6 +25,8 @@ class QueueAnswer:
 
     found: "Entitlement"
     waiting: "Sequence[Job]"
+    assumptions: tuple[str, ...] = ()
+    """What is taken for granted, such as that a queue which is being deleted stays."""
     kind: str = "QueueExplanation"
 
     def fields(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class QueueAnswer:
         history = "lowers weights" if found.with_history else "not used (no usage database configured)"
         lines += ["", columns([*steps, ["  history", "", history]], right={1}, width=console.width)]
         lines += ["", *(wrapped(line, console.width, indent="  ") for line in self._advice())]
-        return "\n".join(lines)
+        return "\n\n".join(["\n".join(lines), *assumed(self.assumptions)])
 
     def _advice(self) -> list[str]:
         """Return what would change the share, and who waits."""

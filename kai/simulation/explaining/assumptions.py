@@ -1,15 +1,37 @@
 """What a decision takes for granted, because the input does not say it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.explain.phrases import listed
 from kai.intake.traits import trait_key
 
 
-def assumptions(objects: ClusterObjects) -> tuple[str, ...]:
-    """Return what is assumed about pods that have no node yet."""
-    return tuple(_config_maps(objects))
+def assumptions(objects: ClusterObjects, queues: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return what is assumed about pods that have no node yet, and about queues that go.
+
+    ``queues``: those of the jobs that are told about; None: of all jobs.
+    """
+    return (*_config_maps(objects), *_leaving_queues(objects, queues))
+
+
+def _leaving_queues(objects: ClusterObjects, queues: Collection[str] | None) -> Iterator[str]:
+    """Yield the queues that are being deleted while jobs are in them, or below them.
+
+    An API server refuses new objects in a namespace that is being deleted. No scheduler does so for a queue, and
+    something keeps it: until that lets go, its jobs have the shares that they had.
+    """
+    used = {each.spec.queue for each in objects.pod_groups} if queues is None else {*queues}
+    known = {each.metadata.name: each for each in objects.queues}
+    above: dict[str, None] = {}
+    for name in sorted(used):
+        at = name
+        while at in known and at not in above:
+            above[at] = None
+            at = known[at].spec.parent_queue
+    for name in sorted(above):
+        if known[name].metadata.deletion_timestamp is not None:
+            yield f"queue {name}, which is being deleted, stays a while: once it is gone, no more of its jobs start"
 
 
 def _config_maps(objects: ClusterObjects) -> Iterator[str]:

@@ -133,7 +133,7 @@ def explained_jobs(
     return Explained(
         folds=tuple(explainer.folded(waiting, explainer.twins, verify=verify)) if waiting else (),
         evictions=tuple(each for each in Evictions(outcome.last).all() if each.job in mine),
-        assumptions=assumptions(outcome.case.objects),
+        assumptions=assumptions(outcome.case.objects, {line.job.queue for line in lines}),
         settled=tuple(line for line in lines if not line.waits),
     )
 

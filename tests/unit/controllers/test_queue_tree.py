@@ -1,3 +1,5 @@
+import attrs
+
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.meta import Condition
 from kai.api.scheduling.pod_group import PodGroup
@@ -95,6 +97,12 @@ def test_pod_groups_on_a_queue_with_children_are_listed():
     groups = [group(f"g{i}", "p") for i in range(7)]
     assert types(queues, groups) == {"p": ["NotALeaf"]}
     assert message(queues, "p", groups).endswith("ns/g0, ns/g1, ns/g2, ns/g3, ns/g4, and 2 more")
+
+
+def test_a_queue_that_is_being_deleted_says_so():
+    going = attrs.evolve(queue("a", "p"), metadata=attrs.evolve(queue("a").metadata, deletion_timestamp=1e9))
+    assert types([queue("p"), going]) == {"a": ["Terminating"]}
+    assert message([queue("p"), going], "a").startswith("is being deleted: its jobs start until it is gone")
 
 
 def test_the_order_of_queues_changes_nothing():

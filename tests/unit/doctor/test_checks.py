@@ -33,6 +33,8 @@ UNREADY = {**kai_pod(), "status": {"phase": "Running"}}
 REPLICAS = {"properties": {"spec": {"properties": {"scheduler": {"properties": {"replicas": {"type": "integer"}}}}}}}
 THEIRS = deployment("kai-scheduler-default", "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17")
 GPU_NODE = obj("gpu-9", status={"allocatable": {"nvidia.com/gpu": "8"}})
+GOING = queue("going")
+GOING["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example/b"]}
 ALLOWED = "kai.scheduler/allowed-namespaces"
 MEMORY = pod("m-0", annotations={"gpu-memory": "1000", "pod-group-name": "m"})
 
@@ -283,6 +285,12 @@ SPOILT = {
         with_lists(pods=(kai_pod("kai-7c9-x", "--queue-access=required"),), podgroups=(group("j", "a"),)),
         "fail",
         "queue a does not allow the namespaces of 1 job: ml/j",
+    ),
+    "a queue that is being deleted": (
+        "D042",
+        with_lists(queues=(GOING,), podgroups=(group("j", "going"),)),
+        "warn",
+        "queue going is being deleted since 2026-01-01T00:00:00Z, with 1 job in it; finalizers keep it: a.example/b",
     ),
 }
 

@@ -134,6 +134,7 @@ def test_objects_are_looked_at_together(texts, said):
     [
         ((queue("a", "parentQueue: b"), queue("b", "parentQueue: a")), ["Q002", "Q002"]),
         ((queue("a", "parentQueue: elsewhere"),), ["Q006"]),
+        ((queue("a").replace("name: a", "name: a, deletionTimestamp: '2026-01-01T00:00:00Z'"),), ["Q007"]),
         ((queue("team"), queue("a", "parentQueue: taem")), ["Q001"]),
         ((queue("a", "resources: {gpu: {quota: 4}}"),), ["Q003"]),
         ((queue("a", "resources: {gpu: {quota: 0, limit: -1, overQuotaWeight: -1}}"),), ["Q004"]),

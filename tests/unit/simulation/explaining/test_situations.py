@@ -1,7 +1,15 @@
 """What a user is told in situations of a real cluster in which a job waits: the answer says what is in the way."""
 
+import attrs
 import pytest
 
+from kai.dashboard.scope import Scope, masked
+from kai.simulation.deciding.run import simulate
+from kai.simulation.explaining.assumptions import assumptions
+from kai.simulation.explaining.explanation import Explainer, explained, explained_jobs
+from kai.simulation.outcomes.job_lines import job_lines
+from kai.simulation.outcomes.overview import overview
+from kai.simulation.scenarios.scenario import read_short
 from tests.unit.simulation.explaining.test_explanation import found, proof
 
 TWO = {"n1": {"gpu": 8}, "n2": {"gpu": 8}}
@@ -273,3 +281,35 @@ def test_a_config_map_that_does_not_exist_is_told_with_those_of_nearly_its_name(
     known = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": there, "namespace": "default"}}
     each = told({"spec": {"containers": [container]}}, objects=[known])
     assert proof(each)["config map"] == f"settings does not exist; namespace default {what}"
+
+
+GOING = ("queue a, which is being deleted, stays a while: once it is gone, no more of its jobs start",)
+
+
+def leaving(*names):
+    """Return a case in which queues are being deleted; g waits in a, h starts in b."""
+    groups = {"g": {"queue": "a", "each": {"gpu": 9}}, "h": {"queue": "b", "each": {"gpu": 1}}}
+    document = {"about": "x", "cluster": {"nodes": TWO}, "queues": QUEUES, "groups": groups, "run": ["allocate"]}
+    case = read_short(document, "leaving")
+    queues = tuple(
+        attrs.evolve(each, metadata=attrs.evolve(each.metadata, deletion_timestamp=1e9))
+        if each.metadata.name in names
+        else each
+        for each in case.objects.queues
+    )
+    return simulate(attrs.evolve(case, objects=attrs.evolve(case.objects, queues=queues)))
+
+
+def test_a_queue_that_is_being_deleted_is_told_with_its_jobs_and_with_no_others():
+    outcome = leaving("a")
+    seen = overview(outcome)
+    lines = {line.job.name: line for line in job_lines(outcome, seen)}
+    told_of = {name: explained_jobs(outcome, Explainer(outcome, seen), [line]) for name, line in lines.items()}
+    assert (told_of["g"].assumptions, told_of["h"].assumptions) == (GOING, ())
+    assert explained(outcome, seen).assumptions == GOING
+    assert [each.partition(",")[0] for each in explained(leaving("root"), seen).assumptions] == ["queue root"]
+
+
+def test_a_queue_that_goes_is_told_to_readers_who_may_know_it():
+    objects = masked(leaving("a", "b"), Scope(namespaces=frozenset({"far"}), queues=frozenset({"b"}))).case.objects
+    assert [each.partition(",")[0] for each in assumptions(objects, ("a", "b"))] == ["queue b"]
