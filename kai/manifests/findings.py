@@ -83,20 +83,35 @@ class Document:
             **more,
         )
 
+    @property
+    def title(self) -> str:
+        """Return kind and name of the object, with its namespace where it says one; "" without a name."""
+        metadata = self.manifest.get("metadata")
+        names = metadata if isinstance(metadata, Mapping) else {}
+        name = names.get("name") or names.get("generateName")
+        if not name:
+            return ""
+        namespace = names.get("namespace")
+        return f"{str(self.manifest.get('kind')).lower()} {f'{namespace}/' if namespace else ''}{name}"
+
     def bad_value(self, bad: BadValue, path: Path = ()) -> Finding:
         """Return a finding about a value that cannot be read, below ``path`` of the manifest."""
         field = field_of((*path, *bad.path) or (str(self.manifest.get("kind")),))
         is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an ", "nothing"))
         # What YAML made of the word is not what was meant: yes became true.
-        written = self.text.scalar(self.number, (*self.path, *path, *bad.path)) if is_unquoted else ""
+        at = (*self.path, *path, *bad.path)
+        written = self.text.scalar(self.number, at) if is_unquoted else ""
+        odd = self.text.odd_key(self.number, at) if is_unquoted else None
         return self.finding(
             "F001",
             f"{field}: found {bad.found}, expected {bad.wanted}",
-            (*path, *bad.path),
+            (*path, *bad.path) if odd is None else (*path, *bad.path, odd[0]),
+            at_key=odd is not None,
+            object=self.title,
             found=bad.found,
             expected=bad.wanted,
             hint=f"must be {bad.wanted}",
-            help=f'{field}: "{written}"' if written else "",
+            help=f'{field}: "{written}"' if written else f'"{odd[1]}":' if odd is not None else "",
         )
 
 

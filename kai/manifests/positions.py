@@ -16,6 +16,7 @@ import yaml
 
 Path = tuple[str | int, ...]
 
+_STRING = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _FAR = 3
@@ -62,6 +63,21 @@ class Text:
         """Return the text of a value as it is written, without quotes; "" where there is none, or it is no scalar."""
         node = self._node(document, path)
         return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+    def written_key(self, document: int, path: Sequence[str | int]) -> str:
+        """Return the last key of a path as it is written, where YAML makes no text of it; "" elsewhere."""
+        node = self._node(document, path[:-1]) if path else None
+        pair = _step(node, path[-1]) if node is not None else None
+        key = None if pair is None else pair[0]
+        return str(key.value) if isinstance(key, yaml.ScalarNode) and key.tag not in (_STRING, _MERGE) else ""
+
+    def odd_key(self, document: int, path: Sequence[str | int]) -> tuple[str, str] | None:
+        """Return the first key of the mapping at a path that is no string: what YAML makes of it, and as written."""
+        node = self._node(document, path)
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.tag not in (_STRING, _MERGE):
+                return _as_read(key), str(key.value)
+        return None
 
     def last_line(self, document: int, path: Sequence[str | int]) -> int:
         """Return the line on which the value at a path ends; 0 where there is none."""
@@ -127,11 +143,21 @@ def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node
         return None
     merged: list[yaml.Node] = []
     for key, value in node.value:
-        if key.value == step:
+        if key.value == step or (isinstance(step, str) and _as_read(key) == step):
             return key, value
         if key.tag == _MERGE:
             merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
     return next((pair for each in merged if (pair := _step(each, step)) is not None), None)
+
+
+def _as_read(key: yaml.Node) -> str:
+    """Return what YAML makes of a key, as text: ``on`` is true, which a path has as ``True``."""
+    if not isinstance(key, yaml.ScalarNode) or key.tag == _STRING:
+        return str(key.value)
+    try:
+        return str(yaml.safe_load(key.value))
+    except (yaml.YAMLError, ValueError):
+        return str(key.value)
 
 
 def _place_of(node: yaml.Node, above: int) -> Place:

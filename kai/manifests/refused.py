@@ -65,14 +65,20 @@ def check_refused(document: Document) -> Iterator[Finding]:
     if metadata.get("resourceVersion") or not isinstance(manifest.get("kind"), str):
         return
     for fault in _faults(manifest, metadata):
-        name = field_of(fault.path)
+        # What YAML made of a key is not what was meant: on became true.
+        written = document.text.written_key(document.number, (*document.path, *fault.path))
+        expected = f'a string: "{written}"' if written else fault.expected
+        # In what a program wrote, a line says little: kustomize makes one file of all objects.
+        whose = f" (in {document.title})" if document.title else ""
         yield document.finding(
             fault.code,
-            f"{name}: found {fault.found}, expected {fault.expected}",
+            f"{written or field_of(fault.path)}: found {fault.found}, expected {expected}{whose}",
             fault.path,
+            at_key=bool(written),
+            object=document.title,
             found=fault.found,
-            expected=fault.expected,
-            hint=f"must be {fault.expected}",
+            expected=expected,
+            hint=f"must be {expected}",
         )
 
 

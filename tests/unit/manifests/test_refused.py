@@ -31,7 +31,7 @@ def test_what_an_api_server_takes_is_right(kind):
 @pytest.mark.parametrize("case", REFUSED["cases"], ids=lambda case: case["about"])
 def test_what_an_api_server_refuses_is_said_before_with_its_place(case):
     first = lint_manifest(merged(REFUSED["bases"][case["kind"]], case["with"]))[0]
-    assert f"{first.code} {first.message}" == case["said"]
+    assert f"{first.code} {first.message}".removesuffix(f" (in {first.object})") == case["said"]
     assert first.line > 0
 
 
@@ -42,7 +42,7 @@ def test_a_comparison_of_a_label_with_a_word_is_an_error_that_an_api_server_does
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     found = lint_manifest(merged(REFUSED["bases"]["Job"], {"spec": {"template": {"spec": {"affinity": affinity}}}}))
     said = f'J026 values[0]: found "{value}", expected a whole number beside operator Gt'
-    assert [f"{each.code} {each.message}" for each in found] == [said] * is_wrong
+    assert [f"{each.code} {each.message}" for each in found] == [f"{said} (in job default/j)"] * is_wrong
 
 
 def test_whole_numbers_may_be_written_with_a_point_and_null_is_absent():
@@ -125,7 +125,7 @@ def test_pods_of_other_controllers_need_a_container_too(kind, containers):
     right = text.replace("POD", POD.replace("]}", f"], {CLAIM}}}"))
     assert lint_manifest(yaml.safe_load(right)) == []
     found = lint_manifest(yaml.safe_load(text.replace("POD", f"{{schedulerName: kai-scheduler, {containers}}}")))
-    said = ["J024 containers: found none, expected at least one container"]
+    said = [f"J024 containers: found none, expected at least one container (in {kind.lower()} w)"]
     assert [f"{each.code} {each.message}" for each in found] == said
 
 
@@ -144,3 +144,28 @@ def test_a_name_with_another_letter_is_told_as_it_is_written_with_the_number_of_
     (finding,) = lint_manifest(manifest)
     assert finding.code == "F001"
     assert finding.message == f"name: found {found}, expected letters a to z, digits, '-' and '.'"
+
+
+KEYS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ml}
+spec:
+  nodeSelector:
+    rack: a
+    %s: "1"
+    2.5: "2"
+  containers: [{name: main, image: x}]
+"""
+
+
+@pytest.mark.parametrize("key", ["off", "yes", "1", "1.5"])
+def test_a_key_that_yaml_reads_as_no_text_is_told_where_it_is_and_as_it_is_written(key):
+    first, second = lint(read(documents_of(*open_text((KEYS % key).encode(), "x"))))
+    wanted = "a string as key (in YAML, put it in quotes)"
+    assert (first.code, first.line, first.column, first.width) == ("F001", 7, 5, len(key))
+    assert (first.expected, first.help, first.object) == (wanted, f'"{key}":', "pod ml/p")
+    # One of a pair at one place is enough; of the second key there is no other.
+    assert (second.code, second.line, second.column, second.width) == ("J024", 8, 5, 3)
+    assert second.message == '2.5: found 2.5, expected a string: "2.5" (in pod ml/p)'
+    assert second.object == "pod ml/p"
