@@ -13,6 +13,7 @@ from kai.cli.failures import (
     USAGE,
     OutputError,
     ReaderGoneError,
+    check_out,
     flush_out,
     leave_reader,
     reader_watched,
@@ -72,8 +73,27 @@ _ALSO: Final = {
 """What other tools call what kai has; no command is spelled like it."""
 
 
+class _Asked(click.Context):
+    """What a command line asks of a command."""
+
+    def get_help(self) -> str:
+        """Return the help, which is made only to be written."""
+        check_out()
+        return super().get_help()
+
+
+def _asked(command: click.Command) -> click.Command:
+    """Return the command, and those below it, with contexts of our own."""
+    command.context_class = _Asked
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _asked(each)
+    return command
+
+
 class Commands(click.Group):
     """The commands of the table above."""
+
+    context_class = _Asked
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
         """Read the command line; what it asks for first, as the help, is written here."""
@@ -96,7 +116,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        return cast("click.Command", getattr(importlib.import_module(f"kai.cli.{module}"), name))
+        return _asked(cast("click.Command", getattr(importlib.import_module(f"kai.cli.{module}"), name)))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -122,7 +142,7 @@ def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -
     if is_wanted and not context.resilient_parsing:
         from kai.documents.distribution import DISTRIBUTION, installed
 
-        click.echo(f"kai {installed(DISTRIBUTION)}")
+        write_out(f"kai {installed(DISTRIBUTION)}\n")
         context.exit()
 
 
@@ -140,7 +160,7 @@ def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -
 def kai(context: click.Context) -> None:
     """Decide which AI workloads run where in a Kubernetes cluster."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        write_out(context.get_help() + "\n")
 
 
 def _asked_for(error: click.UsageError, arguments: Sequence[str]) -> str:

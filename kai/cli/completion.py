@@ -4,6 +4,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from kai.cli.command import kai
+from kai.cli.failures import write_out
 from kai.errors import KaiError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -16,4 +17,4 @@ def completion(shell: str) -> None:
     script = get_completion_class(shell)
     if script is None:
         raise KaiError(f"completion: found {shell}, expected one of {', '.join(SHELLS)}")
-    click.echo(script(kai, {}, "kai", "_KAI_COMPLETE").source())
+    write_out(script(kai, {}, "kai", "_KAI_COMPLETE").source() + "\n")

@@ -33,6 +33,19 @@ def write_out(text: str) -> None:
     _on_output(lambda stream: _write(stream, text))
 
 
+def check_out() -> None:
+    """Do nothing where data may be written.
+
+    Raises: OutputError where standard output is closed, which click passes over without a word.
+    """
+    if sys.stdout is None:
+        raise _closed()
+
+
+def _closed() -> OutputError:
+    return OutputError("standard output: found it closed, expected a place to write to")
+
+
 def flush_out() -> None:
     """Hand over what was written so far.
 
@@ -52,7 +65,7 @@ def _write(stream: TextIO, text: str) -> None:
 def _on_output(act: Callable[[TextIO], object]) -> None:
     stream: TextIO | None = sys.stdout
     if stream is None:
-        raise OutputError("standard output: found it closed, expected a place to write to")
+        raise _closed()
     try:
         with reader_watched():
             act(stream)

@@ -3,6 +3,7 @@
 import click
 
 from kai.cli.command import kai
+from kai.cli.failures import write_out
 
 
 @click.command()
@@ -20,4 +21,4 @@ def help_(context: click.Context, words: tuple[str, ...]) -> None:
             raise click.UsageError(f"{' '.join(words[: at + 1])!r} is no command of kai", parent)
         parent = click.Context(found, info_name=name, parent=parent)
         command = found
-    click.echo(command.get_help(parent))
+    write_out(command.get_help(parent) + "\n")

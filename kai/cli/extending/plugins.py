@@ -3,7 +3,7 @@
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.failures import say
+from kai.cli.failures import say, write_out
 from kai.cli.givenpath import GivenPath
 from kai.cli.tables import Column, table
 from kai.cli.writing import write_kind
@@ -85,7 +85,7 @@ def new(name: str, into: str | None) -> None:
     from kai.cli.extending.newplugin import write_package
 
     folder, files = write_package(name, into)
-    click.echo("\n".join(str(folder / file) for file in files))
+    write_out("\n".join(str(folder / file) for file in files) + "\n")
     say(f"next: pip install -e {folder}; kai plugins --config {folder / 'policy.yaml'}; pytest {folder}")
 
 

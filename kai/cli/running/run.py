@@ -65,11 +65,12 @@ def _words(context: click.Context) -> list[str]:
 def run(arguments: tuple[str, ...]) -> int:
     """Run the service in a cluster."""
     if not {"-h", "--help"}.isdisjoint(arguments):
+        from kai.cli.failures import write_out
         from kai.cli.running.rolehelp import help_of, roles_in
 
         context = click.get_current_context()
         helped = roles_in(arguments)
-        click.echo(help_of(helped, context.make_formatter().width) if helped else context.get_help())
+        write_out((help_of(helped, context.make_formatter().width) if helped else context.get_help()) + "\n")
         return 0
     import anyio
 

@@ -261,8 +261,15 @@ def test_a_file_that_may_not_become_larger_is_no_bug_of_kai(arguments, tmp_path)
     assert done.returncode == 4
 
 
-def test_an_output_that_is_closed_is_no_bug_of_kai():
-    command = f"exec {sys.executable} -m kai plugins -o json >&-"
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("", "--help", "--version", "-h", "lint --help", "plugins new --help", "run --help", "help why"),
+        *("completion bash", "plugins -o json"),
+    ],
+)
+def test_an_output_that_is_closed_is_no_bug_of_kai(arguments):
+    command = f"exec {sys.executable} -m kai {arguments} >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == "error: standard output: found it closed, expected a place to write to\n"
     assert done.returncode == 4
