@@ -184,7 +184,8 @@ def _short(item: Item, console: Console) -> Iterator[str]:
     alike = item["alike"]
     count = f"{1 + len(alike)} jobs, " if alike else ""
     size = sized([item, *alike])
-    yield console.styled(f"{item['reason']['code']} · queue {item['queue']} · {count}{size}", bold=True)
+    head = f"{item['reason']['code']} · queue {item['queue']} · {count}{size}"
+    yield console.styled(wrapped(head, console.width, indent="  ", between=" · "), bold=True)
     rows = [["  first" if alike else "  job", item["summary"]]]
     if alike:
         rows.append(["  then", first_of([each["title"] for each in alike], _MOST_NAMED)])

@@ -169,6 +169,11 @@ def test_names_are_those_of_kubectl(asked):
     assert asked("node/n1", "-o", "name").out == "node/n1\n"
 
 
+def test_the_list_of_reasons_is_as_narrow_as_the_terminal(asked, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, asked("--all").out.splitlines())) <= 40
+
+
 @pytest.mark.parametrize("arguments", [(), ("--all", "x"), ("--all", "--evicted")])
 def test_a_question_without_a_subject_is_refused(asked, arguments):
     asked(*arguments, code=2)
