@@ -123,6 +123,8 @@ def _reservation(context: BindContext, allocation: AllocationResult) -> StatusCh
         consumer = _consumer(context.pod)
         if consumer not in claim.status.reserved_for:
             status["reservedFor"] = _consumers([*claim.status.reserved_for, consumer])
+        if status and claim.metadata.deletion_timestamp is not None:
+            raise BindFailureError(f"{title(claim)}: is being deleted", retryable=True)
         return status
 
     return change
@@ -190,7 +192,12 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
         message = f"{title(context.request)}: extended resources have no allocation"
         raise BindFailureError(message, retryable=False)
     ref = Ref(ResourceClaim, extended_claim_name(pod), pod.metadata.namespace)
-    if (yield from find(ref)) is None:
+    found = yield from find(ref)
+    if found is not None and found.metadata.deletion_timestamp is not None:
+        # An attempt before was cut off while it took the claim back: that is finished first.
+        yield from _drop_protection(ref)
+        found = yield from find(ref, fresh=True)
+    if found is None:
         yield from create(ref, _extended_manifest(pod, extended, ref.name))
     yield from _change_status(ref, _reservation(context, extended.allocation))
     told = {

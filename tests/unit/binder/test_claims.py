@@ -70,6 +70,15 @@ def test_a_claim_is_protected_from_deletion_before_it_is_allocated():
     assert (first.subresource, second.subresource) == ("", "status")
 
 
+def test_a_claim_that_is_being_deleted_takes_no_further_user():
+    leaving = claim(allocation=ALLOCATION, reservedFor=[OTHER], finalizers=["other"])
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
+    server = cluster(claiming_pod(), leaving)
+    with pytest.raises(BindFailureError, match="is being deleted"):
+        prepare(server)
+    assert not server.writes
+
+
 def test_an_allocation_that_stands_is_shared():
     other = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "n1", "device": "gpu-7"}]}}
     server = cluster(claiming_pod(), claim(allocation=other, reservedFor=[OTHER]))
