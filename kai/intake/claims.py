@@ -138,6 +138,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
         nodes=selection.node_terms(status.allocation.node_selector) if status.allocation is not None else None,
         reserved_for=tuple(each.uid for each in status.reserved_for),
         deleting=metadata.deletion_timestamp is not None,
+        awaited=tuple(_awaited(status)),
         has_other_users=any(each.resource not in ("", "pods") for each in status.reserved_for),
     )
     return claim if claim.allocation is None else claim.settled(claim.allocation)
@@ -165,6 +166,23 @@ def allocated(source: api.AllocationResult) -> tuple[AllocatedDevice, ...]:
         )
         for each in source.devices.results
     )
+
+
+def _awaited(status: api.ResourceClaimStatus) -> Iterable[str]:
+    """Yield the allocated devices that are not ready, with the conditions that stand in the way.
+
+    Source: Kubernetes' scheduler, which binds a pod once all binding conditions are true, and no failure condition is.
+    """
+    told = {(each.driver, each.pool, each.device, each.share_id or ""): each.conditions for each in status.devices}
+    for each in status.allocation.devices.results if status.allocation is not None else ():
+        if not each.binding_conditions:
+            continue
+        conditions = told.get((each.driver, each.pool, each.device, each.share_id or ""), ())
+        true = {condition.type for condition in conditions if condition.status == "True"}
+        unmet = [f"{name} is not true" for name in each.binding_conditions if name not in true]
+        failed = [f"{name} is true" for name in each.binding_failure_conditions if name in true]
+        if unmet or failed:
+            yield f"{each.driver}/{each.pool}/{each.device} ({', '.join((*failed, *unmet))})"
 
 
 def _request(source: api.DeviceRequest) -> DeviceRequest:

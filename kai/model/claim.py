@@ -112,6 +112,8 @@ class Claim:
     """Uids of the pods that use the claim."""
     deleting: bool = False
     """Whether the claim is being deleted: it takes no further users."""
+    awaited: tuple[str, ...] = ()
+    """Devices of the allocation with conditions that their drivers have not met yet, or have failed to meet."""
     has_other_users: bool = False
     """Whether the status names users that are no pods."""
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from kai.api.fields import EMPTY, Count64, Int64, JsonObject, Quantity, Time, by_content, by_json
-from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.meta import Condition, ObjectMeta
 from kai.api.kubernetes.selection import NodeSelector, TaintEffect, Toleration
 
 AllocationMode: TypeAlias = Literal["", "ExactCount", "All"]
@@ -142,11 +142,23 @@ class ResourceClaimConsumer:
 
 
 @attrs.frozen(kw_only=True)
+class AllocatedDeviceStatus:
+    """What a driver says of one device of an allocation."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class ResourceClaimStatus:
     """What a claim got, and who uses it."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

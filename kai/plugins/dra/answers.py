@@ -1,5 +1,6 @@
 """Answer the engine's questions about pods with claims out of inventory, demands and accounting."""
 
+import itertools
 from collections.abc import Sequence
 from typing import cast
 
@@ -32,6 +33,7 @@ from kai.plugins.dra.selectors import Selectors
 
 RULE = "dynamicresources"
 NOT_ALLOCATABLE = "cannot allocate all DRA claims"
+NOT_READY = "cannot allocate all DRA claims: devices with binding conditions are not allocated"
 NOT_REACHED = "claim node selector does not match node"
 NOTHING = ClaimPlacement()
 MOST_CREDIT = 1 << 20
@@ -131,11 +133,14 @@ class Answers:
             return f"pod {key} cannot be scheduled: {text}"
         if self._accounting.holding(row) is None:
             for request in claim.requests:
-                if not request.alternatives and request.device_class not in self._catalog.classes:
-                    return (
-                        f"device class {request.device_class} does not exist for claim {'/'.join(name)} "
-                        f"request {request.name}"
-                    )
+                for way in request.alternatives or (request,):
+                    if way.device_class not in self._catalog.classes:
+                        named = f"{request.name}/{way.name}" if request.alternatives else request.name
+                        return (
+                            f"device class {way.device_class} does not exist for claim {'/'.join(name)} request {named}"
+                        )
+        elif claim.awaited:
+            return f"resource claim {'/'.join(name)} has devices that are not ready yet: {', '.join(claim.awaited)}"
         return ""
 
     def _queue_objection(self, pod: PodRow, claim: Claim) -> str:
@@ -194,8 +199,14 @@ class Answers:
 
     def explain(self, pod: PodRow, nodes: NodeRows) -> Sequence[str]:
         """Return why each of ``nodes`` was refused."""
-        reached = self._reached(self._wanted(pod, None))[nodes]
-        return [NOT_ALLOCATABLE if fit else NOT_REACHED for fit in reached]
+        wanted = self._wanted(pod, None)
+        reached, count = self._reached(wanted)[nodes], len(self._view.snapshot.nodes)
+        later = np.zeros(count, np.bool_)
+        for _, demand in wanted.open:
+            for want in itertools.chain.from_iterable(demand.requests):
+                later |= self._inventory.counts(want.later, count) > 0
+        reasons = np.where(later[nodes], NOT_READY, NOT_ALLOCATABLE)
+        return [str(reason) if fit else NOT_REACHED for fit, reason in zip(reached, reasons, strict=True)]
 
     def _reached(self, wanted: _Wanted) -> Bools:
         """Return bool[N]: nodes from which all devices that claims hold already can be used."""

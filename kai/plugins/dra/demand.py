@@ -36,6 +36,8 @@ class Want:
     """[D]"""
     meant: Bools
     """[D] What matches although it cannot be had, as it is tainted or attached later: it is part of all devices."""
+    later: Bools
+    """[D] What matches and would be had, but for conditions that its driver meets once it is allocated."""
     sharable: Int64s
     """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
     faulty: Bools
@@ -104,7 +106,8 @@ class Demands:
         else:
             matching, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
         consumes, enough = self._consumed(matching, request.capacity)
-        matching = enough & self._usable(request.tolerations)
+        tolerated, ready = self._tolerated(request.tolerations), self._ready
+        matching = enough & tolerated & ready
         return Want(
             name=name,
             count=max(request.count, 1),
@@ -114,6 +117,7 @@ class Demands:
             consumes=consumes,
             matching=matching,
             meant=enough,
+            later=enough & tolerated & ~ready,
             sharable=self._sharable(matching, admin=request.admin_access),
             faulty=faulty,
             fault=fault,
@@ -143,17 +147,19 @@ class Demands:
                     fault = fault or answer.text
         return mask, faulty, fault
 
-    def _usable(self, tolerations: Sequence[Toleration]) -> Bools:
-        """Return bool[D]: devices without a taint that keeps the request away, and ready as soon as they are allocated.
+    def _tolerated(self, tolerations: Sequence[Toleration]) -> Bools:
+        """Return bool[D]: devices without a taint that keeps the request away."""
+        devices = self._inventory.devices
+        return np.array([not device.taints or _is_tolerated(device, tolerations) for device in devices], np.bool_)
+
+    @property
+    def _ready(self) -> Bools:
+        """Return bool[D]: devices that are ready as soon as they are allocated.
 
         Others become ready once their driver has met conditions. The binder waits for none, so the pod would start
         before its device is there.
         """
-        devices = self._inventory.devices
-        tolerated = [not device.taints or _is_tolerated(device, tolerations) for device in devices]
-        return np.array(
-            [good and not device.attached_later for good, device in zip(tolerated, devices, strict=True)], np.bool_
-        )
+        return np.array([not device.attached_later for device in self._inventory.devices], np.bool_)
 
     def _sharable(self, matching: Bools, *, admin: bool) -> Int64s:
         inventory = self._inventory

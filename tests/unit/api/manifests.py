@@ -481,6 +481,9 @@ RESOURCE_CLAIM: Final[Manifest] = {
     "status": {
         "allocation": ALLOCATION,
         "reservedFor": [{"apiGroup": "x", "resource": "pods", "name": "train-0", "uid": "u"}],
+        "devices": [
+            {"driver": "d", "pool": "n1", "device": "gpu-0", "shareID": "s", "conditions": [CONDITION]},
+        ],
     },
 }
 CLAIM_TEMPLATE: Final[Manifest] = {

@@ -130,8 +130,37 @@ def test_an_unallocated_claim_needs_its_class():
     unknown = claim("c", exactly(of="gpu.nobody.com"))
     text = "device class gpu.nobody.com does not exist for claim default/c request r"
     assert stage_of(unknown, claiming("a-0", "c")).refusal("a-0") == text
+    listed = claim("c", first_of("r", exactly("a", of="gpu.nobody.com"), exactly("b")))
+    assert stage_of(listed, claiming("a-0", "c")).refusal("a-0") == f"{text}/a"
     allocated = claim("c", exactly(of="gpu.nobody.com"), held=[("n1", "d0")], users=["x"])
     assert stage_of(allocated, claiming("a-0", "c")).refusal("a-0") == ""
+
+
+@pytest.mark.parametrize(
+    ("conditions", "refused"),
+    [
+        ([], "attached is not true"),
+        ([{"type": "attached", "status": "False"}], "attached is not true"),
+        ([{"type": "attached", "status": "True"}, {"type": "failed", "status": "True"}], "failed is true"),
+        ([{"type": "attached", "status": "True"}, {"type": "failed", "status": "False"}], ""),
+    ],
+)
+def test_a_claim_is_not_used_before_its_devices_are_ready(conditions, refused):
+    held = claim("c", held=[("n1", "d0")], users=["default-b-0"])
+    result = held["status"]["allocation"]["devices"]["results"][0]
+    result |= {"bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]}
+    told = {key: result[key] for key in ("driver", "pool", "device")}
+    held["status"]["devices"] = [{**told, "conditions": conditions}]
+    found = stage_of(held, claiming("a-0", "c")).refusal("a-0")
+    wanted = f"resource claim default/c has devices that are not ready yet: gpu.example.com/n1/d0 ({refused})"
+    assert found == (wanted if refused else "")
+
+
+def test_a_node_is_refused_for_devices_that_are_attached_later():
+    later = device("d0", bindingConditions=["attached"])
+    stage = stage_of(offer("n1", later), claim("c"), claiming("a-0", "c"))
+    refused = "cannot allocate all DRA claims: devices with binding conditions are not allocated"
+    assert refused in stage.reasons("a-0")
 
 
 # ------------------------------------------------------------------------------------------------- nodes and devices
