@@ -26,7 +26,7 @@ from kai.plugins.dra.accounting import Accounting, Holding
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.assigned import allocation_of, assigned_placements
 from kai.plugins.dra.demand import Demand, Demands
-from kai.plugins.dra.extended import Implied, backing_classes, implied_claim, needed, plugged
+from kai.plugins.dra.extended import Implied, alike, backing_classes, implied_claim, needed, plugged
 from kai.plugins.dra.inventory import Inventory, Tables, is_gpu
 from kai.plugins.dra.releasing import releasing_claims
 from kai.plugins.dra.selectors import Selectors
@@ -61,6 +61,7 @@ class Answers:
         self._inventory = inventory
         self._catalog = catalog
         self._classes = backing_classes(catalog.classes)
+        self._alike = alike(catalog.classes)
         self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
         pods = view.pods_of_shapes(concerns)
@@ -167,7 +168,7 @@ class Answers:
         Cost: one pass over the devices; a search for each node that has enough of them, unless counting decides.
         """
         base = self._wanted(pod, None)
-        mask = self._reached(base)[nodes]
+        mask = self._reached(base)[nodes] & ~self._mixed_up(pod)[nodes]
         return self._meet(pod, nodes, mask, [demand for _, demand in base.open], self._accounting.taken())
 
     @property
@@ -205,8 +206,16 @@ class Answers:
         for _, demand in wanted.open:
             for want in itertools.chain.from_iterable(demand.requests):
                 later |= self._inventory.counts(want.later, count) > 0
-        reasons = np.where(later[nodes], NOT_READY, NOT_ALLOCATABLE)
+        reasons = np.where(later[nodes], NOT_READY, NOT_ALLOCATABLE).astype(np.object_)
+        reasons[self._mixed_up(pod)[nodes]] = f"device classes back {' and '.join(self._alike)}, which count alike"
         return [str(reason) if fit else NOT_REACHED for fit, reason in zip(reached, reasons, strict=True)]
+
+    def _mixed_up(self, pod: PodRow) -> Bools:
+        """Return bool[N]: where a GPU of ``pod`` would have to come from a class, and classes back several kinds."""
+        nodes = self._view.snapshot.nodes
+        if not self._alike or "gpu" not in needed(self._shape(pod), self._classes):
+            return np.zeros(len(nodes), np.bool_)
+        return np.array([not plugged(node, "gpu") for node in nodes], np.bool_)
 
     def _reached(self, wanted: _Wanted) -> Bools:
         """Return bool[N]: nodes from which all devices that claims hold already can be used."""

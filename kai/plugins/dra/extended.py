@@ -30,6 +30,12 @@ def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceCl
     return out
 
 
+def alike(classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
+    """Return the resources that classes back and that amounts do not tell apart, as all of them count as GPUs."""
+    names = {name for each in classes.values() for name in each.extended_resources if name.endswith(_GPU)}
+    return tuple(sorted(names)) if len(names) > 1 else ()
+
+
 def needed(shape: Shape, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the resources that containers of ``shape`` ask for and a class backs, by name."""
     named = {name for container in shape.containers for name, amount in container.requests if amount > 0}

@@ -156,6 +156,16 @@ def test_a_claim_is_not_used_before_its_devices_are_ready(conditions, refused):
     assert found == (wanted if refused else "")
 
 
+def test_no_class_serves_gpus_while_classes_back_those_of_two_vendors():
+    vendors = [device_class(f"gpu.{each}.com", extended=f"{each}.com/gpu") for each in ("amd", "nvidia")]
+    asking = pod("a-0", requests={"amd.com/gpu": "1"})
+    refused = "device classes back amd.com/gpu and nvidia.com/gpu, which count alike"
+    assert stage_of(offer("n1", "d0"), *vendors, asking).reasons("a-0") == [refused]
+    assert stage_of(offer("n1", "d0"), vendors[0], asking).accepting("a-0") == ["n1"]
+    plugin = node("n3", allocatable={"amd.com/gpu": "1"})
+    assert stage_of(offer("n1", "d0"), *vendors, plugin, asking).accepting("a-0") == ["n3"]
+
+
 def test_a_node_is_refused_for_devices_that_are_attached_later():
     later = device("d0", bindingConditions=["attached"])
     stage = stage_of(offer("n1", later), claim("c"), claiming("a-0", "c"))
