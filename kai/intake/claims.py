@@ -96,7 +96,9 @@ def gpus_of_nodes(slices: Iterable[api.ResourceSlice]) -> Mapping[str, int]:
 
 
 def gpus_of_claim(spec: api.ResourceClaimSpec) -> int:
-    """Return how many GPUs a claim asks for; "all of a node" counts as one, of alternatives the largest counts.
+    """Return how many GPUs a claim asks for, of alternatives the most.
+
+    "All of a node" is one until it is allocated.
 
     Source: the peer's count of DRA GPUs, which leaves alternatives out: a queue would pass its limit by them.
     """
@@ -111,6 +113,18 @@ def choices_of_claim(spec: api.ResourceClaimSpec) -> tuple[Choice, ...]:
         for request in spec.devices.requests
     ]
     return tuple(each for each in found if any(gpus for _, gpus in each))
+
+
+def _all_gpus(spec: api.ResourceClaimSpec) -> Iterable[str]:
+    """Yield the names of requests, or ``request/alternative``, for all GPUs of a node."""
+    for request in spec.devices.requests:
+        if request.exactly is not None and _is_all_gpus(request.exactly):
+            yield request.name
+        yield from (f"{request.name}/{each.name}" for each in request.first_available if _is_all_gpus(each))
+
+
+def _is_all_gpus(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> bool:
+    return request.allocation_mode == "All" and is_gpu(request.device_class_name)
 
 
 def _gpus(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
@@ -133,6 +147,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
         queue=metadata.labels.get(settings.queue_label_key),
         gpus=gpus_of_claim(source.spec),
         choices=choices_of_claim(source.spec),
+        all_gpus=tuple(_all_gpus(source.spec)),
         owner_pod=only_pod(metadata.owner_references),
         allocation=allocated(status.allocation) if status.allocation is not None else None,
         nodes=selection.node_terms(status.allocation.node_selector) if status.allocation is not None else None,

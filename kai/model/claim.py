@@ -1,5 +1,6 @@
 """Resource claims and the devices that can satisfy them (dynamic resource allocation, structured parameters)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -104,6 +105,8 @@ class Claim:
     """GPUs that the claim asks for, as far as quota counts them; of alternatives that are open, the most."""
     choices: tuple[Choice, ...] = ()
     """Requests of which alternatives are open, as far as they are about GPUs."""
+    all_gpus: tuple[str, ...] = ()
+    """Requests, or ``request/alternative``, for all GPUs of a node: each comes to one until it is allocated."""
     owner_pod: str = ""
     """Uid of the owning pod: the claim was made from a template."""
     allocation: tuple[AllocatedDevice, ...] | None = None
@@ -131,8 +134,12 @@ class Claim:
         return sum(max(gpus for _, gpus in each) for each in self.choices) - sum(taken)
 
     def settled(self, devices: Iterable[AllocatedDevice]) -> "Claim":
-        """Return the claim with no alternative open, as it has ``devices``."""
-        return attrs.evolve(self, gpus=self.gpus - self.spared(devices), choices=()) if self.choices else self
+        """Return the claim with no alternative open, as it has ``devices``; what it looks on at is not counted."""
+        if not self.choices and not self.all_gpus:
+            return self
+        held = Counter(device.request for device in devices if not device.admin_access)
+        more = sum(max(0, held[name] - 1) for name in self.all_gpus)
+        return attrs.evolve(self, gpus=self.gpus - self.spared(devices) + more, choices=(), all_gpus=())
 
 
 @attrs.frozen(kw_only=True)

@@ -19,6 +19,9 @@ CHARGES = "the peer charges a queue again for a pod that is evicted twice, and i
 TIES = "two devices score the same, and the order of the peer's map decides"
 RETURNS = "what the search moves would come back in the next cycle; with that rule off, kai decides as recorded"
 DRIFTS_IN_CLAIMS = "the peer's undo drifts for device claims, too: only figures of nodes differ"
+ALL_DEVICES = (
+    "a claim of all GPUs of a node counts one with the peer, with kai as many as it has: only figures of nodes differ"
+)
 UNTOLD = "pods share GPUs after searches that came to nothing: drift, or a tie, which was not told apart"
 
 # Where kai decides otherwise than the peer, and why. A case that comes to agree must leave this list.
@@ -40,6 +43,9 @@ OTHERWISE = {
     "features-010197": RETURNS,
     "features-010218": RETURNS,
     "features-020053": UNTOLD,
+    "features-030005": ALL_DEVICES,
+    "features-030010": ALL_DEVICES,
+    "features-030027": ALL_DEVICES,
     "features-030029": DRIFTS_IN_CLAIMS,
 }
 

@@ -29,6 +29,10 @@ def first_of(*ways):
     return {"name": "r", "firstAvailable": alternatives}
 
 
+ALL = {"name": "a1", "deviceClassName": "gpu.example.com", "allocationMode": "All"}
+EIGHT_OR_ALL = {"name": "r", "firstAvailable": [*first_of(("gpu.example.com", 8))["firstAvailable"], ALL]}
+
+
 def slice_(name, generation=1, **spec):
     pool = {"name": "pool", "generation": generation, "resourceSliceCount": 1}
     return other("ResourceSlice", VERSION, name, spec={"driver": "gpu.example.com", "pool": pool, **spec})
@@ -71,12 +75,22 @@ def test_a_claim_counts_the_devices_of_gpu_classes(request_, gpus):
     [
         (first_of(("gpu.example.com", 8), ("gpu.example.com", 2)), ["r/a1", "r/a1"], 2),
         (first_of(("gpu.example.com", 2), ("nic.example.com", 1)), ["r/a1"], 0),
+        (exact(allocationMode="All"), ["r", "r", "r"], 3),
+        (exact(allocationMode="All"), [], 1),
+        (exact(allocationMode="All", deviceClassName="nic.example.com"), ["r", "r"], 0),
+        (EIGHT_OR_ALL, ["r/a1"] * 4, 4),
     ],
 )
 def test_a_claim_that_is_allocated_counts_what_it_has(request_, held, gpus):
     results = [{"request": name, "driver": "d", "pool": "p", "device": str(at)} for at, name in enumerate(held)]
     found = read_claim(request_, status={"allocation": {"devices": {"results": results}}})
     assert (found.gpus, found.choices, found.most_spared) == (gpus, (), 0)
+
+
+def test_devices_that_an_administrator_looks_on_at_are_not_counted():
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": str(at), "adminAccess": True} for at in range(4)]
+    looking = exact(allocationMode="All", adminAccess=True)
+    assert read_claim(looking, status={"allocation": {"devices": {"results": results}}}).gpus == 1
 
 
 def test_a_claim_does_without_the_gpus_of_the_alternatives_that_it_does_not_get():
