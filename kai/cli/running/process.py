@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 import attrs
 import structlog
+from anyio.abc import TaskGroup
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from kai.api.kinds import ApiObject
@@ -50,7 +51,7 @@ from kai.cluster.port import Leadership
 from kai.cluster.signals import Observe
 from kai.cluster.transport.credentials import Source
 from kai.documents.distribution import DISTRIBUTION, installed
-from kai.errors import KaiError
+from kai.errors import ConfigError, KaiError
 from kai.telemetry.exposition import metrics_route
 from kai.telemetry.listener import LOOPBACK, Address, Route, listen, read_address
 from kai.telemetry.probes import Probes
@@ -58,6 +59,7 @@ from kai.telemetry.tracing import Tracing, make_tracing
 
 _METRICS_FLAGS: Final = ("listen-address", "metrics-bind-address", "metrics-listen-address")
 _PROBES_FLAGS: Final = ("health-probe-bind-address",)
+_LOCAL_FLAGS: Final = ("plugin-server-port",)
 _METRICS_PORT: Final = 8080
 _PROBES_PORT: Final = 8081
 _NAMESPACE: Final = "kai-scheduler"
@@ -211,7 +213,7 @@ class Process:
                 board = make_board(plan.dashboard, scheduler, plan.settings, connection, self._facts(connection))
         async with anyio.create_task_group() as tasks:
             for address, routes in self._listeners(local, bare).items():
-                await tasks.start(listen, address, routes)
+                await self._listen(tasks, address, routes)
             if board is not None:
                 port = await tasks.start(board.run)
                 structlog.get_logger().info("dashboard", host=board.place.address.host, port=port)
@@ -270,6 +272,20 @@ class Process:
             ]
 
         return facts
+
+    async def _listen(self, tasks: TaskGroup, address: Address, routes: Mapping[str, Route]) -> None:
+        """Begin to answer at an address.
+
+        Raises: ConfigError that names the flag of the address where another program listens there.
+        """
+        try:
+            await tasks.start(listen, address, routes)
+        except ConfigError as error:
+            names = _METRICS_FLAGS if "/metrics" in routes else _PROBES_FLAGS if "/livez" in routes else _LOCAL_FLAGS
+            flag = next((name for name in names if FLAGS[name].roles & set(self.roles)), names[0])
+            raise ConfigError(
+                str(error), help=f"another program listens there; --{flag} chooses another place"
+            ) from None
 
     def _listeners(self, local: Mapping[str, Route], bare: Iterable[str]) -> dict[Address, dict[str, Route]]:
         """Return what is answered where; paths that meet on one port share its listener.
