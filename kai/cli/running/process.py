@@ -281,7 +281,10 @@ class Process:
         try:
             await tasks.start(listen, address, routes)
         except ConfigError as error:
-            names = _METRICS_FLAGS if "/metrics" in routes else _PROBES_FLAGS if "/livez" in routes else _LOCAL_FLAGS
+            wanted = ((_METRICS_FLAGS, _METRICS_PORT), (_PROBES_FLAGS, _PROBES_PORT))
+            places = [(names, self._address(names, port)) for names, port in wanted]
+            found = (names for names, place in places if place is not None and place.port == address.port)
+            names = next(found, _LOCAL_FLAGS)
             flag = next((name for name in names if FLAGS[name].roles & set(self.roles)), names[0])
             raise ConfigError(
                 str(error), help=f"another program listens there; --{flag} chooses another place"
