@@ -37,6 +37,17 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_look_at_everything() -> Iterator[None]:
+    """Let no scheduler that a test runs have the collector look through all that the tests made: that takes seconds.
+
+    A scheduler does it once, after its first cycle. `tests/unit/api/memory` and `tests/architecture` try it.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kai.scheduler.cycling.settle", lambda: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Run async tests on asyncio only: the Kubernetes client knows no other."""

@@ -12,6 +12,7 @@ import gc
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -22,15 +23,37 @@ _HOLDERS: Final = (dict, list, set, frozenset, tuple, deque)
 _DEEPEST: Final = 6
 
 
+_OLDER: Final[list[Any]] = []
+"""What of kai's was there before, in a process that has much else."""
+
+
+@contextmanager
+def counting() -> Iterator[None]:
+    """Keep a census short beside the millions of objects that a process of tests holds.
+
+    What is there now is looked through once, for what of it could grow; the collector passes over it then.
+    """
+    gc.unfreeze()
+    gc.collect()
+    objects: list[Any] = gc.get_objects()
+    _OLDER.extend(each for each in objects if _is_ours(each) or _is_cache(each) or isinstance(each, Recent))
+    gc.freeze()
+    try:
+        yield
+    finally:
+        _OLDER.clear()
+        gc.collect()
+        gc.freeze()
+
+
 def census() -> Counter[str]:
     """Count what kai holds in this process, by name, once what nothing refers to is collected."""
     _empty_bounded()
     gc.collect()
     found: Counter[str] = Counter()
-    objects: list[Any] = gc.get_objects()
-    for each in objects:
+    for each in _objects():
         cls = type(each)
-        if str(cls.__module__).startswith("kai."):
+        if _is_ours(each):
             name = f"{cls.__module__}.{cls.__qualname__}"
             found[name] += 1
             for attribute, value in _attributes(each):
@@ -45,14 +68,21 @@ def census() -> Counter[str]:
     return Counter({name: count for name, count in found.items() if count})
 
 
+def _objects() -> list[Any]:
+    return [*_OLDER, *gc.get_objects()]
+
+
+def _is_ours(each: object) -> bool:
+    return str(type(each).__module__).startswith("kai.")
+
+
 def _is_cache(each: Any) -> bool:
     return isinstance(each, functools._lru_cache_wrapper) and str(each.__module__).startswith("kai.")
 
 
 def _empty_bounded() -> None:
     """Empty the caches that forget by themselves what was not used lately: what they hold is no leak, and hides one."""
-    objects: list[Any] = gc.get_objects()
-    for each in objects:
+    for each in _objects():
         if isinstance(each, Recent):
             each._young, each._old, each._size = {}, {}, 0
         elif _is_cache(each) and each.cache_parameters()["maxsize"] is not None:
