@@ -29,13 +29,11 @@ def requests_of(pod: Pod, containers: Iterable[Container]) -> list[Mapping[str, 
     """Return what containers of a pod are counted with, in their order; what a limit stands for is not in it."""
     status = pod.status
     known = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
-    if not known:
-        return [each.resources.requests for each in containers]
-    is_infeasible, counted = _is_infeasible(pod), []
+    counted = []
     for each in containers:
         asked, told = each.resources.requests, known.get(each.name)
         if told is not None:
-            asked = _counted(asked, told.allocated_resources, told.resources, is_infeasible=is_infeasible)
+            asked = _counted(pod, asked, told.allocated_resources, told.resources)
         counted.append(asked)
     return counted
 
@@ -47,17 +45,17 @@ def requests_of_whole(pod: Pod) -> Mapping[str, str]:
         return EMPTY
     asked = {**own.limits, **own.requests}
     asked = {name: text for name, text in asked.items() if name in _RESIZABLE or name.startswith(_HUGE)}
-    return _counted(asked, status.allocated_resources, status.resources, is_infeasible=_is_infeasible(pod))
+    return _counted(pod, asked, status.allocated_resources, status.resources)
 
 
 def _counted(
-    asked: Mapping[str, str], given: Mapping[str, str], used: ResourceRequirements | None, *, is_infeasible: bool
+    pod: Pod, asked: Mapping[str, str], given: Mapping[str, str], used: ResourceRequirements | None
 ) -> Mapping[str, str]:
     """Return the larger amounts of what is asked for, what the kubelet has set aside, and what is in use yet."""
     told = (given, EMPTY if used is None else used.requests)
     if all(not amounts or amounts == asked for amounts in told):
         return asked
-    most = dict(asked)
+    is_infeasible, most = _is_infeasible(pod), dict(asked)
     for name, parts in _RESIZABLE.items():
         if is_infeasible and given and name in most:
             most[name] = given.get(name, "0")
