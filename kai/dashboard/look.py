@@ -27,7 +27,7 @@ from kai.explain.codes import BY_CODE
 from kai.explain.phrases import Words
 from kai.simulation.cases.origin import Origin
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.explaining.claim_changes import ATTACH_LIMIT
+from kai.simulation.explaining.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
 from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs
 from kai.simulation.explaining.suggestions import Suggestions
@@ -183,7 +183,8 @@ class Look:
         """Return a change and what it leads to, without foreign names; None for one that is about such a name."""
         if trial.change.field == "queue" and trial.change.new not in self.known_queues:
             return None
-        if trial.change.field == ATTACH_LIMIT and not self.scope.nodes:
+        # What nodes attach, and which classes of devices there are beside those that the job names.
+        if trial.change.field in (ATTACH_LIMIT, DEVICE_CLASS) and not self.scope.nodes:
             return None
         return attrs.evolve(
             trial,

@@ -21,6 +21,7 @@ from kai.simulation.explaining.changes import Change, Site, capped, with_pods
 from kai.wording import counted
 
 ATTACH_LIMIT = "allocatable of CSINode"
+DEVICE_CLASS = "deviceClassName"
 """The field of that change: it is of nodes, and those are not for each reader to know."""
 _ONE_POD = "ReadWriteOncePod"
 _MANY = "ReadWriteMany"
@@ -140,7 +141,7 @@ def of_class(site: Site, old: str, new: str) -> Change:
         return attrs.evolve(asked, device_class_name=new) if asked.device_class_name == old else asked
 
     return Change(
-        field="deviceClassName",
+        field=DEVICE_CLASS,
         old=old,
         new=new,
         text=f"device class {old} -> {new}",

@@ -145,11 +145,23 @@ def test_the_template_of_claims_changes_with_them():
     assert changed == {("ResourceClaim", "g-0-nic"), ("ResourceClaimTemplate", "t")}
 
 
-@pytest.mark.parametrize(("nodes", "told_of_nodes"), [(True, True), (False, False)])
-def test_what_nodes_attach_is_told_to_readers_who_may_list_them(nodes, told_of_nodes):
-    look = Look(cycle=EndedCycle(outcome=simulate(case(EPHEMERAL, LIMITED)), took=0.01))
-    scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=nodes)
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        ((EPHEMERAL, LIMITED), "attach limit"),
+        (
+            (
+                {"spec": {"resourceClaims": [{"name": "nic", "resourceClaimName": "one"}]}},
+                (NONE, OTHER, *slices(*TWO), devices(device_class="none")),
+            ),
+            "device class",
+        ),
+    ],
+)
+@pytest.mark.parametrize("may_list", [True, False])
+def test_what_nodes_have_is_told_to_readers_who_may_list_them(given, change, may_list):
+    look = Look(cycle=EndedCycle(outcome=simulate(case(*given)), took=0.01))
+    scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=may_list)
     own = look.within(scope)
     found = own.explain(own.find("default", "g"))
-    assert found.suggestions.told
-    assert any("attach limit" in trial.change.text for trial in found.suggestions.told) is told_of_nodes
+    assert any(change in trial.change.text for trial in found.suggestions.told) is may_list
