@@ -52,14 +52,22 @@ class QueueAnswer:
 
         found = self.found
         whole = f"{quantity(round(found.total), found.resource)} in {found.parent or 'the cluster'}"
-        rows = [["  QUEUE", "ASKS", "QUOTA", "WEIGHT", "USED", "FAIR SHARE"]]
+        limited = any(part.limit is not None for part in found.siblings)
+        limits = ["LIMIT"] if limited else []  # which may be why a share is what it is
+        rows = [["  QUEUE", "ASKS", "QUOTA", *limits, "WEIGHT", "USED", "FAIR SHARE"]]
         others = sorted(found.siblings, key=lambda part: (part.name != found.queue, -part.given, part.name))
         for part in others[:_MOST_SIBLINGS]:
             quota = "unlimited" if part.quota is None else self._plain(part.quota)
-            numbers = [self._plain(part.asks), quota, number_text(part.weight), self._plain(part.used)]
-            rows.append([f"  {part.name}", *numbers, self._plain(part.given)])
+            limit = "-" if part.limit is None else self._plain(part.limit)
+            numbers = [self._plain(part.asks), quota, *([limit] if limited else []), number_text(part.weight)]
+            rows.append([f"  {part.name}", *numbers, self._plain(part.used), self._plain(part.given)])
         summary = console.styled(wrapped(self.summary, console.width, indent="  "), bold=True)
-        lines = [summary, "", f"  {whole}, divided among:", columns(rows, right={1, 2, 3, 4, 5}, width=console.width)]
+        lines = [
+            summary,
+            "",
+            f"  {whole}, divided among:",
+            columns(rows, right={1, 2, 3, 4, 5, 6}, width=console.width),
+        ]
         left = len(others) - _MOST_SIBLINGS
         lines += [f"  and {left} more"] if left > 0 else []
         steps = [

@@ -205,6 +205,19 @@ def test_queues_and_nodes_are_explained_within_the_width_of_the_terminal(subject
     assert view.text(Console(columns=200)).splitlines()[0] == view.text(Console(columns=0)).splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("queue", "heads", "row"),
+    [
+        ("vision", "QUEUE ASKS QUOTA LIMIT WEIGHT USED FAIR SHARE", "vision 64 32 40 1 32 32"),
+        ("chat", "QUEUE ASKS QUOTA WEIGHT USED FAIR SHARE", "chat 35 12 1 12 12"),
+    ],
+)
+def test_limits_stand_beside_quotas_where_a_queue_has_one(queue, heads, row):
+    view, _ = answer(Source(place="examples/lab"), _lab(), Asked(name=f"queue/{queue}"))
+    lines = [" ".join(line.split()) for line in view.text(Console()).splitlines()]
+    assert row == lines[lines.index(heads) + 1]
+
+
 @cache
 def _lab():
     return Source(place="examples/lab").decide()
