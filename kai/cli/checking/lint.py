@@ -66,7 +66,7 @@ def _explain(name: str, console: Console) -> None:
     codes = {name.upper(): CODES.get(name.upper())} if name != _ALL else dict(CODES)
     known = {name: code for name, code in codes.items() if code is not None}
     if not known:
-        raise click.UsageError(f"{name!r} is no code\nthe codes are {', '.join(CODES)}")
+        raise click.UsageError(f"{name!r} is no code\nkai lint --explain lists the codes")
     if console.is_for_machines:
         from kai.cli.writing import write_kind
 
@@ -89,7 +89,7 @@ def _codes(flag: str, text: str) -> tuple[str, ...]:
     found = tuple(code.strip().upper() for code in text.split(",") if code.strip())
     for start in found:
         if not any(code.startswith(start) for code in CODES):
-            raise click.UsageError(f"{flag}: no code begins with {start!r}\nthe codes are {', '.join(CODES)}")
+            raise click.UsageError(f"{flag}: no code begins with {start!r}\nkai lint --explain lists the codes")
     return found
 
 

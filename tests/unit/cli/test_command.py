@@ -50,6 +50,12 @@ def test_the_module_runs_the_command():
         (["simulate"], "error: Missing argument 'PATH...'.", "help: kai simulate --help"),
         (["simulate", "x", "--cycles", "0"], "error: Invalid value for '--cycles'", "help: kai simulate --help"),
         (["simulate", "x", "-o", "xml"], "error: Invalid value for '-o'", "help: kai simulate --help"),
+        (["lint", "--explain", "ZZZ"], "error: 'ZZZ' is no code", "help: kai lint --explain lists the codes"),
+        (
+            ["lint", "x", "--select", "ZZZ"],
+            "error: --select: no code begins",
+            "help: kai lint --explain lists the codes",
+        ),
         (["completion", "tcsh"], "error: Invalid value for", "help: kai completion --help"),
         (
             ["completion"],
