@@ -97,7 +97,9 @@ def read_cluster_file(text: bytes, name: str, queues: Collection[str] = ()) -> C
         return _Reading(document).read(rest, queues)
     except WrongError as wrong:
         at_key = wrong.code == "K002"
-        finding = document.finding(wrong.code, str(wrong), wrong.path, at_key=at_key, hint=wrong.wanted)
+        written = source.written_key(own[0], wrong.path) if at_key else ""
+        said = f"{wrong}, which the file has as {written}" if written else str(wrong)
+        finding = document.finding(wrong.code, said, wrong.path, at_key=at_key, hint=wrong.wanted)
         raise RefusedError([finding]) from None
 
 

@@ -73,7 +73,7 @@ def test_nodes_fail_by_chance_as_the_seed_says():
     ("text", "said"),
     [
         ("shapes:\n  a: {gpus: 8}\n", "cluster.yaml:2:7: K002 there is no key gpus"),
-        ("shapes:\n  a: {on: 8}\n", "cluster.yaml:2:3: K002 there is no key true"),
+        ("shapes:\n  a: {on: 8}\n", "cluster.yaml:2:7: K002 there is no key true, which the file has as on"),
         ("shapes:\n  a: {names: b, count: {c: true}}\n", "K001 count is {c: true}"),
         ("shapes:\n  a: {gpu: eight}\n", "cluster.yaml:2:12: K001 gpu is 'eight'"),
         ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1x, node: a-1, fail: 1h}\n", "cluster.yaml:3:10: K001 at is '1x'"),
