@@ -8,9 +8,9 @@ Devices of a driver for GPUs are also GPUs of their node: see ``seats``.
 A claim that is being released when the session opens (``releasing``) takes nothing: its devices may be promised. It
 stays allocated for pods that refer to it themselves; the first of them takes its devices.
 
-A pod that was evicted and is put back has its devices again, even if they were promised to another claim meanwhile:
-there are devices enough for both. Those that the search found for it are then *kept* for the promise, for as long as
-the claim is allocated.
+A pod that was evicted and is put back has its devices again, even if they were promised to another claim meanwhile,
+provided that others are free which do for that claim: those are then *kept* for the promise, for as long as the claim
+of the pod is allocated.
 
 Source: the claim handling of the peer's dynamicresources plugin. Unlike there, devices that are being released are not
 lost to the pods that wait.
@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Effect, Int64s, NodeRow, NodeTerm, PodRow, SessionView, Tracked
+from kai.framework import Effect, Int64s, NodeRow, NodeTerm, PodRow, SessionView, Status, Tracked
 from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement
 from kai.plugins.dra.inventory import Inventory, Tables
 from kai.plugins.dra.seats import Seats
@@ -40,6 +40,18 @@ class Holding:
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class Crowd:
+    """Claims that hold devices which the claims of a pod that is put back had."""
+
+    claim: ClaimKey
+    """The first of those that are put back."""
+    displaced: Mapping[int, Holding]
+    """By row what others hold that have no users yet, only promises."""
+    taken: Tables | None
+    """What is taken once the pod has its devices again and these have none; None if that is too much still."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class Columns:
     """Tracked columns. Shapes: C claims, D devices, M capacities, K counters, P pods."""
 
@@ -51,6 +63,8 @@ class Columns:
     """[K] By devices that can only have one holder."""
     reserved: Tracked
     """[C] Consumers of a claim."""
+    waiting: Tracked
+    """[C] Those of them that came in this session and were only promised their place."""
     choice: Tracked
     """[C] Number of the holding, 0 for a claim that is not allocated."""
     kept: Tracked
@@ -109,6 +123,7 @@ class Accounting:
             consumed=consumed,
             drawn=drawn,
             reserved=self._view.track(reserved),
+            waiting=self._view.track(np.zeros_like(choice)),
             choice=self._view.track(choice),
             kept=self._view.track(np.zeros_like(choice)),
             held=self._view.track(held),
@@ -172,17 +187,46 @@ class Accounting:
         """Whether claims are being released at all."""
         return bool(self._releasing)
 
-    def crowded(self, placement: ClaimPlacement) -> tuple[ClaimKey, ...]:
-        """Return the claims of ``placement`` that are not allocated, if others hold something of their devices."""
+    def crowd(self, placement: ClaimPlacement) -> Crowd | None:
+        """Return what others hold of the devices of claims of ``placement`` that are free by now; None for nothing."""
         fresh = [each for each in _distinct(placement) if self._is_free(self.rows[each.claim])]
-        taken, inventory = self.taken(), self._inventory
         devices = [device for each in fresh for device in each.devices]
+        beyond = self._beyond(devices)
+        if not beyond:
+            return None
+        columns = self.columns
+        waits = (columns.choice.values > 0) & (columns.waiting.values > 0)
+        waits &= columns.reserved.values == columns.waiting.values
+        holdings = {row: self._holdings[int(columns.choice.values[row])] for row in np.flatnonzero(waits).tolist()}
+        found = {row: each for row, each in holdings.items() if not beyond.isdisjoint(self._cells(each.devices))}
+        tables = tuple(table.copy() for table in self._counted())
+        for each in found.values():
+            _book(tables, self._inventory.takes(each.devices), sign=-1)
+        _book(tables, self._inventory.takes(devices))
+        taken = self._inventory.with_draws((tables[0], tables[1], tables[2]))
+        limits = self._inventory.limits
+        fits = all(taken[table][cell] <= limits[table][cell] for table, cell in self._cells(devices))
+        return Crowd(claim=fresh[0].claim, displaced=found, taken=taken if fits else None)
+
+    def _beyond(self, devices: Sequence[AllocatedDevice]) -> set[tuple[int, int]]:
+        """Return of what there is not enough for ``devices`` beside what is taken."""
+        taken, inventory = self.taken(), self._inventory
         more: Counter[tuple[int, int]] = Counter()
         for table, cell, amount in (*inventory.takes(devices), *inventory.first_draws(devices, taken)):
             more[table, cell] += amount
-        limits = inventory.limits
-        beyond = any(taken[table][cell] + amount > limits[table][cell] for (table, cell), amount in more.items())
-        return tuple(each.claim for each in fresh) if beyond else ()
+        return {at for at, amount in more.items() if taken[at[0]][at[1]] + amount > inventory.limits[at[0]][at[1]]}
+
+    def _cells(self, devices: Iterable[AllocatedDevice]) -> set[tuple[int, int]]:
+        """Return what ``devices`` take something of, counters that they draw from in shares included."""
+        inventory = self._inventory
+        taking = [each for each in devices if not each.admin_access and each.key in inventory.rows]
+        draws = [draw for each in taking for draw in inventory.draws_of(inventory.rows[each.key])]
+        return {(table, cell) for table, cell, _ in (*inventory.takes(taking), *draws)}
+
+    @property
+    def keeps_any(self) -> bool:
+        """Whether something is kept for promises that lost their devices."""
+        return bool(self.columns.kept.values.any())
 
     def _is_free(self, row: int) -> bool:
         return row not in self._releasing and self.columns.choice.values[row] == 0
@@ -220,6 +264,8 @@ class Accounting:
         columns = self.columns
         named = self._is_named(row, pod)
         out = [] if named else [Effect(columns.reserved, row, 1)]
+        if not named and self._view.columns.status[pod] == Status.PIPELINED:
+            out.append(Effect(columns.waiting, row, 1))
         users = int(columns.reserved.values[row])
         turns = False
         if row in self._releasing:
@@ -245,6 +291,6 @@ def _distinct(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
     return tuple({each.claim: each for each in placement.claims}.values())
 
 
-def _book(tables: Sequence[Int64s], takes: Iterable[tuple[int, int, int]]) -> None:
+def _book(tables: Sequence[Int64s], takes: Iterable[tuple[int, int, int]], *, sign: int = 1) -> None:
     for table, cell, amount in takes:
-        tables[table][cell] += amount
+        tables[table][cell] += sign * amount

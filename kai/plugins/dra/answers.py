@@ -21,8 +21,8 @@ from kai.framework import (
     Shape,
     Verdict,
 )
-from kai.framework.claims import Claim, ClaimPlacement, ClaimReference, ExtendedAllocation
-from kai.plugins.dra.accounting import Accounting, Holding
+from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference
+from kai.plugins.dra.accounting import Accounting, Crowd, Holding
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.assigned import allocation_of, assigned_placements
 from kai.plugins.dra.demand import Demand, Demands
@@ -85,10 +85,9 @@ class Answers:
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what the placement of ``pod`` changes until it is evicted."""
         placement = self._placement(pod, detail)
-        kept: dict[tuple[str, str], Holding] = {}
-        crowded = () if self._accounting.holds(pod) else self._accounting.crowded(placement)
-        if crowded and (found := self._solve(pod, node)) is not None:
-            kept = {each.claim: Holding(each.devices, each.nodes) for each in found.claims if each.claim in crowded}
+        crowd = None if self._accounting.holds(pod) else self._accounting.crowd(placement)
+        homes = None if crowd is None else self._homes(crowd, node)
+        kept = {crowd.claim: Holding(homes)} if crowd and homes else {}
         return self._accounting.effects(pod, node, placement, kept)
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
@@ -279,15 +278,31 @@ class Answers:
         """Return the devices of ``pod`` on ``node``, which ``filter_nodes`` let pass; None if it cannot have them.
 
         A pod that the open statement evicted from ``node`` keeps its devices there, even if they were promised to
-        another pod meanwhile: a promise is made anew in every cycle, and there are devices enough for both.
+        another pod meanwhile, provided that others do for that one: a promise is made anew in every cycle.
         """
         placement = self._solve(pod, node)
         if placement is None:
             return None
         before = self._view.evicted_detail(pod, node, "claims")
         if isinstance(before, ClaimPlacement) and self._still_stands(before):
-            return before
+            crowd = self._accounting.crowd(before)
+            if crowd is None or self._homes(crowd, node) is not None:
+                return before
         return placement
+
+    def _homes(self, crowd: Crowd, node: NodeRow) -> tuple[AllocatedDevice, ...] | None:
+        """Return devices of ``node`` for the claims that lose theirs to a pod that is put back; None if they find none.
+
+        Of devices that other nodes can use as well none are looked for: where the claims wait is not known.
+        """
+        if crowd.taken is None:
+            return None if self._accounting.keeps_any else ()
+        devices = [device for holding in crowd.displaced.values() for device in holding.devices]
+        rows = [self._inventory.rows[each.key] for each in devices if each.key in self._inventory.rows]
+        if any(self._inventory.node[row] != node for row in rows):
+            return ()
+        found = self._allocate([self._demand(row) for row in crowd.displaced], node, crowd.taken)
+        return None if found is None else tuple(device for holding in found for device in holding.devices)
 
     def _still_stands(self, before: ClaimPlacement) -> bool:
         """Say whether no claim of ``before`` was allocated to other devices since."""
@@ -315,7 +330,8 @@ class Answers:
             for reference in self._shape(pod).constraints.claims
             if reference.claim in held or reference.claim in fresh
         )
-        return ClaimPlacement(claims=claims, extended=_extended(wanted.implied, found))
+        extended = None if wanted.implied is None else wanted.implied.allocated(found[-1].devices, found[-1].nodes)
+        return ClaimPlacement(claims=claims, extended=extended)
 
     def _search(self, wanted: _Wanted, node: NodeRow, taken: Tables) -> Sequence[Holding] | None:
         """Return devices of ``node`` that are not ``taken`` for each claim that has none; None if they do not do."""
@@ -324,6 +340,9 @@ class Answers:
             demands.append(self._demands.of(wanted.implied.claim))
         if not demands:
             return ()
+        return self._allocate(demands, node, taken)
+
+    def _allocate(self, demands: Sequence[Demand], node: NodeRow, taken: Tables) -> Sequence[Holding] | None:
         rows = self._accounting.seats.in_order(self._inventory.usable_on(node))
         return Allocator(self._inventory, taken, rows, self._view.snapshot.nodes[node].name).allocate(demands)
 
@@ -369,17 +388,6 @@ class Answers:
                 for want in wants:
                     out[self._inventory.node[want.sharable]] = True
         return out
-
-
-def _extended(implied: Implied | None, found: Sequence[Holding]) -> ExtendedAllocation | None:
-    if implied is None:
-        return None
-    return ExtendedAllocation(
-        requests=implied.claim.requests,
-        containers=implied.containers,
-        devices=found[-1].devices,
-        nodes=found[-1].nodes,
-    )
 
 
 def _refused(text: str) -> Verdict:

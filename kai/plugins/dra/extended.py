@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.framework import ContainerRequest, Node, Shape
-from kai.framework.claims import Claim, DeviceClass, DeviceRequest
+from kai.framework import ContainerRequest, Node, NodeTerm, Shape
+from kai.framework.claims import AllocatedDevice, Claim, DeviceClass, DeviceRequest, ExtendedAllocation
 
 _MILLI = 1000
 _GPU = "gpu"
@@ -53,6 +53,12 @@ class Implied:
 
     claim: Claim
     containers: Mappings
+
+    def allocated(self, devices: tuple[AllocatedDevice, ...], nodes: tuple[NodeTerm, ...] | None) -> ExtendedAllocation:
+        """Return what serves the pod, once the claim gets ``devices`` that can be used from ``nodes``."""
+        return ExtendedAllocation(
+            requests=self.claim.requests, containers=self.containers, devices=devices, nodes=nodes
+        )
 
 
 def implied_claim(

@@ -117,3 +117,14 @@ def test_what_a_promise_lost_to_a_pod_that_was_put_back_is_kept_for_it():
         Status.RELEASING,
         Status.PIPELINED,
     ]
+
+
+def test_a_pod_is_not_put_back_on_what_only_it_leaves_to_another():
+    """The claim of ``b-0`` does with no other device, that of ``a-0`` does with any."""
+    models = [device(f"d{at}", attributes={"model": model}) for at, model in enumerate("ab")]
+    picky = claim("c1", exactly(selectors=["device.attributes['gpu.example.com'].model == 'a'"]))
+    game = on_one_node(models, whole("c0", "d0", ["a-0"]), picky, claiming("a-0", "c0", on="n1"), claiming("b-0", "c1"))
+    moves = [("evict", "a-0"), ("promise", "b-0"), ("promise", "a-0")]
+    assert played(game, *moves) == [(1, 1, 1), (1, 0, 1), (1, -1, 2)]
+    held = {name: game.session.details.of(Stage.row(game.stage, name))["claims"].devices() for name in ("a-0", "b-0")}
+    assert {name: [each.device for each in devices] for name, devices in held.items()} == {"a-0": ["d1"], "b-0": ["d0"]}

@@ -69,19 +69,43 @@ def sat_on(game):
     return leaving | in_use(game).keys()
 
 
+def fits_all(devices, used, asked):
+    """Say whether shares of so much each find room on ``devices``, of which two may be in use, beside what is used."""
+    if not asked:
+        return True
+    for name in devices:
+        taken = used.get(name, 0) + asked[0]
+        if taken <= WHOLE and len({*used, name}) <= 2 and fits_all(devices, {**used, name: taken}, asked[1:]):
+            return True
+    return False
+
+
+def promised(game):
+    """Return how much claims were promised that no pod has by now."""
+    holders = game.holders(Status.RUNNING, Status.ALLOCATED).values()
+    used = {each.claim for placement in holders for each in placement.claims}
+    found = {}
+    for placement in game.holders(Status.PIPELINED).values():
+        for each in placement.claims:
+            if each.claim not in used:
+                found[each.claim] = sum(dict(device.consumed)["memory"] for device in each.devices)
+    return sorted(found.values(), reverse=True)
+
+
 @settings(max_examples=200, deadline=None)
 @given(clusters(), moves)
 def test_shares_are_no_more_than_there_is_and_undo_is_exact(manifests, played):
     game = Game(manifests)
     before = game.session.ledger.fingerprint()
     columns = game.session.columns
+    names = [f"d{at}" for at in range(game.session.snapshot.nodes[0].allocatable["gpu"] // GPU_UNIT)]
     for verb, number in played:
         game.play(verb, number)
         taken = in_use(game)
         assert max(taken.values(), default=0) <= WHOLE
         assert len(taken) <= 2
         audit(game.session.ledger)
-        idle = game.session.snapshot.nodes[0].allocatable["gpu"] // GPU_UNIT - len(sat_on(game))
+        idle = len(names) - len(sat_on(game))
         assert columns.idle[0, GPU] == idle * GPU_UNIT
         assert columns.idle[0, GPU] + columns.releasing[0, GPU] >= 0
     game.statement.discard()
