@@ -21,7 +21,7 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions import gpu_sharing
-from kai.api.conventions.amounts import Amount, effective_requests, exact, plus, same, texts
+from kai.api.conventions.amounts import Amount, effective_requests, exact, plus, texts
 from kai.api.conventions.grants import group_of, told_share
 from kai.api.fields import INT64_MAX
 from kai.api.kinds import title
@@ -33,6 +33,7 @@ from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.api.values.bad_value import BadValue
 from kai.api.values.numerals import signed
 from kai.api.values.quantity import amount
+from kai.controllers.sums import changed_lists
 
 _SIZE: Final = re.compile(r"[0-9].*")
 _MEGABYTE: Final = 10**6
@@ -97,23 +98,8 @@ def pod_group_resources(group: PodGroup, pods: Iterable[Pod], around: Surroundin
 
 def status_patch(group: PodGroup, resources: PodGroupResources) -> dict[str, Any] | None:
     """Return the merge patch of the group's status; None if nothing changed, however it is written."""
-    before = group.status.resources_status
-    changes = {
-        wire: _list_patch(old, new)
-        for wire, old, new in (
-            ("allocated", before.allocated, resources.allocated),
-            ("allocatedNonPreemptible", before.allocated_non_preemptible, resources.allocated_non_preemptible),
-            ("requested", before.requested, resources.requested),
-        )
-        if not same(old, new)
-    }
+    changes = changed_lists(group.status.resources_status, resources)
     return {"status": {"resourcesStatus": changes}} if changes else None
-
-
-def _list_patch(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None] | None:
-    if not after:
-        return None
-    return {**dict.fromkeys(name for name in before if name not in after), **after}
 
 
 def _belongs(pod: Pod, group: PodGroup) -> bool:

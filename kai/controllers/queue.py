@@ -14,23 +14,13 @@ from typing import Any
 
 import attrs
 
-from kai.api.conventions.amounts import same, texts
-from kai.api.scheduling.queue import Queue
-from kai.controllers.sums import Sum
+from kai.api.conventions.amounts import texts
+from kai.api.scheduling.queue import Queue, QueueStatus
+from kai.controllers.sums import Sum, changed_lists
 
 
-@attrs.frozen(kw_only=True)
-class QueueTotals:
-    """What the queue controller writes about a queue."""
-
-    children: tuple[str, ...] = ()
-    allocated: Mapping[str, str] = attrs.field(factory=dict)
-    allocated_non_preemptible: Mapping[str, str] = attrs.field(factory=dict)
-    requested: Mapping[str, str] = attrs.field(factory=dict)
-
-
-def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueTotals:
-    """Return the children of a queue and the totals below it; ``own`` is the sum of its own pod groups.
+def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus:
+    """Return the status of a queue with its children and the totals below it; ``own`` is the sum of its pod groups.
 
     Others than its children may be among ``queues``.
 
@@ -39,8 +29,9 @@ def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueTotals
     known = {other.metadata.name: other for other in queues}
     children = [known[name] for name in sorted(known) if known[name].spec.parent_queue == queue.metadata.name]
     total = Sum.of(*(child.status for child in children if not _is_above(child, queue, known))) + own
-    return QueueTotals(
-        children=tuple(child.metadata.name for child in children),
+    return attrs.evolve(
+        queue.status,
+        child_queues=tuple(child.metadata.name for child in children),
         allocated=texts(total.allocated),
         allocated_non_preemptible=texts(total.allocated_non_preemptible),
         requested=texts(total.requested),
@@ -59,17 +50,9 @@ def _is_above(child: Queue, queue: Queue, known: Mapping[str, Queue]) -> bool:
     return False
 
 
-def status_patch(queue: Queue, totals: QueueTotals) -> dict[str, Any] | None:
-    """Return the merge patch of the queue's status; None if nothing changed, however it is written."""
-    changes: dict[str, Any] = {}
-    if queue.status.child_queues != totals.children:
-        changes["childQueues"] = list(totals.children) or None
-    for wire, old, new in (
-        ("allocated", queue.status.allocated, totals.allocated),
-        ("allocatedNonPreemptible", queue.status.allocated_non_preemptible, totals.allocated_non_preemptible),
-        ("requested", queue.status.requested, totals.requested),
-    ):
-        if not same(old, new):
-            gone = dict.fromkeys(name for name in old if name not in new)
-            changes[wire] = {**gone, **new} if new else None
+def status_patch(queue: Queue, totals: QueueStatus) -> dict[str, Any] | None:
+    """Return the merge patch of the queue's children and totals; None if nothing changed, however it is written."""
+    changes = changed_lists(queue.status, totals)
+    if queue.status.child_queues != totals.child_queues:
+        changes["childQueues"] = list(totals.child_queues) or None
     return {"status": changes} if changes else None

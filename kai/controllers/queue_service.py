@@ -28,7 +28,7 @@ from kai.cluster.warning import warn
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, held_by
-from kai.controllers.queue import QueueTotals, queue_totals, status_patch
+from kai.controllers.queue import queue_totals, status_patch
 from kai.controllers.queue_tree import conditions_after, tree_findings
 from kai.errors import InputError
 
@@ -129,7 +129,7 @@ class QueueController:
         except InputError as error:
             structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
             return Ended(failure=str(error))
-        counted = _counted(queue, totals)
+        counted = attrs.evolve(queue, status=totals)
         # What is wrong with one queue shows in it, the queues above, its children and the groups of one with children.
         naming = self.cluster.store.find(GROUPS, look.key) if children else ()
         findings = tree_findings((counted, *around), naming).get(look.key, ())
@@ -179,18 +179,6 @@ class QueueController:
             if isinstance(reply, Refusal) and reply.reason is not Reason.ALREADY_EXISTS:
                 return reply
         return None
-
-
-def _counted(queue: Queue, totals: QueueTotals) -> Queue:
-    """Return a queue as it is with these totals."""
-    status = attrs.evolve(
-        queue.status,
-        child_queues=totals.children,
-        allocated=totals.allocated,
-        allocated_non_preemptible=totals.allocated_non_preemptible,
-        requested=totals.requested,
-    )
-    return attrs.evolve(queue, status=status)
 
 
 def _counts(change: Change[PodGroup]) -> bool:

@@ -7,11 +7,11 @@ a group that changes is taken out of them as it was and put in as it is, which i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from kai.api.conventions.amounts import Amount, add_up, exact, plus
+from kai.api.conventions.amounts import Amount, add_up, exact, plus, same
 from kai.api.kinds import Key
 from kai.api.scheduling.pod_group import PodGroupResources
 from kai.api.scheduling.queue import QueueStatus
@@ -47,6 +47,23 @@ class Sum:
             allocated_non_preemptible=plus(self.allocated_non_preemptible, other.allocated_non_preemptible),
             requested=plus(self.requested, other.requested),
         )
+
+
+def changed_lists(before: PodGroupResources | QueueStatus, after: PodGroupResources | QueueStatus) -> dict[str, Any]:
+    """Return a merge patch of the lists that say other amounts; the same amount in other words is no change.
+
+    Raises: BadValue if an amount is not a quantity.
+    """
+    changes: dict[str, Any] = {}
+    for wire, old, new in (
+        ("allocated", before.allocated, after.allocated),
+        ("allocatedNonPreemptible", before.allocated_non_preemptible, after.allocated_non_preemptible),
+        ("requested", before.requested, after.requested),
+    ):
+        if not same(old, new):
+            gone = dict.fromkeys(name for name in old if name not in new)
+            changes[wire] = {**gone, **new} if new else None
+    return changes
 
 
 @attrs.define

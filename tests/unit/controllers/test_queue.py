@@ -1,7 +1,7 @@
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import Queue
-from kai.controllers.queue import QueueTotals, queue_totals, status_patch
+from kai.api.scheduling.queue import Queue, QueueStatus
+from kai.controllers.queue import queue_totals, status_patch
 from kai.controllers.sums import Sum
 
 
@@ -32,8 +32,8 @@ def test_children_and_own_groups_are_added_up():
         parent,
     ]
     groups = [group("g", "p", allocated={"cpu": "500m"}), group("h", "b", allocated={"cpu": "100"})]
-    assert totals_of(parent, queues, groups) == QueueTotals(
-        children=("a", "b"),
+    assert totals_of(parent, queues, groups) == QueueStatus(
+        child_queues=("a", "b"),
         allocated={"cpu": "1500m", "memory": "1Gi"},
         allocated_non_preemptible={"memory": "1Gi"},
         requested={"cpu": "2"},
@@ -64,7 +64,7 @@ def test_a_leaf_below_a_circle_is_still_added_to_its_parent():
 
 def test_only_what_changed_is_written():
     before = queue("q", childQueues=["x"], allocated={"cpu": "1000m", "memory": "1"}, requested={"cpu": "1"})
-    totals = QueueTotals(children=(), allocated={"cpu": "1"}, requested={"cpu": "1"})
+    totals = QueueStatus(child_queues=(), allocated={"cpu": "1"}, requested={"cpu": "1"})
     assert status_patch(before, totals) == {
         "status": {"childQueues": None, "allocated": {"memory": None, "cpu": "1"}},
     }
@@ -72,4 +72,4 @@ def test_only_what_changed_is_written():
 
 def test_an_unchanged_queue_is_not_written():
     before = queue("q", childQueues=["x"], allocated={"cpu": "1000m"})
-    assert status_patch(before, QueueTotals(children=("x",), allocated={"cpu": "1"})) is None
+    assert status_patch(before, QueueStatus(child_queues=("x",), allocated={"cpu": "1"})) is None
