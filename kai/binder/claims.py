@@ -22,7 +22,7 @@ from kai.api.codec.structuring import unstructure
 from kai.api.kinds import title
 from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
 from kai.api.kubernetes.meta import OwnerReference
-from kai.api.kubernetes.pod import Pod, PodResourceClaim
+from kai.api.kubernetes.pod import Pod, claim_behind
 from kai.api.plans import Plan, Reason, Ref, RefusedError, create, delete, find, patch
 from kai.api.scheduling.bind_request import BindRequest, ExtendedResourceClaimAllocation
 from kai.binder.context import BindContext
@@ -161,20 +161,11 @@ def _claim_name(pod: Pod, name: str) -> str:
     """
     for claim in pod.spec.resource_claims:
         if claim.name == name:
-            found = _object_name(pod, claim)
+            found = claim_behind(pod, claim)
             if found:
                 return found
             raise BindFailureError(f"{title(pod)}: no resource claim was made for its claim {name} yet", retryable=True)
     raise BindFailureError(f"{title(pod)}: has no claim {name}, which the bind request allocates", retryable=False)
-
-
-def _object_name(pod: Pod, claim: PodResourceClaim) -> str:
-    if claim.resource_claim_name is not None:
-        return claim.resource_claim_name
-    for status in pod.status.resource_claim_statuses:
-        if status.name == claim.name:
-            return status.resource_claim_name or ""
-    return ""
 
 
 # --- The claim for extended resources ------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from kai.api.kinds import title
 from kai.api.kubernetes.core import PriorityClass
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.pod import ENDED, Pod, PodResourceClaim
+from kai.api.kubernetes.pod import ENDED, Pod, claim_behind
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.api.values.bad_value import BadValue
 from kai.api.values.numerals import signed
@@ -228,7 +228,7 @@ def _claimed_devices(pod: Pod, find: FindClaim) -> dict[str, Amount]:
     """
     counts: dict[str, int] = {}
     for index, reference in enumerate(pod.spec.resource_claims):
-        name = _claim_name(pod, reference)
+        name = claim_behind(pod, reference)
         if name == "":
             continue
         claim = find(pod.metadata.namespace, name) if name is not None else None
@@ -241,16 +241,6 @@ def _claimed_devices(pod: Pod, find: FindClaim) -> dict[str, Amount]:
         if count > 0:
             counts[device_class] = min(counts.get(device_class, 0) + count, INT64_MAX)
     return {device_class: Amount(count * 10**9) for device_class, count in counts.items()}
-
-
-def _claim_name(pod: Pod, reference: PodResourceClaim) -> str | None:
-    """Return the name of the claim behind a reference; empty if none is needed, None if it is not known yet."""
-    if reference.resource_claim_name is not None:
-        return reference.resource_claim_name
-    for status in pod.status.resource_claim_statuses:
-        if status.name == reference.name:
-            return status.resource_claim_name or ""
-    return None
 
 
 def _gpus_of(claim: ResourceClaim) -> tuple[str, int]:

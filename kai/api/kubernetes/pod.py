@@ -288,3 +288,13 @@ class Pod:
     spec: TemplatedSpec = PodSpec()
     # What containers report is different in each pod that runs.
     status: PodStatus = attrs.field(default=PodStatus(), metadata=shared())
+
+
+def claim_behind(pod: Pod, reference: PodResourceClaim) -> str | None:
+    """Return the name of the claim behind a reference; empty if none is needed, None if it is not known yet."""
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == reference.name:
+            return status.resource_claim_name or ""
+    return None
