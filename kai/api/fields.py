@@ -93,7 +93,6 @@ ObjectName: TypeAlias = Annotated[str, Pattern(longest=253)]
 LevelName: TypeAlias = Annotated[str, Pattern(longest=316)]
 """A node label, or an alias of one, or nothing."""
 
-_UNIONS: Final = frozenset({typing.Union, types.UnionType})
 # Go's JSON names keep these words in capitals unless they come first.
 _CAPITALS: Final = frozenset({"gpu", "numa", "id", "ip", "db", "csi"})
 
@@ -113,9 +112,14 @@ def is_shared(field: attrs.Attribute[object]) -> bool:
     return bool(field.metadata.get("shared"))
 
 
+def is_union(hint: Any) -> bool:  # noqa: ANN401 - type hints are of many unrelated classes
+    """Return whether a type hint is a union, however it is written."""
+    return get_origin(hint) in {typing.Union, types.UnionType}
+
+
 def without_none(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelated classes
     """Return a type hint without None; a union of several others as it is."""
-    if get_origin(hint) not in _UNIONS:
+    if not is_union(hint):
         return hint
     parts = [part for part in get_args(hint) if part is not type(None)]
     return parts[0] if len(parts) == 1 else hint

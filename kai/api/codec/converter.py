@@ -7,7 +7,6 @@ converter is needed to find out where a value stands.
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
@@ -22,7 +21,7 @@ from kai.api.codec.deduplication import shared
 from kai.api.codec.fast_frozen import draft_of
 from kai.api.codec.json_values import Reader
 from kai.api.codec.pod_templates import templated
-from kai.api.fields import Bounds, Format, Int64, Pattern, is_shared, name_on_the_wire, without_none
+from kai.api.fields import Bounds, Format, Int64, Pattern, is_shared, is_union, name_on_the_wire, without_none
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 
@@ -56,7 +55,7 @@ def make_converter() -> cattrs.Converter:
     converter.register_structure_hook(float, json_values.number)
     converter.register_structure_hook(int, _annotated_reader(Int64, converter))
     factories: tuple[tuple[Callable[[Hint], bool], Callable[[Hint, cattrs.Converter], Reader]], ...] = (
-        (_is_union, _union_reader),
+        (is_union, _union_reader),
         (_comes_from(Literal), _literal_reader),
         (_comes_from(Mapping), _mapping_reader),
         (_comes_from(tuple), _tuple_reader),
@@ -71,10 +70,6 @@ def make_converter() -> cattrs.Converter:
 
 def _comes_from(origin: object) -> Callable[[Hint], bool]:
     return lambda hint: get_origin(hint) is origin
-
-
-def _is_union(hint: Hint) -> bool:
-    return get_origin(hint) in {typing.Union, types.UnionType}
 
 
 # --- Reading -------------------------------------------------------------------------------------------------------

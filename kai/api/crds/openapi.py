@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import types
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
@@ -20,7 +19,17 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_orig
 import attrs
 
 from kai.api.crds.descriptions import EXPLANATIONS
-from kai.api.fields import INT32_MAX, INT64_MAX, Bounds, Format, Pattern, camel, name_on_the_wire
+from kai.api.fields import (
+    INT32_MAX,
+    INT64_MAX,
+    Bounds,
+    Format,
+    Pattern,
+    camel,
+    is_union,
+    name_on_the_wire,
+    without_none,
+)
 
 Schema: TypeAlias = dict[str, Any]
 # Type hints are of many unrelated classes; only `typing` knows how to take them apart.
@@ -58,7 +67,7 @@ def schema_of(hint: Hint, extras: Extras) -> Schema:
 
     Raises: TypeError for a type that has no place in the vocabulary.
     """
-    hint = _present(hint)
+    hint = without_none(hint)  # an absent field is never null in what the API server stores
     origin: object = get_origin(hint)
     if attrs.has(hint):
         return _object(hint, extras)
@@ -70,7 +79,7 @@ def schema_of(hint: Hint, extras: Extras) -> Schema:
         return {"type": "object", "additionalProperties": schema_of(get_args(hint)[1], extras)}
     if origin is Literal:
         return {"type": "string", "enum": list(get_args(hint))}
-    if _is_union(hint) and all(get_origin(part) is Literal for part in get_args(hint)):
+    if is_union(hint) and all(get_origin(part) is Literal for part in get_args(hint)):
         return {"type": "string", "enum": [word for part in get_args(hint) for word in get_args(part)]}
     plain = {str: "string", bool: "boolean", float: "number"}.get(hint)
     if plain is not None:
@@ -78,18 +87,6 @@ def schema_of(hint: Hint, extras: Extras) -> Schema:
     if hint is int:
         return {"type": "integer", "format": "int64"}
     raise TypeError(f"no schema for {hint}")
-
-
-def _is_union(hint: Hint) -> bool:
-    return get_origin(hint) in {typing.Union, types.UnionType}
-
-
-def _present(hint: Hint) -> Hint:
-    """Return a type without None: an absent field is never null in what the API server stores."""
-    if not _is_union(hint):
-        return hint
-    parts = tuple(part for part in get_args(hint) if part is not type(None))
-    return parts[0] if len(parts) == 1 else hint
 
 
 def _annotated(hint: Hint, extras: Extras) -> Schema:
