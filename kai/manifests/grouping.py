@@ -31,7 +31,7 @@ class Grouping:
 
     def __attrs_post_init__(self) -> None:
         """Load the groupers, and lend the priority classes that an installation has."""
-        self._groupers = load_groupers(self.settings)
+        self._groupers = load_groupers()
         absent = [name for name in PRIORITY_CLASSES if isinstance(self.index.get(_class(name)), Absent)]
         self._lent = [_class_manifest(name) for name in absent]
         self.index.add(self._lent)

@@ -6,7 +6,7 @@ from kai.podgrouper.grouper import Grouper, Groupers, Request
 from kai.podgrouper.lookup import Absent, Answers, Get, Lookup, Many, Read, Reader, Why
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, OwnerReference, Resource
-from kai.podgrouper.settings import KindPattern, KindRule, Settings
+from kai.podgrouper.settings import KindPattern, Settings
 from kai.podgrouper.update import GroupWrite, Verb
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Grouping",
     "Kind",
     "KindPattern",
-    "KindRule",
     "Lookup",
     "Many",
     "Needs",

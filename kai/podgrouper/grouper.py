@@ -55,13 +55,6 @@ class DeclaredGrouper(Grouper, Protocol):
         """Say whether ``kind`` has been declared."""
         ...
 
-    def check(self, settings: Settings, /) -> None:
-        """Refuse declarations of the configuration that cannot be used.
-
-        Raises: ConfigError.
-        """
-        ...
-
 
 @attrs.frozen
 class Groupers:
@@ -89,11 +82,11 @@ class Groupers:
         if exact is not None:
             return exact
         for _, grouper in sorted(self.by_name.items()):
-            if is_declared(grouper) and grouper.serves(kind, reader, settings):
+            if _is_declared(grouper) and grouper.serves(kind, reader, settings):
                 return grouper
         return self.default
 
 
-def is_declared(grouper: Grouper) -> TypeGuard[DeclaredGrouper]:
+def _is_declared(grouper: Grouper) -> TypeGuard[DeclaredGrouper]:
     """Say whether a grouper takes declarations."""
-    return callable(getattr(grouper, "serves", None)) and callable(getattr(grouper, "check", None))
+    return callable(getattr(grouper, "serves", None))

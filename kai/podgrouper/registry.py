@@ -2,7 +2,7 @@
 
 Groupers are found by the entry point group ``kai.groupers``, installed or from the tree: a tree is used through an
 editable install (``uv pip install -e . --no-deps``), which is what makes its entry points visible. Precedence, first
-match: a rule of the configuration; the exact kind; the kind in any version; a declaration (Karta); the default grouper.
+match: the exact kind; the kind in any version; a declaration (Karta); the default grouper.
 """
 
 from collections.abc import Iterable
@@ -10,23 +10,23 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TypeGuard
 
 from kai.errors import ConfigError, PluginError
-from kai.podgrouper.grouper import DEFAULT, Grouper, Groupers, is_declared
-from kai.podgrouper.settings import KindPattern, Settings
+from kai.podgrouper.grouper import DEFAULT, Grouper, Groupers
+from kai.podgrouper.settings import KindPattern
 
 ENTRY_POINTS = "kai.groupers"
 
 
-def load_groupers(settings: Settings) -> Groupers:
-    """Return every installed grouper, and the kinds that ``settings`` assign to them.
+def load_groupers() -> Groupers:
+    """Return every installed grouper.
 
-    Raises: ConfigError when none is installed, two claim one kind, or a rule names an unknown one. PluginError when an
-        entry point does not lead to a grouper.
+    Raises: ConfigError when none is installed, or two claim one kind. PluginError when an entry point does not lead to
+        a grouper.
     """
-    return assemble(((point.name, _load(point)) for point in entry_points(group=ENTRY_POINTS)), settings)
+    return assemble((point.name, _load(point)) for point in entry_points(group=ENTRY_POINTS))
 
 
-def assemble(groupers: Iterable[tuple[str, Grouper]], settings: Settings) -> Groupers:
-    """Return the registry of named ``groupers`` under the rules of ``settings``.
+def assemble(groupers: Iterable[tuple[str, Grouper]]) -> Groupers:
+    """Return the registry of named ``groupers``.
 
     Raises: ConfigError as ``load_groupers`` does.
     """
@@ -40,21 +40,12 @@ def assemble(groupers: Iterable[tuple[str, Grouper]], settings: Settings) -> Gro
             f'entry points "{ENTRY_POINTS}": found {", ".join(by_name) or "none"}, expected "{DEFAULT}" among them; '
             "is the project installed (`uv pip install -e . --no-deps` from the tree)?"
         )
-    for grouper in by_name.values():
-        if is_declared(grouper):
-            grouper.check(settings)
     claims: dict[KindPattern, str] = {}
     for name, grouper in by_name.items():
         for pattern in grouper.kinds:
             if pattern in claims:
                 raise ConfigError(f'kind {pattern}: claimed by groupers "{claims[pattern]}" and "{name}", expected one')
             claims[pattern] = name
-    for rule in settings.kind_rules:
-        if rule.grouper not in by_name:
-            raise ConfigError.about(
-                f"kind {rule.pattern}", "grouper", found=rule.grouper, wanted=f"one of {', '.join(by_name)}"
-            )
-        claims[rule.pattern] = rule.grouper
     return Groupers(by_name, {pattern: by_name[name] for pattern, name in claims.items()})
 
 

@@ -326,10 +326,10 @@ async def group_pods(
 ) -> None:
     """Group the pods of a cluster that is open already, until cancelled.
 
-    Raises: ConfigError or PluginError if the groupers that are installed do not fit the settings.
+    Raises: ConfigError or PluginError if the groupers that are installed cannot be used.
     """
     # Finding entry points reads folders and imports modules.
-    groupers = await cluster.cpu.run(load_groupers, settings)
+    groupers = await cluster.cpu.run(load_groupers)
     await PodGrouper(cluster, settings, groupers, options, observe).run()
 
 

@@ -1,17 +1,11 @@
-"""What an administrator sets for the pod grouper, and custom kinds declared in the configuration.
-
-Defaults are the peer's. A custom kind needs no code: a ``KindRule`` says which of the known groupers serves it, and a
-Karta manifest in ``kartas`` describes it in the same words as a Karta object in the cluster would.
-"""
+"""What an administrator sets for the pod grouper, and how a grouper names its kinds. Defaults are the peer's."""
 
 from collections.abc import Mapping
-from typing import Self
 
 import attrs
 
 from kai.api import names
-from kai.errors import ConfigError
-from kai.podgrouper.resource import Kind, Manifest
+from kai.podgrouper.resource import Kind
 
 ANY_VERSION = "*"
 
@@ -24,30 +18,9 @@ class KindPattern:
     version: str
     kind: str
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the pattern that is written as ``group/version/Kind``, or ``version/Kind`` for the core group.
-
-        Raises: ConfigError when the text is neither.
-        """
-        *group, version, kind = text.split("/") if "/" in text else ("", "")
-        if not version or not kind or len(group) > 1 or group == [""]:
-            raise ConfigError.about(
-                "kind", "pattern", found=text, wanted='"group/version/Kind", the version possibly "*"'
-            )
-        return cls("".join(group), version, kind)
-
     def __str__(self) -> str:
         """Return ``group/version/Kind``."""
         return str(Kind(self.group, self.version, self.kind))
-
-
-@attrs.frozen
-class KindRule:
-    """A kind that the configuration hands to the grouper of that entry point name. It wins over what is built in."""
-
-    pattern: KindPattern
-    grouper: str
 
 
 @attrs.frozen(kw_only=True)
@@ -69,7 +42,5 @@ class Settings:
     defaults_name: str = ""
     namespace_labels: Mapping[str, str] = attrs.field(factory=dict)
     pod_labels: Mapping[str, str] = attrs.field(factory=dict)
-    kind_rules: tuple[KindRule, ...] = ()
-    kartas: tuple[Manifest, ...] = ()
     link_delay_seconds: float = 0.0
     """How long a pod's link to its group may wait for the binding to bring it along; only for a process that binds."""

@@ -15,7 +15,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
     pod = known.get(Get(POD, case["pod"]["namespace"], case["pod"]["name"]))
     if isinstance(pod, Absent):
         return {"podGroup": None, "podPatch": {}}
-    outcome = group_pod(pod, known, settings, load_groupers(settings))
+    outcome = group_pod(pod, known, settings, load_groupers())
     if isinstance(outcome, Needs):
         raise TypeError(f"{outcome} cannot be: everything there is is known")
     return {

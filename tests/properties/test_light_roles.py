@@ -22,7 +22,7 @@ from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import BINDER, RESERVED, bind_request, node, pod, sharing_pod, sharing_request
 from tests.unit.podgrouper.memory import JOB
 
-GROUPERS = load_groupers(Settings())
+GROUPERS = load_groupers()
 DEVICE = "run.ai/reserve_for_gpu_index"
 
 

@@ -1,12 +1,12 @@
-"""Kinds that are described by a Karta: by one in the configuration, else by one in the cluster."""
+"""Kinds that are described by a Karta, an object of the cluster."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import attrs
 
-from kai.errors import ConfigError, InputError
+from kai.errors import InputError
 from kai.podgrouper import kinds
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.grouper import Request
@@ -42,25 +42,6 @@ class Karta:
         """Say whether exactly one valid Karta describes ``kind``."""
         return _find(kind, reader, settings) is not None
 
-    def check(self, settings: Settings, /) -> None:
-        """Refuse a Karta of the configuration that does not hold together, and a second one for the same kind.
-
-        Raises: ConfigError.
-        """
-        seen = set[Kind]()
-        for manifest in settings.kartas:
-            try:
-                karta = Resource.of(manifest, kinds.KARTA)
-                kind = described_kind(karta)
-                read_definition(karta)
-            except InputError as error:
-                raise ConfigError(*error.messages) from error
-            if kind is None:
-                raise ConfigError(f"{karta}: found no gang scheduling instructions, expected some")
-            if kind in seen:
-                raise ConfigError(f"{karta}: found a second description of {kind}, expected one")
-            seen.add(kind)
-
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the group that the Karta describes.
 
@@ -77,16 +58,15 @@ class Karta:
 
 
 def _find(kind: Kind, reader: Reader, settings: Settings) -> Definition | None:
-    declared = (Resource.of(manifest, kinds.KARTA) for manifest in settings.kartas)
-    found = tuple(_valid(declared, kind))
-    if not found and settings.karta_fallback:
-        labels = ((GROUP_LABEL, kind.group), (VERSION_LABEL, kind.version), (KIND_LABEL, kind.kind))
-        listed = reader.many(Many(kinds.KARTA, "", labels))
-        found = () if isinstance(listed, Absent) else tuple(_valid(iter(listed), kind))
+    if not settings.karta_fallback:
+        return None
+    labels = ((GROUP_LABEL, kind.group), (VERSION_LABEL, kind.version), (KIND_LABEL, kind.kind))
+    listed = reader.many(Many(kinds.KARTA, "", labels))
+    found = () if isinstance(listed, Absent) else tuple(_valid(listed, kind))
     return found[0] if len(found) == 1 else None
 
 
-def _valid(kartas: Iterator[Resource], kind: Kind) -> Iterator[Definition]:
+def _valid(kartas: Iterable[Resource], kind: Kind) -> Iterator[Definition]:
     for karta in kartas:
         try:
             if described_kind(karta) == kind:

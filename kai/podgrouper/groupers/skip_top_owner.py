@@ -36,10 +36,6 @@ class SkipTopOwner:
         Raises: InputError as that grouper does.
         Source: the peer's skip-top-owner grouper: a default of the wrapper's kind comes before the wrapper's own label.
         """
-        if not request.owners:
-            return request.groupers.default.draft(
-                request
-            )  # nothing below the top: only a rule of the configuration says so
         wrapper, owners = request.owner, request.owners[:-1]
         inner = owners[-1] if owners else request.pod
         defaults = _default_labels(request, wrapper)

@@ -8,7 +8,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
 
-GROUPERS = load_groupers(Settings())
+GROUPERS = load_groupers()
 
 JOB = {
     "apiVersion": "batch/v1",

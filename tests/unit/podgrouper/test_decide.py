@@ -8,8 +8,6 @@ from kai.podgrouper import (
     Get,
     Grouping,
     Kind,
-    KindPattern,
-    KindRule,
     Needs,
     Settings,
     Verb,
@@ -26,7 +24,7 @@ SET = thing("apps/v1", "StatefulSet")
 
 def answered(pod, **answers):
     settings = Settings()
-    return group_pod(pod, Answers(**answers), settings, load_groupers(settings))
+    return group_pod(pod, Answers(**answers), settings, load_groupers())
 
 
 def test_a_pod_joins_the_group_of_its_owner():
@@ -151,7 +149,7 @@ def failure_of_known(pod):
     """Return the failure where the owner exists and the pod may be so malformed that no lookup could hold it."""
     settings = Settings()
     read = Get(Kind("apps", "v1", "StatefulSet"), "ns", "work")
-    return group_pod(pod, Answers({read: SET}), settings, load_groupers(settings)).failure
+    return group_pod(pod, Answers({read: SET}), settings, load_groupers()).failure
 
 
 def test_a_failure_is_one_line():
@@ -180,15 +178,6 @@ def decide_with(draft):
 
     read = Get(Kind("apps", "v1", "StatefulSet"), "ns", "work")
     return group_pod(pod_of(SET), Answers({read: SET}), Settings(), Groupers({"default": Odd()}, {}))
-
-
-def test_the_configuration_hands_a_kind_to_a_grouper():
-    mine = thing("example.com/v2", "Service")
-    pattern = KindPattern("example.com", "*", "Service")
-    settings = Settings(kind_rules=(KindRule(pattern, "deployment"),))
-    group = group_of(pod_of(mine), mine, settings=settings)
-    assert group["metadata"]["name"] == "pg-pod-0-pod-0-uid"
-    assert group["spec"]["priorityClassName"] == "inference"
 
 
 def test_nothing_is_written_when_everything_is_as_it_should_be():

@@ -74,7 +74,7 @@ LABELS = {
 JUNK = st.sampled_from(
     [None, True, -1, 0, 2**40, 1.5, "", "x", "-3", "9" * 30, [], [None], {}, {"x": None}, [{}], "a\nb"]
 )
-GROUPERS = load_groupers(Settings())
+GROUPERS = load_groupers()
 
 
 class Everything:

@@ -32,7 +32,7 @@ WORLDS = {
 def asked(pod, objects):
     """Decide by answering one read after the other; return the decision and the reads."""
     settings = Settings()
-    groupers = load_groupers(settings)
+    groupers = load_groupers()
     known = KnownObjects.of([pod, *objects], optional_kinds=[KARTA])
     answers, reads = Answers(), []
     while isinstance(outcome := group_pod(pod, answers, settings, groupers), Needs):

@@ -7,7 +7,7 @@ import pytest
 
 import kai.podgrouper
 from kai.errors import ConfigError, PluginError
-from kai.podgrouper import KindPattern, KindRule, Reader, Settings, load_groupers, registry
+from kai.podgrouper import KindPattern, Reader, Settings, load_groupers, registry
 from kai.podgrouper.grouper import DEFAULT
 from kai.podgrouper.registry import ENTRY_POINTS, assemble
 from kai.podgrouper.resource import Kind
@@ -26,7 +26,7 @@ NOTHING = Reader(KnownObjects.of([]))
 
 
 def test_every_installed_grouper_is_loaded():
-    assert set(load_groupers(Settings()).by_name) == {point.name for point in entry_points(group=ENTRY_POINTS)}
+    assert set(load_groupers().by_name) == {point.name for point in entry_points(group=ENTRY_POINTS)}
 
 
 @pytest.mark.parametrize(
@@ -44,44 +44,31 @@ def test_every_installed_grouper_is_loaded():
     ],
 )
 def test_a_kind_is_served_by_its_grouper(kind, name):
-    groupers = load_groupers(Settings())
+    groupers = load_groupers()
     assert groupers.choose(kind, NOTHING, Settings()) is groupers.by_name[name]
 
 
 def test_an_exact_version_comes_before_any_version():
     exact, any_version = Stub((KindPattern("g", "v1", "K"),)), Stub((KindPattern("g", "*", "K"),))
-    groupers = assemble([("a", exact), ("b", any_version), (DEFAULT, Stub())], Settings())
+    groupers = assemble([("a", exact), ("b", any_version), (DEFAULT, Stub())])
     assert groupers.choose(Kind("g", "v1", "K"), NOTHING, Settings()) is exact
     assert groupers.choose(Kind("g", "v2", "K"), NOTHING, Settings()) is any_version
 
 
-def test_a_rule_of_the_configuration_comes_before_what_is_built_in():
-    pattern = KindPattern("batch", "v1", "Job")
-    settings = Settings(kind_rules=(KindRule(pattern, DEFAULT),))
-    groupers = load_groupers(settings)
-    assert groupers.choose(Kind("batch", "v1", "Job"), NOTHING, settings) is groupers.default
-
-
 def test_without_groupers_the_message_says_how_to_install_them():
     with pytest.raises(ConfigError, match="uv pip install -e"):
-        assemble([], Settings())
+        assemble([])
 
 
 def test_two_groupers_for_one_kind_stop_the_start():
     pattern = KindPattern("g", "v1", "K")
     with pytest.raises(ConfigError, match='kind g/v1/K: claimed by groupers "a" and "b"'):
-        assemble([("a", Stub((pattern,))), ("b", Stub((pattern,))), (DEFAULT, Stub())], Settings())
+        assemble([("a", Stub((pattern,))), ("b", Stub((pattern,))), (DEFAULT, Stub())])
 
 
 def test_two_groupers_of_one_name_stop_the_start():
     with pytest.raises(ConfigError, match="twice"):
-        assemble([(DEFAULT, Stub()), (DEFAULT, Stub())], Settings())
-
-
-def test_a_rule_for_an_unknown_grouper_stops_the_start():
-    settings = Settings(kind_rules=(KindRule(KindPattern("g", "v1", "K"), "guess"),))
-    with pytest.raises(ConfigError, match="kind g/v1/K: grouper: found 'guess', expected one of default"):
-        assemble([(DEFAULT, Stub())], settings)
+        assemble([(DEFAULT, Stub()), (DEFAULT, Stub())])
 
 
 def test_every_module_of_a_kind_has_an_entry_point():
@@ -96,4 +83,4 @@ def test_an_entry_point_that_leads_to_no_grouper_is_a_plugin_error(target, monke
     point = EntryPoint("odd", target, ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda **_: [point])
     with pytest.raises(PluginError, match='plugin "odd"'):
-        load_groupers(Settings())
+        load_groupers()

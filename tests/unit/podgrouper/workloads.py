@@ -56,7 +56,7 @@ def decide(pod, *objects, settings=None) -> Grouping:
     """Return what is decided about `pod` where nothing but it and `objects` exists."""
     settings = settings or Settings()
     known = KnownObjects.of([pod, *objects], optional_kinds=[KARTA])
-    outcome = group_pod(pod, known, settings, load_groupers(settings))
+    outcome = group_pod(pod, known, settings, load_groupers())
     assert isinstance(outcome, Grouping)
     return outcome
 

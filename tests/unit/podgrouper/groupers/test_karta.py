@@ -1,7 +1,6 @@
 import pytest
 
-from kai.errors import ConfigError
-from kai.podgrouper import Settings, load_groupers
+from kai.podgrouper import Settings
 from tests.unit.podgrouper.kartas import FLOW, child, karta, one_group
 from tests.unit.podgrouper.workloads import decide, failure_of, group_of, pod_of, spec_of, subgroup_of, thing, tree_of
 
@@ -213,29 +212,3 @@ def test_a_query_of_an_unsupported_form_is_held_against_a_karta_only_where_it_is
     status = {"statusMappings": {"running": [{"byExpression": {"expression": form, "expectedResult": "2"}}]}}
     assert not falls_back(karta(one_group("worker"), root={"statusDefinition": status}))
     assert falls_back(karta(one_group("worker"), children=[child("worker", scaleDefinition={"replicasPath": form})]))
-
-
-def test_the_configuration_describes_kinds_in_the_same_words():
-    settings = Settings(kartas=(karta(one_group("worker")),), karta_fallback=False)
-    assert group_of(pod(), FLOW, settings=settings)["metadata"]["name"] == "pg-work-uid-gang"
-
-
-def test_the_configuration_comes_before_the_cluster():
-    settings = Settings(kartas=(karta(one_group("worker")),))
-    in_cluster = karta({"podGroup": {"name": "other"}})
-    assert group_of(pod(), FLOW, in_cluster, settings=settings)["metadata"]["name"] == "pg-work-uid-gang"
-
-
-@pytest.mark.parametrize(
-    "declared",
-    [
-        (karta(one_group(), root={"statusDefinition": None}),),
-        (karta(one_group()), karta(one_group(), name="again")),
-        (karta(None),),
-        ({"kind": 7},),
-    ],
-    ids=["broken", "twice", "no gang", "no object"],
-)
-def test_a_declaration_that_cannot_be_used_stops_the_start(declared):
-    with pytest.raises(ConfigError):
-        load_groupers(Settings(kartas=declared))

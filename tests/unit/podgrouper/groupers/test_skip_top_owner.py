@@ -1,6 +1,6 @@
 import json
 
-from kai.podgrouper import KindPattern, KindRule, Settings
+from kai.podgrouper import Settings
 from tests.unit.podgrouper.workloads import group_of, pod_of, priority_class, spec_of, thing
 
 QUEUE = "kai.scheduler/queue"
@@ -56,10 +56,3 @@ def test_a_default_class_that_does_not_exist_is_no_default():
     job = thing("batch/v1", "Job", owners=[top])
     config_map = defaults(typeName="InferenceWorkload", priorityName="gone")
     assert spec_of(pod_of(job), job, top, config_map, settings=DEFAULTS)["priorityClassName"] == "train"
-
-
-def test_a_rule_that_skips_bare_pods_ends_at_the_default():
-    settings = Settings(kind_rules=(KindRule(KindPattern("", "v1", "Pod"), "skip_top_owner"),))
-    assert group_of(pod_of(), settings=settings)["metadata"]["name"] == "pg-pod-0-pod-0-uid"
-    flow = thing("argoproj.io/v1alpha1", "Workflow")
-    assert group_of(pod_of(flow), flow, settings=settings)["metadata"]["name"] == "pg-pod-0-pod-0-uid"
