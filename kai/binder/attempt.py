@@ -125,7 +125,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         message = f"{title(pod)} is another pod than the one of that name for which this was decided"
         return (yield from _give_up(request, message))
     if pod.spec.node_name == request.spec.selected_node:
-        return (yield from _finish(binder, request, pod))
+        return (yield from _finish(request, pod))
     if pod.spec.node_name:
         return (yield from _give_up(request, f"{title(pod)} is bound to node {pod.spec.node_name} already"))
     node = yield from find_for_sure(Ref(Node, request.spec.selected_node))
@@ -146,7 +146,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         retryable = error.reason is not Reason.REJECTED
         message = _told(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
         return (yield from _fail(binder, request, pod, node, message, retryable=retryable))
-    return (yield from _finish(binder, request, pod))
+    return (yield from _finish(request, pod))
 
 
 def _told(error: RefusedError, named: Collection[str]) -> str:
@@ -168,14 +168,13 @@ def _lost_queue(request: BindRequest) -> Plan[str]:
     return "" if found is not None else f"queue {told.queue} does not exist any more"
 
 
-def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:
+def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
     """Say that a pod is bound. What cannot be said to the pod keeps the request from nothing."""
     if not request.metadata.uid:
         return Outcome(verdict=Verdict.BOUND)  # the scheduler that gave an unwritten order will say so
     node, leftovers = request.spec.selected_node, []
     try:
-        if binder.settings.report_success_on_pod:
-            yield from report_bound(pod, node)
+        yield from report_bound(pod, node)
     except RefusedError as error:
         if error.interrupts:
             raise
@@ -203,7 +202,7 @@ def _fail(
     leftovers: tuple[str, ...] = ()
     current = yield from report_failure(pod, request.spec.selected_node, message)
     if current is not None and current.spec.node_name == request.spec.selected_node:
-        return (yield from _finish(binder, request, current))
+        return (yield from _finish(request, current))
     if current is not None and current.spec.node_name:
         return (yield from _give_up(request, f"{title(pod)} is bound to node {current.spec.node_name} already"))
     if current is not None:

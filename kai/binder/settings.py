@@ -52,5 +52,3 @@ class BinderSettings:
     """The longest pause between two attempts at the same bind."""
     patience: int = 8
     """How often an attempt that was interrupted is started again before it counts as failed."""
-    report_success_on_pod: bool = True
-    """Whether a success is written as a condition on the pod; the event and the bind request say it anyway."""

@@ -40,6 +40,8 @@ from kai.scheduler.publishing.publisher import Publisher
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signal_log import log_signal
 
+_SENDERS: Final = 32
+"""Binds and evictions under way at once."""
 _MOST_EXPLANATIONS: Final = 50_000
 
 HandOver: TypeAlias = Callable[[BindRequest], None]
@@ -203,7 +205,7 @@ class Outbox:
 
     async def _write_all(self) -> None:
         async with anyio.create_task_group() as tasks:
-            for _ in range(max(1, self.settings.senders)):
+            for _ in range(_SENDERS):
                 tasks.start_soon(self._write_urgent)
             for _ in range(max(1, self.settings.status_writers)):
                 tasks.start_soon(self._write_quiet)

@@ -34,15 +34,12 @@ class SchedulerSettings:
     document: Mapping[str, object] | None = None
     """The configuration as it was written, for dumps; None for the built-in one."""
     intake: IntakeSettings = attrs.field(factory=IntakeSettings)
-    namespace: str = names.KAI_NAMESPACE
     metrics_namespace: str = "kai"
     leader_elect: bool = False
     period_seconds: float = 1.0
     """The longest pause between two cycles while something waits."""
     coalescing_seconds: float = 0.05
     """How long to gather more changes once one was seen, which a pod that starts without others does not wait for."""
-    senders: int = 32
-    """Binds and evictions under way at once."""
     status_writers: int = 5
     """Conditions, annotations and events under way at once."""
     evict_by: EvictBy = EvictBy.EVICTION
@@ -54,8 +51,6 @@ class SchedulerSettings:
     """Whether a pod gets the event Scheduled once it is bound."""
     direct_binds: bool = False
     """Whether the binder of this process carries out binds that need no preparation without a bind request."""
-    publish_fair_shares: bool = True
-    """Whether the status of a queue says what its fair share is."""
     quiet_seconds: float = 10.0
     """How long an explanation stands before another that says nothing new in kind may replace it."""
     stale_store_seconds: float = 75.0

@@ -96,7 +96,6 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         configuration=configuration,
         document=document,
         intake=intake_of(given),
-        namespace=given.text("namespace"),
         metrics_namespace=given.text("metrics-namespace"),
         leader_elect=competes(given),
         period_seconds=max(0.01, given.number("schedule-period")),

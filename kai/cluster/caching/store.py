@@ -33,12 +33,11 @@ _FADING: Final = 600.0
 class Watched:
     """A kind that is watched, and which of its objects.
 
-    Units: selectors as the API server takes them.
+    Units: the selector as the API server takes it.
     """
 
     cls: type[ApiObject]
     namespace: str = ""
-    label_selector: str = ""
     field_selector: str = ""
     metadata_only: bool = False
     """Whether the metadata of objects are enough; the rest is neither sent nor kept."""
@@ -46,7 +45,7 @@ class Watched:
     @property
     def is_whole(self) -> bool:
         """Return whether an object that is not in the store should not exist."""
-        return not (self.namespace or self.label_selector or self.field_selector)
+        return not (self.namespace or self.field_selector)
 
 
 @attrs.define
@@ -346,9 +345,9 @@ class WatchedStore:
         self._syncs[cls].refresh = ask
 
     def _selects(self, cls: type[Any], manifest: Mapping[str, Any]) -> bool:
-        """Return whether an object belongs here; where the server selects by fields or labels, only it can tell."""
+        """Return whether an object belongs here; where the server selects by fields, only it can tell."""
         watched = self._syncs[cls].watched
-        if watched.label_selector or watched.field_selector:
+        if watched.field_selector:
             return False
         return not watched.namespace or manifest.get("metadata", {}).get("namespace") == watched.namespace
 

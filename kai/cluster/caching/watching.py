@@ -330,8 +330,7 @@ class Watcher:
         return collection(kind.api_versions[variant], kind.plural, self.watched.namespace)
 
     def _selectors(self) -> Query:
-        chosen = (("labelSelector", self.watched.label_selector), ("fieldSelector", self.watched.field_selector))
-        return tuple((name, value) for name, value in chosen if value)
+        return (("fieldSelector", self.watched.field_selector),) if self.watched.field_selector else ()
 
     def _form(self, metadata: str) -> str:
         return metadata if self.watched.metadata_only else JSON

@@ -121,8 +121,7 @@ class Publisher:
             case CycleOver(overall):
                 self._take(overall)
                 effects += self._go_on(now)
-                if self.settings.publish_fair_shares:
-                    effects += self._shares.publish(overall.fair_shares, now)
+                effects += self._shares.publish(overall.fair_shares, now)
                 self.outgoing.forget(now)
             case TimePassed():
                 effects += self._go_on(now)

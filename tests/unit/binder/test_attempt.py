@@ -1,4 +1,3 @@
-import attrs
 import pytest
 
 from kai.api.codec.structuring import structure_as
@@ -14,7 +13,6 @@ from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,
-    SETTINGS,
     bind_request,
     cluster,
     device_plugin,
@@ -61,14 +59,6 @@ def test_a_bind_of_a_whole_gpu_costs_three_writes():
     server = cluster(node(), pod(requests={"nvidia.com/gpu": "1"}), bind_request())
     try_once(server)
     assert [type(write) for write in server.writes] == [Bind, Patch, Patch]
-
-
-def test_the_condition_on_the_pod_can_be_left_out():
-    server = cluster(node(), pod(), bind_request())
-    quiet = attrs.evolve(BINDER, settings=attrs.evolve(SETTINGS, report_success_on_pod=False))
-    try_once(server, binder=quiet)
-    assert [type(write) for write in server.writes] == [Bind, Patch]
-    assert len(server.events) == 1
 
 
 def test_the_binding_names_the_pods_uid_and_version():
