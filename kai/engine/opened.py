@@ -53,7 +53,6 @@ class OpenedPlugin:
     """Those extensions of one plugin that concern the same shapes; a plugin may have several of these."""
 
     name: str
-    origin: str = ""
     concerns: Bools | None = None
     """bool[K]: for which shapes the plugin is asked; None: for all."""
     terms: tuple[Term, ...] = ()
@@ -160,14 +159,14 @@ class Asking:
             if isinstance(extension, Placement) and (objection := objection_to_effects(extension.corrections)):
                 raise self._blamed("Placement.corrections", objection)
             fields[place] = self._guarded_extension(extension)
-        return [OpenedPlugin(**fields) for fields in out] or [OpenedPlugin(name=self.use.name, origin=self.use.origin)]
+        return [OpenedPlugin(**fields) for fields in out] or [OpenedPlugin(name=self.use.name)]
 
     def _fields_for(self, known: list[dict[str, Any]], concerns: Bools | None) -> dict[str, Any]:
         for fields in known:
             mine = fields["concerns"]
             if mine is concerns or (mine is not None and concerns is not None and np.array_equal(mine, concerns)):
                 return fields
-        known.append({"name": self.use.name, "origin": self.use.origin, "concerns": concerns})
+        known.append({"name": self.use.name, "concerns": concerns})
         return known[-1]
 
     def _guarded_extension(self, extension: Extension) -> Extension:
@@ -261,7 +260,7 @@ def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
         if error.hook != OPEN or use.failing.get(OPEN) is not OnFailure.LEAVE_OUT:
             raise
         failures.note(error)
-        return [OpenedPlugin(name=use.name, origin=use.origin)]
+        return [OpenedPlugin(name=use.name)]
 
     def changed(each: OpenedPlugin) -> OpenedPlugin:
         extensions = {place: getattr(each, place) for place in _PLACES.values()}
