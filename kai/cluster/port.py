@@ -87,11 +87,6 @@ class Leadership(Protocol):
         """Return whether other processes may have led before this one, or may lead after it."""
         ...
 
-    @property
-    def term(self) -> Term | None:
-        """Return the present term; None when not leading, at once when the lease ran out, whatever else is stuck."""
-        ...
-
     def holds(self, term: Term) -> bool:
         """Return whether this term still lasts. Callable from other threads."""
         ...

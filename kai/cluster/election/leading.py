@@ -83,7 +83,7 @@ class LeaseLeadership:
 
     @property
     def term(self) -> Term | None:
-        """Return the present term."""
+        """Return the present term; None when not leading, at once when the lease ran out, whatever else is stuck."""
         is_leading = not self._is_resigning and self._election.is_leading(self._clock.monotonic())
         return self._election.term if is_leading else None
 
