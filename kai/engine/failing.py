@@ -125,8 +125,6 @@ class PluginFailure:
 
     plugin: str
     hook: str
-    message: str
-    """Of the first failure."""
     times: int
 
 
@@ -143,7 +141,7 @@ class Failures:
         key = (error.plugin, error.hook)
         known = self.found.get(key)
         self.found[key] = (
-            PluginFailure(plugin=error.plugin, hook=error.hook, message=str(error), times=1)
+            PluginFailure(plugin=error.plugin, hook=error.hook, times=1)
             if known is None
             else attrs.evolve(known, times=known.times + 1)
         )

@@ -200,7 +200,7 @@ def test_a_plugin_is_trusted_again_after_a_minute_without_failure():
     faults = Faults()
     assert faults.judge(FAULT, Profile, 2, 0.0) is None
     assert faults.judge(FAULT, Profile, 3, 0.0) is OnFailure.REFUSE
-    failed = PluginFailure(plugin="p", hook="NodeFilter.filter", message="m", times=1)
+    failed = PluginFailure(plugin="p", hook="NodeFilter.filter", times=1)
     faults.ended([failed], 50.0)
     faults.ended([], 109.0)
     assert faults.due() == 110.0
