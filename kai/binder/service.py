@@ -117,16 +117,6 @@ class BinderService:
         self._plans = PlanRunner(IndexedApi(self.cluster.api, self.cluster.store, swept_pods(self.binder.settings)))
         self._sweeping = Sweeping(self.binder.settings, self._plans, self.cluster.connectivity)
 
-    @property
-    def waiting(self) -> int:
-        """How many orders wait."""
-        return self._queue.waiting
-
-    @property
-    def running(self) -> int:
-        """How many binds are under way."""
-        return self._queue.running
-
     def offer(self, request: BindRequest) -> None:
         """Take an order that this process has just written, without waiting for the watch to bring it.
 

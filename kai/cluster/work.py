@@ -161,16 +161,6 @@ class WorkQueue(Generic[K]):
         """Return when the next look is due; None while there is none, or no place for it."""
         return self._heap[0][0] if self._heap and self._running < self.options.concurrency else None
 
-    @property
-    def waiting(self) -> int:
-        """How many keys wait."""
-        return len(self._items) - self._running
-
-    @property
-    def running(self) -> int:
-        """How many keys are looked at."""
-        return self._running
-
     def _put_back(self, key: K, due: float, failures: int, since: float | None = None) -> None:
         self._items[key] = _Item(due=due, since=due if since is None else since, failures=failures)
         self._push(due, key)

@@ -42,7 +42,7 @@ def test_what_is_asked_for_during_a_look_is_looked_at_once_more_after_it():
     assert (again.key, again.since) == ("a", 1.0)
     work.end("a", 4.0)
     assert work.take(100.0) == ()
-    assert work.waiting == work.running == 0
+    assert work.next_due is None
 
 
 def test_only_so_many_looks_are_under_way():
