@@ -48,7 +48,6 @@ class NodeScaleAdjuster:
 
     cluster: Cluster
     settings: ScaleSettings
-    options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _state: ScaleState = attrs.field(factory=ScaleState)
     _scaling_pods: Index[Pod] = attrs.field(init=False)
@@ -60,7 +59,7 @@ class NodeScaleAdjuster:
         self._scaling_pods = Index(
             Pod, f"node-scale-adjuster: {here}", lambda pod: (_EVERYTHING,) if pod.metadata.namespace == here else ()
         )
-        queue: WorkQueue[str] = WorkQueue(self.options, self.cluster.draw)
+        queue: WorkQueue[str] = WorkQueue(OPTIONS, self.cluster.draw)
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
         self._workers = Workers("node-scale-adjuster", queue, self._look, clock, self.observe, connectivity)
 

@@ -58,7 +58,6 @@ class PodGroupController:
 
     cluster: Cluster
     scheduler_name: str = names.SCHEDULER_NAME
-    options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _said: dict[Key, str] = attrs.field(factory=dict)
     """Why each group cannot be counted: said once, not at each change."""
@@ -66,7 +65,7 @@ class PodGroupController:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[Key] = WorkQueue(self.options, self.cluster.draw)
+        queue: WorkQueue[Key] = WorkQueue(OPTIONS, self.cluster.draw)
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
         self._workers = Workers("podgroup-controller", queue, self._look, clock, self.observe, connectivity)
 

@@ -51,7 +51,6 @@ class QueueController:
     """Keeps the statuses of queues."""
 
     cluster: Cluster
-    options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _holdings: Holdings = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
@@ -59,7 +58,7 @@ class QueueController:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         self._holdings = Holdings(self.cluster.store)
-        queue: WorkQueue[str] = WorkQueue(self.options, self.cluster.draw)
+        queue: WorkQueue[str] = WorkQueue(OPTIONS, self.cluster.draw)
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
         self._workers = Workers("queue-controller", queue, self._look, clock, self.observe, connectivity)
 
