@@ -44,14 +44,13 @@ _STAMPS: Final = (
 
 @attrs.frozen(kw_only=True)
 class PodAccount:
-    """Why a pod waits. ``on_pod``: whether its condition says so; ``event``: whether an event does."""
+    """Why a pod waits. ``on_pod``: whether its condition says so, beside the event."""
 
     name: str
     namespace: str
     uid: str
     message: str
     on_pod: bool = True
-    event: bool = True
 
 
 @attrs.frozen(kw_only=True)

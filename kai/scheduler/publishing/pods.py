@@ -61,7 +61,7 @@ class PodWrites:
                 now=self.now(),
             )
             yield from self.outgoing.write(f"{account.uid}/condition", pod, patch, account.message, now, group)
-        if account.event and said != account.message:
+        if said != account.message:
             yield self.outgoing.say(
                 Emit(
                     ref=Ref.to(pod),
