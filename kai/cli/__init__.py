@@ -6,6 +6,6 @@ commands are in rooms: ``running`` (``kai run``), ``listing`` (jobs, queues, nod
 documents as classes. How a reading command works is told in ``docs/design/0012-reading-commands.md``.
 """
 
-from kai.cli.command import complete, main
+from kai.cli.starting import complete, main
 
 __all__ = ["complete", "main"]

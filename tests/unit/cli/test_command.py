@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,26 @@ def test_a_help_fits_into_80_columns(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert run([*words, "--help"]) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+_INTERRUPTED = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "kai.cli.command":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupts())
+from kai.cli import main
+main()
+"""
+
+
+def test_an_interrupt_while_the_program_is_imported_ends_it_without_a_word():
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_the_module_runs_the_command():

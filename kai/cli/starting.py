@@ -1,0 +1,26 @@
+"""Where the program starts: what it consists of is imported from here on."""
+
+import signal
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command that was typed.
+
+    Ctrl-C ends the program without a word while its modules are imported: nothing catches it by then.
+    """
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from kai.cli import command
+
+    if is_default:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    command.main()
+
+
+def complete() -> None:
+    """Answer kubectl, which asks what may follow ``kubectl kai`` and the words behind it."""
+    from kai.cli import command
+
+    command.complete()
