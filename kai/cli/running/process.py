@@ -28,7 +28,7 @@ from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboar
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
-from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
+from kai.cli.running.rolemetrics import ApiCalls, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
     SCHEDULER_WATCHES,
     HandOver,
@@ -184,11 +184,16 @@ class Process:
 
     # --- Work ----------------------------------------------------------------------------------------------------
 
+    def _show(self, connection: Connection) -> None:
+        namespace = self.given.text("metrics-namespace")
+        self.registry.register(ApiCalls(connection.sender.sent, namespace))
+        self.registry.register(ObjectsNotRead(connection.store, namespace))
+
     async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:
         leadership: Leadership = connection.leadership or SoleLeadership(fresh_identity(platform.node()))
         connection.api.leadership = leadership  # what fences writes, also without an election
         self._add_probes(connection)
-        self.registry.register(ApiCalls(connection.sender.sent, self.given.text("metrics-namespace")))
+        self._show(connection)
         local: dict[str, Route] = {}
         bare: tuple[str, ...] = ()
         work: list[Callable[[], Any]] = []

@@ -5,17 +5,20 @@ Source: the queue controller's names, labels and roundings are the peer's; the o
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kai.api import names
+from kai.api.kinds import BY_CLASS
 from kai.api.scheduling.queue import Queue
 from kai.api.values.bad_value import BadValue
 from kai.api.values.quantity import amount
+from kai.cluster.port import Store
 from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, Signal, WorkEnded
 from kai.telemetry.exposition import Maker
 
@@ -129,6 +132,23 @@ class ApiCalls:
         family = CounterMetricFamily(f"{prefix}api_requests", "Calls to the API server.", labels=labels)
         for (verb, what, code), count in sorted(self.sent.items()):
             family.add_metric((verb, what, str(code)), count)
+        yield family
+
+
+@attrs.frozen(eq=False)
+class ObjectsNotRead:
+    """Objects that the store keeps out, or as they were before, as a registry asks for them."""
+
+    store: Store
+    namespace: str
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the gauge."""
+        prefix = f"{self.namespace}_" if self.namespace else ""
+        family = GaugeMetricFamily(f"{prefix}objects_not_read", "Objects that cannot be read.", labels=("resource",))
+        found = Counts(BY_CLASS[each.cls].plural for each in self.store.rejected)
+        for plural, count in sorted(found.items()):
+            family.add_metric((plural,), count)
         yield family
 
 

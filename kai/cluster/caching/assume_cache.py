@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
+import structlog
 
 from kai.api.codec.pruning import keep
 from kai.api.codec.structuring import structure_as
-from kai.api.kinds import ApiObject, Key
+from kai.api.kinds import BY_CLASS, ApiObject, Key
 from kai.api.listing import Listing
 from kai.cluster.caching.overlays import Overlays, annotated
 from kai.cluster.caching.peek import UNKNOWN_VERSION, Peek, peek, version_of
@@ -134,8 +135,9 @@ class AssumeCache(Generic[T]):
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        """Return the objects that cannot be read, by key."""
-        return tuple(self._rejected[key] for key in sorted(self._rejected))
+        """Return the objects that cannot be read, by key; any thread may ask."""
+        found = self._rejected.copy()
+        return tuple(found[key] for key in sorted(found))
 
     def is_assumed(self, key: Key) -> bool:
         """Return whether something is assumed at a key."""
@@ -230,7 +232,12 @@ class AssumeCache(Generic[T]):
             self._tombstones.fade()
 
     def _reject(self, key: Key, message: str) -> None:
-        self._rejected[key] = Rejected(cls=cast("type[ApiObject]", self.cls), key=key, message=message)
+        """Note that an object cannot be read, and say where, once; a log names objects and quotes none."""
+        cls, known = cast("type[ApiObject]", self.cls), self._rejected.get(key)
+        if known is None or known.message != message:
+            at = message.partition(": found ")[0]
+            structlog.get_logger().warning("object not read", resource=BY_CLASS[cls].plural, at=at)
+        self._rejected[key] = Rejected(cls=cls, key=key, message=message)
 
     # --- Lists -----------------------------------------------------------------------------------------------------
 

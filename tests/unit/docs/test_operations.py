@@ -2,15 +2,17 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai.api.kubernetes.pod import Pod
 from kai.cli import failures
 from kai.cli.running.flags import read_flags
 from kai.cli.running.meanings import MEANINGS
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
+from kai.cli.running.rolemetrics import ApiCalls, ObjectsNotRead, RoleMetrics
 from kai.scheduler.metrics import SchedulerMetrics
 from tests.unit.deploy.rendering import DEPLOY
 
@@ -100,6 +102,10 @@ def exported():
     (calls,) = ApiCalls({("get", "pods", 200): 1}, "kai").collect()
     (sample,) = calls.samples
     out[sample.name] = (calls.type, tuple(sample.labels))
+    store = SimpleNamespace(rejected=[SimpleNamespace(cls=Pod)])
+    (unread,) = ObjectsNotRead(store, "kai").collect()
+    (sample,) = unread.samples
+    out[sample.name] = (unread.type, tuple(sample.labels))
     return out
 
 
