@@ -22,13 +22,14 @@ _ROUNDS = 12
 _WARM = 3
 
 
-@pytest.fixture(autouse=True)
-def _everything_can_be_counted() -> Iterator[None]:
+@pytest.fixture
+def everything_counts() -> Iterator[None]:
     """Count what was there before a test as well: the collector passes over it in tests."""
     with census.counting():
         yield
 
 
+@pytest.mark.usefixtures("everything_counts")
 def test_what_is_held_does_not_depend_on_what_has_passed() -> None:
     moments = soak(_ROUNDS, 16)
     before, after = moments[:_WARM], moments[-1]
@@ -59,6 +60,7 @@ def test_a_count_with_a_bound_of_its_own_has_grown_above_it_alone() -> None:
     assert grown(seen(22, 22, 22, 100, 201, 202), _WARM) == {name: (22, 201)}
 
 
+@pytest.mark.usefixtures("everything_counts")
 def test_what_is_never_forgotten_is_found_by_its_name() -> None:
     holder = type("Holder", (), {"__module__": "kai.soak"})()
     holder.kept = {}
@@ -76,6 +78,7 @@ def test_what_was_there_before_is_counted_as_well() -> None:
         assert census.growth(before, census.census())["kai.soak.Holder.kept"] == (0, 30)
 
 
+@pytest.mark.usefixtures("everything_counts")
 def test_a_storm_delays_neither_the_lease_nor_the_newest_state() -> None:
     seen = storm(seconds=1.0)
     assert seen.events >= 10_000
