@@ -1,11 +1,12 @@
 """Where the program starts: what it consists of is imported from here on."""
 
 import signal
+from collections.abc import Sequence
 from typing import NoReturn
 
 
-def main() -> NoReturn:
-    """Run the command that was typed.
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command with these arguments, or with those that were typed.
 
     Ctrl-C ends the program without a word while its modules are imported: nothing catches it by then.
     """
@@ -16,7 +17,7 @@ def main() -> NoReturn:
 
     if is_default:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    command.main()
+    command.main(arguments)
 
 
 def complete() -> None:

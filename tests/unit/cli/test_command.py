@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kai.cli import command
+from kai.cli import command, main
 from kai.cli.command import COMMANDS, run
 from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
@@ -54,6 +54,13 @@ main()
 def test_an_interrupt_while_the_program_is_imported_ends_it_without_a_word():
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_a_program_that_forks_gives_the_command_its_arguments(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith("kai ")
 
 
 def test_the_module_runs_the_command():
