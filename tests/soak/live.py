@@ -4,7 +4,7 @@ A crowd of pods runs all the time, and a few nodes are fought for by jobs of whi
 What the process holds is sampled: memory of its own, descriptors, threads, series. A line is fitted to what follows the
 warm-up; growth of more than one percent an hour is too much, unless it could be chance (three standard errors).
 
-What a process holds follows its load: a burst of calls opens connections, which stay for a minute. So every ten
+What a process holds follows its load: connections that a burst of calls opened stay for up to two minutes. So every ten
 minutes the load rests until these are closed, and a sample is taken then. A second line goes through the samples at
 rest: what is never given back shows in them, and bursts do not.
 
@@ -69,8 +69,8 @@ class Plan:
     seed: int = 1
     """What jobs come is drawn from it."""
     rests_apart: float = 600.0
-    rest: float = 75.0
-    """How long the load rests: longer than a connection stays without a call."""
+    rest: float = 130.0
+    """How long the load rests: a connection without a call stays for one to two minutes."""
     samples: Path | None = None
     """The file that what was sampled is written to."""
 
