@@ -127,9 +127,8 @@ class ApiCalls:
 
     def collect(self) -> Iterable[Metric]:
         """Yield the counter."""
-        prefix = f"{self.namespace}_" if self.namespace else ""
         labels = ("verb", "resource", "code")
-        family = CounterMetricFamily(f"{prefix}api_requests", "Calls to the API server.", labels=labels)
+        family = CounterMetricFamily(_named("api_requests", self.namespace), "Calls to the API server.", labels=labels)
         for (verb, what, code), count in sorted(self.sent.items()):
             family.add_metric((verb, what, str(code)), count)
         yield family
@@ -144,12 +143,16 @@ class ObjectsNotRead:
 
     def collect(self) -> Iterable[Metric]:
         """Yield the gauge."""
-        prefix = f"{self.namespace}_" if self.namespace else ""
-        family = GaugeMetricFamily(f"{prefix}objects_not_read", "Objects that cannot be read.", labels=("resource",))
+        name = _named("objects_not_read", self.namespace)
+        family = GaugeMetricFamily(name, "Objects that cannot be read.", labels=("resource",))
         found = Counts(BY_CLASS[each.cls].plural for each in self.store.rejected)
         for plural, count in sorted(found.items()):
             family.add_metric((plural,), count)
         yield family
+
+
+def _named(name: str, namespace: str) -> str:
+    return f"{namespace}_{name}" if namespace else name
 
 
 def figures(queue: Queue) -> Mapping[str, float]:

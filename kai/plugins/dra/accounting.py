@@ -150,7 +150,7 @@ class Accounting:
 
     def consumers(self, row: int, pod: PodRow) -> int:
         """Return how many consumers other than ``pod`` the claim in ``row`` has."""
-        counted = bool(self.columns.held.values[pod]) or self._is_named(row, pod)
+        counted = self.holds(pod) or self._is_named(row, pod)
         return int(self.columns.reserved.values[row]) - int(counted)
 
     def _is_named(self, row: int, pod: PodRow) -> bool:
@@ -174,13 +174,10 @@ class Accounting:
                 _book(tables, self._inventory.takes(self.claims[row].allocation or ()))
         return self._inventory.with_draws(tables)
 
-    def is_overdrawn(self, holding: Holding, taken: Tables) -> bool:
-        """Say whether ``taken`` is more than there is of something that ``holding`` takes."""
-        inventory = self._inventory
-        keys = [each.key for each in holding.devices if not each.admin_access and each.key in inventory.rows]
-        draws = [draw for key in keys for draw in inventory.draws_of(inventory.rows[key])]
-        cells = [*inventory.takes(holding.devices), *draws]
-        return any(taken[table][cell] > inventory.limits[table][cell] for table, cell, _ in cells)
+    def is_overdrawn(self, devices: Iterable[AllocatedDevice], taken: Tables) -> bool:
+        """Say whether ``taken`` is more than there is of something that ``devices`` take."""
+        limits = self._inventory.limits
+        return any(taken[table][cell] > limits[table][cell] for table, cell in self._cells(devices))
 
     @property
     def any_releasing(self) -> bool:
@@ -204,8 +201,7 @@ class Accounting:
             _book(tables, self._inventory.takes(each.devices), sign=-1)
         _book(tables, self._inventory.takes(devices))
         taken = self._inventory.with_draws((tables[0], tables[1], tables[2]))
-        limits = self._inventory.limits
-        fits = all(taken[table][cell] <= limits[table][cell] for table, cell in self._cells(devices))
+        fits = not self.is_overdrawn(devices, taken)
         return Crowd(claim=fresh[0].claim, displaced=found, taken=taken if fits else None)
 
     def _beyond(self, devices: Sequence[AllocatedDevice]) -> set[tuple[int, int]]:
@@ -242,7 +238,7 @@ class Accounting:
         to be kept for promises while claims are allocated which are not yet.
         """
         columns = self.columns
-        held = bool(columns.held.values[pod])
+        held = self.holds(pod)
         out = [Effect(columns.held, int(pod), 1)]
         spare: list[AllocatedDevice] = []
         for allocation in _distinct(placement):
@@ -283,7 +279,7 @@ class Accounting:
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
         """Return what the booking of ``pod`` on its node adds for as long as it is there, be the pod evicted."""
-        return self.seats.lasting_effects(pod, node, placement, held=bool(self.columns.held.values[pod]))
+        return self.seats.lasting_effects(pod, node, placement, held=self.holds(pod))
 
 
 def _distinct(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:

@@ -181,7 +181,7 @@ class Answers:
         A claim that was given such devices for another pod, which waits for them, lets this one wait as well.
         """
         wanted, taken = self._wanted(pod, None), self._accounting.taken_or_releasing()
-        if any(self._accounting.is_overdrawn(holding, taken) for _, holding in wanted.fixed):
+        if any(self._accounting.is_overdrawn(holding.devices, taken) for _, holding in wanted.fixed):
             return np.ones(len(nodes), np.bool_)
         everywhere = np.ones(len(nodes), np.bool_)
         return ~self._meet(pod, nodes, everywhere, [demand for _, demand in wanted.open], taken)
