@@ -13,7 +13,7 @@ One whose attempts end in errors of kai's own is tried three times.
 
 from __future__ import annotations
 
-import heapq
+from itertools import islice
 from typing import Final, TypeAlias
 
 import attrs
@@ -28,6 +28,7 @@ from kai.binder.attempt import bind_delay, is_finished
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep
+from kai.deadlines import Deadlines
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -141,7 +142,6 @@ class _Entry:
     """A request that is not finished."""
 
     request: BindRequest
-    due: float
     interruptions: int = 0
     bugs: int = 0
     running: bool = False
@@ -157,14 +157,15 @@ class BindQueue:
 
     settings: BinderSettings
     _entries: dict[Key, _Entry] = attrs.field(factory=dict)
-    _heap: list[tuple[float, Key]] = attrs.field(factory=list)
+    _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
+    """When the next attempt at each of them is due that is not under way."""
     _running: int = 0
     """Attempts that take a place."""
     _waiting: int = 0
     """Attempts that gave theirs up."""
     _sweeps: dict[str, int] = attrs.field(factory=dict)
     """Sweeps that failed: how often."""
-    _sweep_heap: list[tuple[float, str]] = attrs.field(factory=list)
+    _sweep_dues: Deadlines[str] = attrs.field(factory=Deadlines)
     _sweeping: dict[str, bool] = attrs.field(factory=dict)
     """Sweeps under way, and whether another is wanted after."""
     _left: set[str] = attrs.field(factory=set)
@@ -225,6 +226,7 @@ class BindQueue:
             return
         if is_finished(request):
             self._entries.pop(key, None)
+            self._dues.pop(key, None)
             return
         if entry is not None and entry.request.metadata.uid == request.metadata.uid:
             entry.request = request
@@ -232,11 +234,10 @@ class BindQueue:
         attempts = request.status.failed_attempts
         failed = request.status.phase == "Failed"
         delay = bind_delay(attempts, self.settings) if failed else 0.0
-        self._schedule(key, _Entry(request, due=now + delay))
+        self._schedule(key, _Entry(request), now + delay)
 
     def _forget(self, request: BindRequest, now: float) -> None:
-        entry = self._entries.get(key_of(request))
-        if entry is not None and not entry.running:
+        if self._dues.pop(key_of(request), None) is not None:
             del self._entries[key_of(request)]
         if request.spec.received_resource_type == names.FRACTION:
             for group in request.spec.selected_gpu_groups:
@@ -257,9 +258,10 @@ class BindQueue:
 
     def _end_attempt(self, ref: Ref[BindRequest], outcome: Outcome, now: float) -> None:
         key = (ref.namespace, ref.name)
-        entry = self._entries.pop(key, None)
+        entry = self._entries.get(key)
         if entry is None or not entry.running:
             return
+        del self._entries[key]
         self._leave_place(entry)
         for group in entry.request.spec.selected_gpu_groups:
             if outcome.leftovers or group in self._left:
@@ -270,49 +272,37 @@ class BindQueue:
         if entry.replaced:
             self._see(entry.request, now)
         elif outcome.verdict is Verdict.RETRY:
-            self._schedule(key, _Entry(entry.request, due=now + (outcome.delay or 0.0)))
+            self._schedule(key, _Entry(entry.request), now + (outcome.delay or 0.0))
         elif outcome.verdict is Verdict.INTERRUPTED:
             count = entry.interruptions + 1
             pause = max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE))
-            self._schedule(key, _Entry(entry.request, due=now + pause, interruptions=count, bugs=entry.bugs))
+            self._schedule(key, _Entry(entry.request, interruptions=count, bugs=entry.bugs), now + pause)
         elif outcome.verdict is Verdict.BUG:
             pause = doubling_pause(entry.bugs + 1, _FIRST_PAUSE, _LONGEST_PAUSE)
-            self._schedule(key, _Entry(entry.request, due=now + pause, bugs=entry.bugs + 1))
+            self._schedule(key, _Entry(entry.request, bugs=entry.bugs + 1), now + pause)
 
     def _hurry(self, now: float) -> None:
         """Let what was interrupted go on at once; a bind that failed goes on backing off."""
         for key, entry in self._entries.items():
-            if entry.interruptions and not entry.running and entry.due > now:
-                entry.due = now
-                heapq.heappush(self._heap, (now, key))
-        for group in self._sweeps:
-            heapq.heappush(self._sweep_heap, (now, group))
+            if entry.interruptions and not entry.running:
+                self._dues.hasten(key, now)
+        for group in tuple(self._sweep_dues):
+            self._sweep_dues.hasten(group, now)
 
-    def _schedule(self, key: Key, entry: _Entry) -> None:
+    def _schedule(self, key: Key, entry: _Entry, due: float) -> None:
         self._entries[key] = entry
-        heapq.heappush(self._heap, (entry.due, key))
+        self._dues[key] = due
 
     def _start_attempts(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        while self._running < self.settings.concurrency:
-            entry = self._take_due(now)
-            if entry is None:
-                break
+        for key in islice(self._dues.take(now), self.settings.concurrency - self._running):
+            entry = self._entries[key]
             entry.running = True
             self._running += 1
             patient = entry.interruptions < self.settings.patience
             is_last = entry.bugs + 1 >= _MOST_BUGS
             effects.append(StartAttempt(Ref.to(entry.request), patient=patient, is_last=is_last))
         return effects
-
-    def _take_due(self, now: float) -> _Entry | None:
-        """Return the request that has been due longest; entries of the heap that mean nothing any more are dropped."""
-        while self._heap and self._heap[0][0] <= now:
-            due, key = heapq.heappop(self._heap)
-            entry = self._entries.get(key)
-            if entry is not None and not entry.running and entry.due == due:
-                return entry
-        return None
 
     # --- Sweeps --------------------------------------------------------------------------------------------------
 
@@ -321,28 +311,23 @@ class BindQueue:
             self._sweeping[group] = True
         elif group not in self._sweeps:
             self._sweeps[group] = 0
-            heapq.heappush(self._sweep_heap, (now, group))
+            self._sweep_dues[group] = now
 
     def _start_sweeps(self, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        while self._sweep_heap and self._sweep_heap[0][0] <= now:
-            _, group = heapq.heappop(self._sweep_heap)
-            if group in self._sweeps and group not in self._sweeping:
-                self._sweeping[group] = False
-                effects.append(StartSweep(group))
-        return effects
+        groups = tuple(self._sweep_dues.take(now))
+        self._sweeping.update(dict.fromkeys(groups, False))
+        return [StartSweep(group) for group in groups]
 
     def _end_sweep(self, group: str, *, succeeded: bool, now: float) -> None:
         again = self._sweeping.pop(group, False)
         failures = self._sweeps.pop(group, 0)
         if not succeeded:
             self._sweeps[group] = failures + 1
-            heapq.heappush(self._sweep_heap, (now + doubling_pause(failures + 1, _FIRST_PAUSE, _LONGEST_PAUSE), group))
+            self._sweep_dues[group] = now + doubling_pause(failures + 1, _FIRST_PAUSE, _LONGEST_PAUSE)
         elif again:
             self._want_sweep(group, now)
 
     def _next_due(self) -> float | None:
         # While every place is taken, the end of an attempt is what to wait for.
-        due = [self._heap[0][0]] if self._heap and self._running < self.settings.concurrency else []
-        due += [self._sweep_heap[0][0]] if self._sweep_heap else []
-        return min(due, default=None)
+        attempt = self._dues.first() if self._running < self.settings.concurrency else None
+        return min((due for due in (attempt, self._sweep_dues.first()) if due is not None), default=None)

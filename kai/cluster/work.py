@@ -12,9 +12,9 @@ more. While the API server is away, no look begins.
 
 from __future__ import annotations
 
-import heapq
 import traceback
 from collections.abc import Awaitable, Callable, Hashable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 import anyio
@@ -27,6 +27,7 @@ from kai.backoff import doubling_pause
 from kai.cluster.port import AlwaysOpen, Clock, Connectivity, Draw
 from kai.cluster.signals import Observe, WorkEnded, unobserved
 from kai.cluster.warning import warn
+from kai.deadlines import Deadlines
 
 K = TypeVar("K", bound=Hashable)
 
@@ -86,7 +87,6 @@ class Look(Generic[K]):
 
 @attrs.define
 class _Item:
-    due: float
     since: float
     failures: int = 0
     running: bool = False
@@ -101,33 +101,24 @@ class WorkQueue(Generic[K]):
     options: QueueOptions
     draw: Draw
     _items: dict[K, _Item] = attrs.field(factory=dict)
-    _heap: list[tuple[float, int, K]] = attrs.field(factory=list)
-    _pushed: int = 0
+    _dues: Deadlines[K] = attrs.field(factory=Deadlines)
+    """When the next look at each key is due that is not looked at now."""
     _running: int = 0
 
     def want(self, key: K, now: float) -> None:
         """Ask for a look at a key."""
-        item = self._items.get(key)
-        due = now + self.options.gather
-        if item is None:
-            self._items[key] = _Item(due=due, since=now)
-            self._push(due, key)
-        elif item.running:
+        item = self._items.setdefault(key, _Item(now))
+        if item.running:
             item.again = now if item.again is None else item.again
         else:
             item.since = now
-            if due < item.due:
-                item.due = due
-                self._push(due, key)
+            self._dues.hasten(key, now + self.options.gather)
 
     def take(self, now: float) -> tuple[Look[K], ...]:
         """Return the looks that begin now, those first that have been due longest."""
         looks: list[Look[K]] = []
-        while self._heap and self._heap[0][0] <= now and self._running < self.options.concurrency:
-            due, _, key = heapq.heappop(self._heap)
-            item = self._items.get(key)
-            if item is None or item.running or item.due != due:
-                continue  # asked for more urgently since, or ended
+        for key in islice(self._dues.take(now), self.options.concurrency - self._running):
+            item = self._items[key]
             item.running = True
             self._running += 1
             looks.append(Look(key, item.since))
@@ -152,23 +143,17 @@ class WorkQueue(Generic[K]):
         """Repeat what failed within a second: what was in its way may be gone."""
         for key, item in self._items.items():
             soon = now + self.draw()
-            if item.failures and not item.running and soon < item.due:
-                item.due = soon
-                self._push(soon, key)
+            if item.failures and not item.running:
+                self._dues.hasten(key, soon)
 
     @property
     def next_due(self) -> float | None:
         """Return when the next look is due; None while there is none, or no place for it."""
-        return self._heap[0][0] if self._heap and self._running < self.options.concurrency else None
+        return self._dues.first() if self._running < self.options.concurrency else None
 
     def _put_back(self, key: K, due: float, failures: int, since: float | None = None) -> None:
-        self._items[key] = _Item(due=due, since=due if since is None else since, failures=failures)
-        self._push(due, key)
-
-    def _push(self, due: float, key: K) -> None:
-        # The number keeps the order of arrival, and keys from being compared.
-        self._pushed += 1
-        heapq.heappush(self._heap, (due, self._pushed, key))
+        self._items[key] = _Item(since=due if since is None else since, failures=failures)
+        self._dues[key] = due
 
     def _pause(self, failures: int) -> float:
         whole = doubling_pause(failures, self.options.first_pause, self.options.longest_pause)

@@ -24,6 +24,8 @@ from typing import Final
 
 import attrs
 
+from kai.deadlines import Deadlines
+
 _CUT_THROTTLED: Final = 0.5
 _CUT_FAILED: Final = 0.7
 _CUT_SLOW: Final = 0.8
@@ -56,8 +58,6 @@ class _Ticket:
     urgent: bool
     offered_at: float = 0.0
     sent_at: float = -1.0
-    rests_until: float = 0.0
-    """Before that the server does not want it again."""
 
 
 @attrs.define
@@ -75,10 +75,8 @@ class Window:
     _deferrable: deque[_Ticket] = attrs.field(factory=deque)
     _behind: dict[Hashable, deque[_Ticket]] = attrs.field(factory=dict)
     """Who waits for an earlier request with the same key; a key that is there is taken."""
-    _resting: dict[int, _Ticket] = attrs.field(factory=dict)
-    """Who was throttled and is in no lane until its time has come."""
-    _wakes_at: float = math.inf
-    """When the first of them may go again."""
+    _resting: Deadlines[int] = attrs.field(factory=Deadlines)
+    """Who was throttled and is in no lane until its time has come: before that the server does not want it again."""
     _deferrable_in_flight: int = 0
     _load: float = 0.0
     """Urgent requests that were sent, as they count at `_loaded_at`."""
@@ -131,7 +129,7 @@ class Window:
         if now < self._hold_until:
             return self._hold_until
         if number in self._resting:
-            return self._tickets[number].rests_until
+            return self._resting[number]
         if self._tickets[number].urgent or not self._deferrable:
             return None
         width = max(1, int(self.width))
@@ -167,9 +165,8 @@ class Window:
         if not alone:
             self._cut(_CUT_THROTTLED, ticket.sent_at, now)
             self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
-        ticket.sent_at, ticket.rests_until = -1.0, now + wait
-        self._resting[number] = ticket
-        self._wakes_at = min(self._wakes_at, ticket.rests_until)
+        ticket.sent_at = -1.0
+        self._resting[number] = now + wait
 
     def withdraw(self, number: int) -> None:
         """Forget a request, sent or not: its caller does not wait any more."""
@@ -190,13 +187,9 @@ class Window:
 
     def _wake(self, now: float) -> None:
         """Let those go again, before all others, whose time has come."""
-        if now < self._wakes_at:
-            return
-        woken = [ticket for ticket in self._resting.values() if ticket.rests_until <= now]
-        for ticket in reversed(woken):
-            del self._resting[ticket.number]
+        for number in reversed(tuple(self._resting.take(now))):
+            ticket = self._tickets[number]
             self._lane(ticket).appendleft(ticket)
-        self._wakes_at = min((ticket.rests_until for ticket in self._resting.values()), default=math.inf)
 
     def _warm(self, now: float) -> None:
         self._load = self._load_at(now) + 1.0

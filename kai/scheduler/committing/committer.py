@@ -11,7 +11,6 @@ Holds: what is written belongs to the present term; after `TermEnded` nothing is
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -26,6 +25,7 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.backoff import doubling_pause
 from kai.cluster.port import Term
 from kai.cluster.requests import NotLeading, Request
+from kai.deadlines import Deadlines
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import ExpiredRequest, has_failed
 from kai.model.noroom import NoRoom
@@ -89,7 +89,8 @@ class Committer:
     _term: Term | None = None
     _tickets: int = 0
     _operations: dict[int, Operation] = attrs.field(factory=dict)
-    _waiting: list[tuple[float, int, Operation]] = attrs.field(factory=list)
+    """Writes that have not ended, by ticket: of a request that is under way, or of a pause."""
+    _pauses: Deadlines[int] = attrs.field(factory=Deadlines)
     _busy: set[tuple[type[ApiObject], Key]] = attrs.field(factory=set)
     """Objects that are being written."""
     _evictions: EvictionsInFlight = attrs.field(factory=EvictionsInFlight)
@@ -132,9 +133,10 @@ class Committer:
                     effects += self._answered(operation, reply, now)
             case _:
                 pass
-        while self._waiting and self._waiting[0][0] <= now:
-            _, _, operation = heapq.heappop(self._waiting)
-            effects += self._follow(operation, operation.resumed(self.reader), now)
+        for ticket in self._pauses.take(now):
+            operation = self._operations.pop(ticket, None)
+            if operation is not None:
+                effects += self._follow(operation, operation.resumed(self.reader), now)
         if self._term is not None:
             effects += self._messages.due(now)
         if (due := self._next_due()) is not None:
@@ -142,9 +144,8 @@ class Committer:
         return tuple(effects)
 
     def _next_due(self) -> float | None:
-        due = [] if not self._waiting else [self._waiting[0][0]]
         again = None if self._term is None else self._messages.next_due()
-        return min(due if again is None else [*due, again], default=None)
+        return min((due for due in (self._pauses.first(), again) if due is not None), default=None)
 
     @property
     def is_evicting(self) -> bool:
@@ -154,12 +155,12 @@ class Committer:
     @property
     def under_way(self) -> int:
         """How many writes have not ended."""
-        return len(self._operations) + len(self._waiting)
+        return len(self._operations)
 
     def hurry(self, now: float) -> None:
         """Let what pauses go on with the next event: the API server answers again."""
-        self._waiting = [(min(due, now), ticket, operation) for due, ticket, operation in self._waiting]
-        heapq.heapify(self._waiting)
+        for ticket in tuple(self._pauses):
+            self._pauses.hasten(ticket, now)
         self._messages.hurry(now)
 
     def _tell(self, request: Request, now: float) -> Send:
@@ -172,7 +173,7 @@ class Committer:
     def _drop(self) -> list[Effect]:
         effects: list[Effect] = [Forget(cls, key) for cls, key in sorted(self._busy, key=lambda each: each[1])]
         self._operations.clear()
-        self._waiting.clear()
+        self._pauses.clear()
         self._busy.clear()
         self._evictions.clear()
         self._devices.clear()
@@ -362,8 +363,7 @@ class Committer:
         # One of which it is not known whether it was done is asked about until the API server tells.
         if is_over and not operation.is_open:
             return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
-        self._tickets += 1
-        heapq.heappush(self._waiting, (now + pause, self._tickets, operation))
+        self._pauses[self._ticket(operation)] = now + pause
         return []
 
     def _end(self, operation: Operation, end: End, now: float) -> list[Effect]:

@@ -11,7 +11,6 @@ wait the oldest goes. What is said of a pod is not repeated once the pod has a n
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -21,6 +20,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.backoff import doubling_pause
 from kai.cluster.requests import Forbidden
+from kai.deadlines import Deadlines
 from kai.scheduler.effects import Send
 from kai.scheduler.reader import Reader
 
@@ -42,8 +42,6 @@ class _Letter:
     message: Message
     since: float
     attempts: int = 0
-    due: float | None = None
-    """When to send it again; None while it is on its way."""
 
 
 @attrs.define
@@ -57,7 +55,8 @@ class MessageRetries:
     _letters: dict[int, _Letter] = attrs.field(factory=dict)
     _about: dict[tuple[str, str], int] = attrs.field(factory=dict)
     """The last message of each event about a pod, by UID and reason: what it says now takes the place of the last."""
-    _heap: list[tuple[float, int]] = attrs.field(factory=list)
+    _dues: Deadlines[int] = attrs.field(factory=Deadlines)
+    """When to send each of them again that is not on its way."""
 
     def __len__(self) -> int:
         """Return how many messages have no good answer."""
@@ -67,7 +66,8 @@ class MessageRetries:
         """Remember a message, and return how to send it."""
         about = _about(message)
         if about is not None:
-            self._letters.pop(self._about.pop(about, 0), None)
+            if about in self._about:
+                self._end(self._about[about])
             self._about[about] = ticket
         self._letters[ticket] = _Letter(message, now)
         if len(self._letters) > _MOST:
@@ -81,46 +81,37 @@ class MessageRetries:
             return False
         if not isinstance(reply, Refusal) or not (reply.reason in _PASSING or isinstance(reply, Forbidden)):
             self._end(ticket)
-        elif letter.due is None:
+        elif ticket not in self._dues:
             letter.attempts += 1
             pause = doubling_pause(letter.attempts, _FIRST_PAUSE, _LONGEST_PAUSE)
-            self._rest(ticket, letter, now + max(pause, reply.retry_after or 0.0))
+            self._dues[ticket] = now + max(pause, reply.retry_after or 0.0)
         return True
 
     def due(self, now: float) -> Iterator[Send]:
         """Yield what is to be sent again by now."""
-        while self._heap and self._heap[0][0] <= now:
-            due, ticket = heapq.heappop(self._heap)
-            letter = self._letters.get(ticket)
-            if letter is None or letter.due != due:
-                continue
+        for ticket in self._dues.take(now):
+            letter = self._letters[ticket]
             if now - letter.since > _LIFE or self._is_over(letter.message):
                 self._end(ticket)
             else:
-                letter.due = None
                 yield Send(letter.message, ticket)
 
     def next_due(self) -> float | None:
         """Return when to ask for what is due; None if all that is remembered is on its way."""
-        return self._heap[0][0] if self._heap else None
+        return self._dues.first()
 
     def recall(self, now: float) -> None:
         """Take it that nothing is on its way any more, and that whatever waits may be sent at once."""
-        self._heap.clear()
-        for ticket, letter in self._letters.items():
-            self._rest(ticket, letter, now)
+        for ticket in self._letters:
+            self._dues[ticket] = now
 
     def hurry(self, now: float) -> None:
         """Let what pauses go with the next event: the API server answers again."""
-        for ticket, letter in self._letters.items():
-            if letter.due is not None and letter.due > now:
-                self._rest(ticket, letter, now)
-
-    def _rest(self, ticket: int, letter: _Letter, due: float) -> None:
-        letter.due = due
-        heapq.heappush(self._heap, (due, ticket))
+        for ticket in tuple(self._dues):
+            self._dues.hasten(ticket, now)
 
     def _end(self, ticket: int) -> None:
+        self._dues.pop(ticket, None)
         about = _about(self._letters.pop(ticket).message)
         if about is not None and self._about.get(about) == ticket:
             del self._about[about]

@@ -8,13 +8,14 @@ until all of it was written, or the group has another account or needs none.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 import attrs
 
 from kai.api.kinds import Key
+from kai.deadlines import Deadlines
 from kai.scheduler.explanations import GroupAccount
 
 _MOST: Final = 50_000
@@ -29,9 +30,9 @@ class DeferredAccounts:
 
     pause: float
     """How long after a refusal an account is told again."""
-    _later: dict[Key, tuple[float, GroupAccount]] = attrs.field(factory=dict)
-    _heap: list[tuple[float, Key]] = attrs.field(factory=list)
-    """When each of them is due; entries that mean nothing any more are passed over."""
+    _later: dict[Key, GroupAccount] = attrs.field(factory=dict)
+    _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
+    """When each of them is due."""
     _sent: dict[str, Key] = attrs.field(factory=dict)
     """By topic, of which group a write is that has no answer."""
     _under_way: dict[Key, tuple[GroupAccount, set[str]]] = attrs.field(factory=dict)
@@ -40,7 +41,7 @@ class DeferredAccounts:
     def tell(self, account: GroupAccount) -> None:
         """Take a new account of a group: what is on its way, and is refused, is told again as this one has it."""
         key = key_of(account)
-        self._later.pop(key, None)
+        self._drop(key)
         if key in self._under_way:
             self._under_way[key] = account, self._under_way[key][1]
 
@@ -71,19 +72,15 @@ class DeferredAccounts:
     def hold(self, account: GroupAccount, due: float) -> None:
         """Tell an account then, or when something else of it is due before."""
         key = key_of(account)
-        known = self._later.get(key)
-        if known is None or due < known[0]:
-            heapq.heappush(self._heap, (due, key))
-        else:
-            due = known[0]
-        self._later[key] = due, account
+        self._later[key] = account
+        self._dues.hasten(key, due)
         if len(self._later) > _MOST:
-            del self._later[next(iter(self._later))]
+            self._drop(next(iter(self._later)))
 
     def settle(self, keys: Iterable[Key]) -> None:
         """Forget groups of which there is nothing to say."""
         for key in keys:
-            self._later.pop(key, None)
+            self._drop(key)
             _, topics = self._under_way.pop(key, (None, ()))
             for topic in topics:
                 del self._sent[topic]
@@ -95,30 +92,26 @@ class DeferredAccounts:
 
     def take(self, now: float, most: int) -> tuple[GroupAccount, ...]:
         """Return accounts that are due, at most so many, and forget them."""
-        found: list[GroupAccount] = []
-        while self._heap and self._heap[0][0] <= now and len(found) < most:
-            due, key = heapq.heappop(self._heap)
-            if key in self._later and self._later[key][0] == due:
-                found.append(self._later.pop(key)[1])
-        return tuple(found)
+        return tuple(self._later.pop(key) for key in islice(self._dues.take(now), most))
 
     def next_due(self) -> float | None:
         """Return when to ask for what is due; None if nothing is told later."""
-        while self._heap and self._later.get(self._heap[0][1], (None,))[0] != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        return self._dues.first()
 
     def end_term(self, unheard: Iterable[GroupAccount], now: float) -> None:
         """Take it that nothing is answered any more; who waits for a turn in the next term hears of it then."""
         accounts = [account for account, _ in self._under_way.values()]
-        accounts += [account for _, account in self._later.values()]
+        accounts += self._later.values()
         accounts += unheard
-        for memory in (self._sent, self._under_way, self._later):
+        for memory in (self._sent, self._under_way, self._later, self._dues):
             memory.clear()
-        self._heap.clear()
         for account in accounts:
             if account.waits_for_turn:
                 self.hold(account, now)
+
+    def _drop(self, key: Key) -> None:
+        self._later.pop(key, None)
+        self._dues.pop(key, None)
 
 
 def key_of(account: GroupAccount) -> Key:

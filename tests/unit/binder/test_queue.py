@@ -14,6 +14,7 @@ from kai.binder.queue import (
     PodSeen,
     RequestGone,
     RequestSeen,
+    ServerBack,
     StartAttempt,
     Started,
     StartSweep,
@@ -243,6 +244,16 @@ def test_a_group_is_swept_again_if_that_was_asked_for_meanwhile():
         assert sweeps(binds.step(RequestGone(sharing(groups=("g",))), now)) == []
     assert sweeps(binds.step(SweepEnded("g", succeeded=True), 3.0)) == ["g"]
     assert sweeps(binds.step(SweepEnded("g", succeeded=True), 4.0)) == []
+
+
+def test_a_sweep_that_was_hurried_and_failed_again_rests_for_all_of_its_pause():
+    binds = queue()
+    binds.step(RequestGone(sharing(groups=("g",))), 0.0)
+    binds.step(SweepEnded("g", succeeded=False), 0.0)
+    assert sweeps(binds.step(ServerBack(), 0.5)) == ["g"]
+    assert wake(binds.step(SweepEnded("g", succeeded=False), 0.5)) == 2.5
+    assert sweeps(binds.step(Tick(), 1.0)) == []
+    assert sweeps(binds.step(Tick(), 2.5)) == ["g"]
 
 
 EVENTS = st.lists(
