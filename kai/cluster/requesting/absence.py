@@ -11,6 +11,8 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
+from kai.deadlines import Deadlines
+
 K = TypeVar("K", bound=Hashable)
 
 SECONDS: Final = 60.0
@@ -24,8 +26,7 @@ class Absence(Generic[K]):
     Units: seconds of a clock that does not go back.
     """
 
-    _until: dict[K, float] = attrs.field(factory=dict)
-    """Oldest first."""
+    _until: Deadlines[K] = attrs.field(factory=Deadlines)
 
     def __len__(self) -> int:
         """Return how many keys are remembered, those included whose time is over."""
@@ -37,11 +38,9 @@ class Absence(Generic[K]):
 
     def note(self, key: K, now: float) -> None:
         """Remember a key, unless as many are remembered whose time is not over."""
-        self._until.pop(key, None)
         if len(self._until) >= MOST:
-            while self._until and next(iter(self._until.values())) <= now:
-                del self._until[next(iter(self._until))]
-        if len(self._until) < MOST:
+            self._until.forget(now)
+        if len(self._until) < MOST or key in self._until:
             self._until[key] = now + SECONDS
 
     def forget(self, key: K) -> None:

@@ -11,6 +11,7 @@ from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.node import Node
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
+from kai.deadlines import Deadlines
 from kai.intake.binding import ExpiredRequest
 from kai.intake.nodes import is_wanted
 from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step
@@ -29,7 +30,7 @@ class KeptRequests:
     Units: seconds of a clock that does not go back.
     """
 
-    _until: dict[str, float] = attrs.field(factory=dict)
+    _until: Deadlines[str] = attrs.field(factory=Deadlines)
 
     def __contains__(self, uid: str) -> bool:
         """Return whether a bind request was kept lately."""
@@ -42,7 +43,7 @@ class KeptRequests:
     def note(self, uid: str, now: float) -> bool:
         """Ask no more about a bind request for a while; return whether the log has said already that it is kept."""
         is_known = uid in self._until
-        self._until = {each: until for each, until in self._until.items() if until > now - _KEPT_PAUSE}
+        self._until.forget(now - _KEPT_PAUSE)
         self._until[uid] = now + _KEPT_PAUSE
         return is_known
 

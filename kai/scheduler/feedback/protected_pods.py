@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from kai.deadlines import Deadlines
+
 REFUSED: Final = 60.0
 """Seconds until a pod is asked to go again after the API server refused it."""
 EXHAUSTED: Final = 10.0
@@ -25,7 +27,7 @@ class ProtectedPods:
     Units: seconds of a clock that does not go back.
     """
 
-    _until: dict[str, float] = attrs.field(factory=dict)
+    _until: Deadlines[str] = attrs.field(factory=Deadlines)
 
     def note(self, uid: str, now: float, seconds: float) -> None:
         """Remember for so long that a budget protected a pod."""
@@ -37,10 +39,10 @@ class ProtectedPods:
 
     def current(self, now: float) -> tuple[str, ...]:
         """Return the UIDs of the pods that are protected, in order, and forget the others."""
-        if self._until:
-            self._until = {uid: until for uid, until in self._until.items() if until > now}
+        self._until.forget(now)
         return tuple(sorted(self._until))
 
     def next_due(self, now: float) -> float | None:
         """Return when the next pod may be asked to go again; None if none is protected."""
-        return min((until for until in self._until.values() if until > now), default=None)
+        self._until.forget(now)
+        return self._until.first()

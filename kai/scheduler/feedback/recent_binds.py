@@ -14,26 +14,26 @@ from typing import Final
 
 import attrs
 
+from kai.deadlines import Deadlines
+
 _KEPT: Final = 10.0
 """Seconds for which an order keeps its pod from being evicted."""
 
 
 @attrs.define
 class RecentBinds:
-    """Orders by the UID of their pods, oldest first, and those that statements of this cycle wait for.
+    """Orders by the UID of their pods, and those that statements of this cycle wait for.
 
     Units: seconds of a clock that does not go back.
     """
 
-    _until: dict[str, float] = attrs.field(factory=dict)
+    _until: Deadlines[str] = attrs.field(factory=Deadlines)
     _awaited: set[str] = attrs.field(factory=set)
     _is_decided: bool = False
 
     def note(self, uid: str, now: float) -> None:
         """Remember that the bind of a pod is ordered."""
-        while self._until and next(iter(self._until.values())) <= now:
-            del self._until[next(iter(self._until))]
-        self._until.pop(uid, None)
+        self._until.forget(now)
         self._until[uid] = now + _KEPT
 
     def holds(self, uid: str, now: float) -> bool:

@@ -36,12 +36,12 @@ class FairShares:
             if queue is None or same(queue.status.fair_share, share):
                 continue
             uid = queue.metadata.uid
-            until = self.outgoing.quiet.until(uid, now)
-            if until is not None:
+            until = self.outgoing.quiet.get(uid, now)
+            if until > now:
                 self._held[name] = share
                 due = min(due, until)
                 continue
-            self.outgoing.quiet.begin(uid, now)
+            self.outgoing.quiet[uid] = now + self.outgoing.quiet_seconds
             gone = dict.fromkeys(key for key in queue.status.fair_share if key not in share)
             body = {"metadata": {"uid": uid}, "status": {"fairShare": {**gone, **share}}}
             patch = Patch(ref=Ref(Queue, name), patch=body, subresource="status")

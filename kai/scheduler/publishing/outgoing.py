@@ -6,7 +6,7 @@ A part of the publisher that has something to write asks here whether it may, an
     writes_in_flight   a patch without an answer            it is answered; refused: the object has another version
     deferred_accounts  an account that is to be told again  all of it is written, or the group has another account
     event_history      the last message of each event       the object is gone, or the term ends
-    quiet              when something was said of a topic   some seconds have passed
+    quiet              that something was said of a topic   some seconds have passed
 
 The committer has a memory of its own (`kai.scheduler.committing.message_retries`), because what it says happens once:
 there a message is kept, and sent again as it was. Here an account is kept, and compared again: what is said then is
@@ -24,12 +24,12 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
+from kai.deadlines import Deadlines
 from kai.scheduler import orders
 from kai.scheduler.effects import Send
 from kai.scheduler.explanations import GroupAccount
 from kai.scheduler.publishing.deferred_accounts import DeferredAccounts
 from kai.scheduler.publishing.event_history import EventHistory
-from kai.scheduler.publishing.quiet import Quiet
 from kai.scheduler.publishing.writes_in_flight import WritesInFlight
 from kai.scheduler.reader import Reader
 
@@ -46,14 +46,14 @@ class Outgoing:
     writes: WritesInFlight = attrs.field(init=False)
     deferred: DeferredAccounts = attrs.field(init=False)
     history: EventHistory = attrs.field(init=False)
-    quiet: Quiet = attrs.field(init=False)
+    quiet: Deadlines[str] = attrs.field(factory=Deadlines)
+    """Until when figures alone are no news of a topic, since something was just said of it."""
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing written."""
         self.writes = WritesInFlight(self.quiet_seconds)
         self.deferred = DeferredAccounts(self.quiet_seconds)
         self.history = EventHistory(self.reader)
-        self.quiet = Quiet(self.quiet_seconds)
 
     # --- Writing -------------------------------------------------------------------------------------------------
 
@@ -79,11 +79,11 @@ class Outgoing:
 
     def may_say(self, topic: str, account: GroupAccount, now: float, *, is_news: bool) -> bool:
         """Return whether to speak of a topic now; if not, the account is told when the topic is quiet no longer."""
-        until = None if is_news else self.quiet.until(topic, now)
-        if until is not None:
+        until = now if is_news else self.quiet.get(topic, now)
+        if until > now:
             self.deferred.hold(account, until)
             return False
-        self.quiet.begin(topic, now)
+        self.quiet[topic] = now + self.quiet_seconds
         return True
 
     def say(self, event: Emit) -> Send:

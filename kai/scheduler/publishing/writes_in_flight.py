@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from kai.api.plans import Patch, Reason, Refusal
+from kai.deadlines import Deadlines
 from kai.scheduler.effects import Send
 
 _ECHO: Final = 60.0
@@ -28,17 +29,9 @@ class _Letter:
     version: str
 
 
-@attrs.frozen
-class _Return:
-    """A write that was refused."""
-
-    version: str
-    until: float
-
-
 @attrs.define
 class WritesInFlight:
-    """The writes without an answer and those that were refused, by topic."""
+    """The writes without an answer, by topic, and those that were refused, by topic and version."""
 
     pause: float
     """How long to wait after a refusal that says nothing about the object.
@@ -46,7 +39,7 @@ class WritesInFlight:
     Units: seconds.
     """
     _open: dict[str, _Letter] = attrs.field(factory=dict)
-    _returned: dict[str, _Return] = attrs.field(factory=dict)
+    _returned: Deadlines[tuple[str, str]] = attrs.field(factory=Deadlines)
 
     def is_sent(self, topic: str, content: object, version: str, now: float) -> bool:
         """Return whether a write of this need not, or should not, be sent now."""
@@ -55,12 +48,10 @@ class WritesInFlight:
 
     def is_refused(self, topic: str, version: str, now: float) -> bool:
         """Return whether a write about this version was refused, and is not to be tried again yet."""
-        returned = self._returned.get(topic)
-        return returned is not None and returned.version == version and returned.until > now
+        return self._returned.get((topic, version), now) > now
 
     def send(self, topic: str, request: Patch, content: object, version: str) -> Send:
         """Remember a write, and return how to send it."""
-        self._returned.pop(topic, None)
         self._open[topic] = _Letter(request, content, version)
         return Send(request, topic=topic)
 
@@ -72,12 +63,11 @@ class WritesInFlight:
         del self._open[topic]
         if isinstance(reply, Refusal):
             pause = _ECHO if reply.reason in _OUTDATED else self.pause
-            until = now + max(pause, reply.retry_after or 0.0)
-            self._returned[topic] = _Return(letter.version, until)
+            self._returned[topic, letter.version] = now + max(pause, reply.retry_after or 0.0)
 
     def forget(self, now: float) -> None:
         """Forget refusals that are long past."""
-        self._returned = {topic: each for topic, each in self._returned.items() if each.until > now}
+        self._returned.forget(now)
 
     def clear(self) -> None:
         """Forget everything: what was not sent never will be."""
