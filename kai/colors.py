@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from kai.ancestry import ancestry
+
 HUES: Final = 5
 PATTERNS: Final = 4
 OTHERS: Final = "x"
@@ -36,7 +38,7 @@ class Branching(Protocol):
 def colors_of(queues: Sequence[Branching]) -> Mapping[str, str]:
     """Return the colour of each queue by name, as the name of a class and of a pattern: ``2-1``; ``x`` is grey."""
     parents = {line.name: line.parent for line in queues}
-    ordered = sorted(queues, key=lambda line: (_depth(line.name, parents), line.name))
+    ordered = sorted(queues, key=lambda line: (len({*ancestry(line.name, parents)}), line.name))
     found: dict[str, str] = {}
     for hue, top in enumerate(branches(queues)):
         below = {top}
@@ -64,16 +66,6 @@ def branches(queues: Sequence[Branching]) -> list[str]:
             break
         level = below
     return sorted(line.name for line in level)
-
-
-def _depth(name: str, parents: Mapping[str, str | None]) -> int:
-    """Return how many queues are above one; a circle is as deep as it is long."""
-    seen = {name}
-    above = parents.get(name)
-    while above is not None and above in parents and above not in seen:
-        seen.add(above)
-        above = parents[above]
-    return len(seen)
 
 
 __all__ = ["HUES", "OTHERS", "PATTERNS", "Branching", "branches", "colors_of"]

@@ -9,11 +9,12 @@ Source: the peer's queue controller, which has no such guard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
+from kai.ancestry import ancestry
 from kai.api.conventions.amounts import texts
 from kai.api.scheduling.queue import Queue, QueueStatus
 from kai.controllers.sums import Sum, changed_lists
@@ -28,7 +29,9 @@ def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus
     """
     known = {other.metadata.name: other for other in queues}
     children = [known[name] for name in sorted(known) if known[name].spec.parent_queue == queue.metadata.name]
-    total = Sum.of(*(child.status for child in children if not _is_above(child, queue, known))) + own
+    parents = {other.metadata.name: other.spec.parent_queue for other in (*known.values(), queue)}
+    above = ancestry(queue.metadata.name, parents)
+    total = Sum.of(*(child.status for child in children if child.metadata.name not in above)) + own
     return attrs.evolve(
         queue.status,
         child_queues=tuple(child.metadata.name for child in children),
@@ -36,18 +39,6 @@ def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus
         allocated_non_preemptible=texts(total.allocated_non_preemptible),
         requested=texts(total.requested),
     )
-
-
-def _is_above(child: Queue, queue: Queue, known: Mapping[str, Queue]) -> bool:
-    """Return whether following parents from `queue` leads to `child`, which then would be added to itself."""
-    seen: set[str] = set()
-    current: Queue | None = queue
-    while current is not None and current.metadata.name not in seen:
-        if current.metadata.name == child.metadata.name:
-            return True
-        seen.add(current.metadata.name)
-        current = known.get(current.spec.parent_queue)
-    return False
 
 
 def status_patch(queue: Queue, totals: QueueStatus) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import anyio
 import attrs
 import structlog
 
+from kai.ancestry import descendants
 from kai.api.codec.structuring import unstructure
 from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.dra import ResourceClaim
@@ -101,19 +102,12 @@ class QueueController:
         if after is None:
             self.observe(QueueGone(change.present))
         if before is None or after is None or before.spec.parent_queue != after.spec.parent_queue:
-            names += self._below(change.present.metadata.name)
+            names += descendants(names[0], self._children)
         return names
 
-    def _below(self, name: str) -> list[str]:
-        """Return the names of all queues below a name, which need not exist."""
-        below: dict[str, None] = {}
-        waiting = [name]
-        while waiting:
-            children = self.cluster.store.find(CHILDREN, waiting.pop())
-            new = [child.metadata.name for child in children if child.metadata.name not in below]
-            below |= dict.fromkeys(new)
-            waiting += new
-        return list(below)
+    def _children(self, name: str) -> list[str]:
+        """Return the names of the queues right below a name, which need not exist."""
+        return [child.metadata.name for child in self.cluster.store.find(CHILDREN, name)]
 
     # --- One look ------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.model.pod import STAND_IN, Pod
 from kai.model.podgroup import PodGroup
-from kai.model.queue import Queue
+from kai.model.queue import Queue, path_to
 from kai.simulation.deciding.run import Outcome
 from kai.state.snapshot import Snapshot
 
@@ -73,13 +73,7 @@ def known_queues(snapshot: Snapshot, scope: Scope) -> frozenset[str]:
     if scope.queues is None:
         return frozenset(queue.name for queue in snapshot.queues)
     rows = {group.queue_row for group in snapshot.groups if scope.sees(group.namespace)}
-    found: set[int] = set()
-    for row in rows:
-        at = row
-        while at >= 0 and at not in found:
-            found.add(at)
-            at = snapshot.queues[at].parent
-    return scope.queues | {snapshot.queues[row].name for row in found}
+    return scope.queues | {snapshot.queues[at].name for row in rows for at in path_to(snapshot.queues, row)}
 
 
 def _masked_snapshot(snapshot: Snapshot, scope: Scope, known: frozenset[str]) -> Snapshot:

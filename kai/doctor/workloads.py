@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kai.ancestry import ancestry
 from kai.api import names
 from kai.api.kubernetes.pod import ENDED
 from kai.api.values import times
@@ -31,7 +32,7 @@ def queue_tree(seen: Seen) -> Looked:
             problems.append(
                 failure(f"queue {name}: its parent {parent} does not exist", patch, about=f"queue/{name}", found=parent)
             )
-        elif _is_below_itself(name, parents):
+        elif name in ancestry(name, parents)[1:]:
             help_text = f"kubectl edit queue {name}    its spec.parentQueue leads back to it"
             problems.append(failure(f"queue {name} is below itself", help_text, about=f"queue/{name}", found=parent))
     well = f"{counted(len(parents), 'queue')}, none without its parent"
@@ -279,15 +280,6 @@ def priority_classes(seen: Seen) -> Looked:
 # --- What is looked at ---------------------------------------------------------------------------------------------
 
 
-def _is_below_itself(name: str, parents: Mapping[str, str]) -> bool:
-    at, steps = parents[name], 0
-    while at in parents and steps <= len(parents):
-        if at == name:
-            return True
-        at, steps = parents[at], steps + 1
-    return False
-
-
 def _amount(queue: Manifest, resource: str, field: str) -> float:
     """Return an amount of a queue; what is not said is 0, and -1 has no bound."""
     found = within(queue, "spec", "resources", resource, field)
@@ -304,14 +296,7 @@ def _groups_by_queue(seen: Seen) -> Mapping[str, list[str]]:
 def _leaves_below(seen: Seen, queue: str) -> list[str]:
     parents = {name_of(each): text(each, "spec", "parentQueue") for each in seen.all("queues")}
     inner = set(parents.values())
-    return sorted(name for name in parents if name not in inner and queue in _ancestors(name, parents))
-
-
-def _ancestors(name: str, parents: Mapping[str, str]) -> set[str]:
-    out: set[str] = set()
-    while (name := parents.get(name, "")) and name not in out:
-        out.add(name)
-    return out
+    return sorted(name for name in parents if name not in inner and queue in ancestry(name, parents))
 
 
 def _jobs(groups: list[str]) -> str:

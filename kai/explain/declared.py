@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.ancestry import ancestry
 from kai.explain.phrases import Words
 from kai.framework.verdict import Code
 
@@ -35,18 +36,16 @@ def missing_queue(queue: str, declared: Declared) -> Words:
         if queue == declared.default:
             what = f"queue {queue}, which holds workloads that name none, does not exist"
         return Words(Code.QUEUE_MISSING, what, facts)
-    path = [queue]
-    while parent := declared.parents[path[-1]]:
-        if parent in path:
-            circle = [*path[path.index(parent) :], parent]
-            text = f"queue {queue} belongs to no tree: its parents form a circle, {' -> '.join(circle)}"
-            return Words("QueueCycle", text, {**facts, "circle": tuple(circle)})
-        if parent not in declared.parents:
-            known = "belongs to another node pool" if parent in declared.elsewhere else "does not exist"
-            text = f"queue {queue} belongs to no tree: {parent}, the parent of {path[-1]}, {known}"
-            return Words("QueueOrphaned", text, {**facts, "parent": parent, "child": path[-1]})
-        path.append(parent)
-    return Words("QueueTooDeep", f"queue {queue} is nested {len(path)} deep, more than is followed", facts)
+    *path, last = ancestry(queue, declared.parents)
+    if last in path:
+        circle = [*path[path.index(last) :], last]
+        text = f"queue {queue} belongs to no tree: its parents form a circle, {' -> '.join(circle)}"
+        return Words("QueueCycle", text, {**facts, "circle": tuple(circle)})
+    if parent := declared.parents[last]:
+        known = "belongs to another node pool" if parent in declared.elsewhere else "does not exist"
+        text = f"queue {queue} belongs to no tree: {parent}, the parent of {last}, {known}"
+        return Words("QueueOrphaned", text, {**facts, "parent": parent, "child": last})
+    return Words("QueueTooDeep", f"queue {queue} is nested {len(path) + 1} deep, more than is followed", facts)
 
 
 def gate_text(gated: list[str], pods: int, declared: Declared) -> str:

@@ -1,5 +1,7 @@
 """Queues: the tree of quotas."""
 
+from collections.abc import Sequence
+
 import attrs
 
 UNLIMITED = -1.0
@@ -42,3 +44,12 @@ class Queue:
     def title(self) -> str:
         """The name that people see."""
         return self.display_name or self.name
+
+
+def path_to(queues: Sequence[Queue], row: int) -> list[int]:
+    """Return the rows of the queues from the top one down to ``row``; none for -1. Intake lets no circle in."""
+    path = []
+    while row >= 0:
+        path.append(row)
+        row = queues[row].parent
+    return path[::-1]

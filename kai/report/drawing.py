@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kai.ancestry import ancestry
 from kai.colors import OTHERS, colors_of
 from kai.virtual.results.result import QueueResult, SimulationResult
 
@@ -113,16 +114,8 @@ def _paints(queues: Sequence[QueueResult]) -> dict[str, Paint]:
 def leaf_queues(result: SimulationResult) -> list[QueueResult]:
     """Return the leaf queues that had jobs, in the order in which the tree names them."""
     parents = {queue.name: queue.parent for queue in result.queues}
-
-    def path(queue: QueueResult) -> tuple[str, ...]:
-        names = [queue.name]
-        above = queue.parent
-        while above is not None and above not in names:
-            names.append(above)
-            above = parents.get(above)
-        return tuple(reversed(names))
-
-    return sorted((queue for queue in result.queues if queue.leaf and queue.jobs), key=path)
+    leaves = (queue for queue in result.queues if queue.leaf and queue.jobs)
+    return sorted(leaves, key=lambda queue: ancestry(queue.name, parents)[::-1])
 
 
 def named_and_rest(result: SimulationResult) -> tuple[list[str], list[str]]:

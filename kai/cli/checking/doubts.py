@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.ancestry import ancestry
 from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.scheduling.pod_group import PodGroup, SubGroup
@@ -97,11 +98,7 @@ def _of_queues(case: Case, short: Collection[str]) -> Iterator[str]:
         field = form.queue.format(name=name) + form.parent
         if parent and parent not in parents:
             yield f"{field}: queue {parent} does not exist"
-        seen = [name]
-        while parent in parents and parent not in seen:
-            seen.append(parent)
-            parent = parents[parent]  # noqa: PLW2901 - the way up the tree
-        if parent == name:
+        if name in ancestry(name, parents)[1:]:
             yield f"{field}: queue {name} is its own ancestor"
     for name, text in low_limits(case.objects):
         form = _SHORT if name in short else _OBJECTS

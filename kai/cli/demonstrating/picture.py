@@ -6,12 +6,13 @@ Between two cycles the run goes on: pods leave and jobs end. So amounts come fro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.ancestry import descendants
 from kai.api import names
 from kai.api.conventions.gpu_sharing import gpu_groups
 from kai.api.scheduling.queue import Queue
@@ -140,8 +141,8 @@ def _queues(run: Simulation, lives: Sequence[Life]) -> Iterator[QueueShown]:
     while waiting:
         queue, depth = waiting.pop()
         name = queue.metadata.name
-        below = [queue, *_all_below(name, children)]
-        sums = [sum(own.get(each.metadata.name, (0.0, 0.0, 0.0))[at] for each in below) for at in range(3)]
+        below = descendants(name, lambda at: [each.metadata.name for each in children.get(at, ())])
+        sums = [sum(own.get(each, (0.0, 0.0, 0.0))[at] for each in below) for at in range(3)]
         gpu = None if queue.spec.resources is None else queue.spec.resources.gpu
         yield QueueShown(
             name=name,
@@ -152,19 +153,13 @@ def _queues(run: Simulation, lives: Sequence[Life]) -> Iterator[QueueShown]:
             used=sums[0],
             wanted=sums[0] + sums[1],
             fair=sums[2],
-            waits=sum(waits[each.metadata.name] for each in below),
+            waits=sum(waits[each] for each in below),
         )
         waiting += [(each, depth + 1) for each in reversed(children.get(name, []))]
 
 
 def _bound(amount: float) -> float | None:
     return None if amount < 0 else float(amount)
-
-
-def _all_below(name: str, children: Mapping[str, Sequence[Queue]]) -> Iterator[Queue]:
-    for queue in children.get(name, ()):
-        yield queue
-        yield from _all_below(queue.metadata.name, children)
 
 
 # --- Nodes ---------------------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ taken back. So these pods wait for the answer. Where no limit is in the way noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
 
 from kai.api.kinds import Key
 from kai.framework.decisions import Bind, Decision
-from kai.model.queue import UNLIMITED, Queue, Shares
+from kai.model.queue import UNLIMITED, Shares, path_to
 from kai.state.snapshot import Snapshot
 
 _NO_BOUND: Final = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
@@ -52,23 +52,16 @@ class EvictionsInFlight:
         if not losing:
             return ""
         rows = {queue.name: row for row, queue in enumerate(snapshot.queues)}
-        above = {each for name in losing if name in rows for each in _way_up(snapshot.queues, rows[name])}
+        above = {each for name in losing if name in rows for each in path_to(snapshot.queues, rows[name])}
         for decision in decisions:
             group = int(snapshot.pod_group[decision.pod]) if isinstance(decision, Bind) else -1
             if group < 0:
                 continue
             facts = snapshot.groups[group]
-            for row in _way_up(snapshot.queues, facts.queue_row):
+            for row in reversed(path_to(snapshot.queues, facts.queue_row)):
                 queue = snapshot.queues[row]
                 is_bounded = queue.limit != _NO_BOUND or (not facts.preemptible and queue.quota != _NO_BOUND)
                 if row in above and is_bounded:
                     pod = snapshot.pods[decision.pod].key
                     return f"pod {pod}: queue {queue.name} is to lose another, which is not answered yet"
         return ""
-
-
-def _way_up(queues: tuple[Queue, ...], row: int) -> Iterator[int]:
-    """Return the rows of a queue and of those above it; the tree has no circle, which intake refuses."""
-    while row >= 0:
-        yield row
-        row = queues[row].parent

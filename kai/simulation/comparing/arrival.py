@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from kai.ancestry import ancestry
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.simulation.cases.plan_document import Departure
 from kai.simulation.deciding.run import Outcome
@@ -88,11 +89,6 @@ def _part(plan: Plan, added: frozenset[str], *, is_own: bool) -> Plan:
 
 
 def _branch(seen: Overview, names: set[str]) -> Iterable[QueueLine]:
-    by_name = {queue.name: queue for queue in seen.queues}
-    wanted: dict[str, None] = {}
-    for name in sorted(names):
-        at = name
-        while at in by_name and at not in wanted:
-            wanted[at] = None
-            at = by_name[at].parent
+    parents = {queue.name: queue.parent for queue in seen.queues}
+    wanted = {each for name in names for each in ancestry(name, parents)}
     return [queue for queue in seen.queues if queue.name in wanted]

@@ -12,6 +12,7 @@ from kai.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Cause, Evict
 from kai.model.axis import CPU, GPU, LEADING, MEMORY
 from kai.model.podgroup import PodGroup
+from kai.model.queue import path_to
 from kai.model.rows import Int64s
 from kai.model.status import COUNTED, Status, within
 from kai.simulation.deciding.run import Cycle
@@ -131,21 +132,13 @@ class Evictions:
                 continue
             amounts = snapshot.requests[int(snapshot.pod_shape[row]), : len(LEADING)].copy()
             amounts[GPU] = self._counts[row]
-            for queue in self._path(snapshot.groups[group].queue_row):
+            for queue in path_to(snapshot.queues, snapshot.groups[group].queue_row):
                 used[queue] += amounts
         return used
 
-    def _path(self, queue: int) -> Sequence[int]:
-        """Return a queue and its parents, the top one first."""
-        path: list[int] = []
-        while queue >= 0:
-            path.append(queue)
-            queue = self._cycle.snapshot.queues[queue].parent
-        return path[::-1]
-
     def _compared(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
         """Yield what the two queues held that are compared: those in which the paths part."""
-        loses, gains = self._path(victim), self._path(aggressor)
+        loses, gains = (path_to(self._cycle.snapshot.queues, row) for row in (victim, aggressor))
         depth = next(
             (at for at, (one, other) in enumerate(zip(loses, gains, strict=False)) if one != other),
             min(len(loses), len(gains)) - 1,

@@ -15,6 +15,7 @@ from kai.framework.verdict import Histogram
 from kai.kernels import fit
 from kai.model.axis import GPU, GPU_UNIT, LEADING
 from kai.model.pod import GpuKind
+from kai.model.queue import path_to
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.changes import Site
@@ -145,7 +146,7 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
         if group < 0 or not within(status, ACTIVE_ALLOCATED):
             continue
         facts = snapshot.groups[group]
-        if (fixed and facts.preemptible) or not (queue < 0 or _is_below(site.cycle, facts.queue_row, queue)):
+        if (fixed and facts.preemptible) or not (queue < 0 or queue in path_to(snapshot.queues, facts.queue_row)):
             continue
         amounts[int(group)] += int(counts[row])
         if status == Status.PIPELINED:
@@ -178,14 +179,6 @@ def _queues(site: Site) -> Iterator[Evidence]:
     known = [*near, *(name for name in leaves if name not in near)]
     if known:
         yield Evidence(label="leaf queues", text=listed(known, 8), values={"leafQueues": known})
-
-
-def _is_below(cycle: Cycle, queue: int, top: int) -> bool:
-    while queue >= 0:
-        if queue == top:
-            return True
-        queue = cycle.snapshot.queues[queue].parent
-    return False
 
 
 def _taking(site: Site) -> Iterator[Evidence]:

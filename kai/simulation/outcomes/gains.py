@@ -11,7 +11,7 @@ import numpy as np
 
 from kai.framework.division import divide
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.queue import UNLIMITED, Queue, Shares
+from kai.model.queue import UNLIMITED, Queue, Shares, path_to
 from kai.simulation.deciding.run import Outcome
 
 _CLOSE = 1e-6
@@ -83,11 +83,8 @@ class _Tree:
 
     def share_of(self, row: int, changed: Queue | None = None, silent: int = -1) -> float:
         """Return the share of a queue, were it ``changed``, or did the ``silent`` one ask for nothing."""
-        path = [row]
-        while (parent := self._queues[path[-1]].parent) >= 0:
-            path.append(parent)
         amount = self._total
-        for place in reversed(path):
+        for place in path_to(self._queues, row):
             rows = self._children[self._queues[place].parent]
             queues = [changed if each == row and changed is not None else self._queues[each] for each in rows]
             asks = self._asks[rows].copy()

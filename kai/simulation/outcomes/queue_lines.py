@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.ancestry import descendants
 from kai.simulation.deciding.run import Cycle
 
 
@@ -46,7 +47,7 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
     while todo:
         row, last = todo.pop()
         below = children.get(row, [])
-        leaves = {queues[leaf].name for leaf in _below(row, children)}
+        leaves = {queues[leaf].name for leaf in descendants(row, lambda at: children.get(at, ()))}
         queue = queues[row]
         out.append(
             QueueLine(
@@ -63,14 +64,6 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
         )
         todo += [(child, (*last, child == below[-1])) for child in reversed(below)]
     return tuple(out)
-
-
-def _below(row: int, children: dict[int, list[int]]) -> list[int]:
-    out, at = [row], 0
-    while at < len(out):
-        out += children.get(out[at], [])
-        at += 1
-    return out
 
 
 def _shares(cycle: Cycle, row: int) -> tuple[Share, Share, Share]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from kai.ancestry import descendants
 from kai.api.scheduling.queue import Queue
 from kai.virtual.results.result import (
     DecisionLine,
@@ -275,18 +276,8 @@ def _queues(run: Run, jobs: Sequence[JobResult]) -> tuple[QueueResult, ...]:
     of_queue: dict[str, list[JobResult]] = {}
     for job in jobs:
         of_queue.setdefault(job.queue, []).append(job)
-    return tuple(_queue(run, queues[name], _below(name, children), of_queue) for name in sorted(queues))
-
-
-def _below(name: str, children: dict[str, list[str]]) -> list[str]:
-    """Return a queue and all queues below it."""
-    found, waiting = list[str](), [name]
-    while waiting:
-        at = waiting.pop()
-        if at not in found:
-            found.append(at)
-            waiting += children.get(at, [])
-    return found
+    below = {name: descendants(name, lambda at: children.get(at, ())) for name in sorted(queues)}
+    return tuple(_queue(run, queues[name], each, of_queue) for name, each in below.items())
 
 
 def _queue(run: Run, queue: Queue, below: Sequence[str], jobs: dict[str, list[JobResult]]) -> QueueResult:

@@ -28,6 +28,7 @@ from typing import Any, Final
 import attrs
 
 from kai import durations
+from kai.ancestry import ancestry
 from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import structure_as
@@ -175,11 +176,9 @@ class _Reading:
                 known = sorted({*parents, *elsewhere} - {name})
                 wanted = f"one of {', '.join(known)}" if known else "no parent: this is the only queue"
                 raise WrongError(path, f"there is no queue {shown(parent)}, the parent of {name}", wanted)
-            way = [name]
-            while (above := parents.get(way[-1])) and above not in way:
-                way.append(above)
-            if above == name:
-                circle = " -> ".join([*way, name])
+            way = ancestry(name, parents)
+            if name in way[1:]:
+                circle = " -> ".join(way)
                 raise WrongError(path, f"parents lead in a circle: {circle}", "a queue without a parent at the top")
 
     # --- Nodes -----------------------------------------------------------------------------------------------------
