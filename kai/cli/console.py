@@ -98,8 +98,12 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
             *, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int, **options: object
         ) -> object:
             console = make_console(output=output, color=color, ascii_only=ascii_only, quiet=quiet, verbose=verbose)
-            with heard_by(ProgressLine(quiet=quiet, plain=console.plain).show):
-                return function(console=console, **options)
+            line = ProgressLine(quiet=quiet, plain=console.plain)
+            try:
+                with heard_by(line.show):
+                    return function(console=console, **options)
+            finally:
+                line.close()
 
         flags = (
             click.option("-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."),

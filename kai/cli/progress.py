@@ -1,8 +1,10 @@
 """How far long work has come, on standard error: a count, or a bar with an estimate that is gone when the work is done.
 
-A bar is for terminals only. Work that is told by its count alone gets one line where standard error is a file.
+A bar is for terminals only, and for work that takes long enough to be waited for. Work that is told by its count alone
+gets one line where standard error is a file.
 """
 
+import contextlib
 import shutil
 import sys
 import time
@@ -15,6 +17,8 @@ from kai.wording import span_text
 
 _BAR: Final = 20
 _FALLBACK: Final = (80, 24)
+_SHORT: Final = 0.3
+"""Seconds of work for which no bar is drawn: it would only flicker."""
 _EARLIEST: Final = 1.0
 """Seconds of work; an estimate from less is a guess."""
 
@@ -55,15 +59,25 @@ class ProgressLine:
             self._shown = ""
         self.stream.flush()
 
+    def close(self) -> None:
+        """Erase what is left of work that did not end."""
+        if self.stream is not None and self._length:
+            with contextlib.suppress(OSError):  # a terminal that is gone shows nothing
+                self._erase(self.stream)
+                self.stream.flush()
+
     def _draw(self, stream: TextIO, what: str, done: int, total: int, detail: str) -> None:
         """Write the bar over the one before; nothing is left of it when the work is done."""
         if done == total:
             self._erase(stream)
             return
+        spent = self.clock() - self._since
+        if spent < _SHORT:
+            return
         filled = _BAR * done // total
         bar = ("#" * filled + "." * (_BAR - filled)) if self.plain else ("█" * filled + "░" * (_BAR - filled))
         # The estimate first: a narrow terminal cuts what is behind.
-        said = ", ".join(part for part in (self._left(done, total), detail) if part)
+        said = ", ".join(part for part in (_left(spent, done, total), detail) if part)
         text = f"{what}  {bar} {100 * done // total:>3}%  {said}"[: shutil.get_terminal_size(_FALLBACK).columns - 1]
         stream.write(f"\r{text.ljust(self._length)}")
         self._length = len(text)
@@ -73,9 +87,9 @@ class ProgressLine:
             stream.write(f"\r{' ' * self._length}\r")
             self._length = 0
 
-    def _left(self, done: int, total: int) -> str:
-        """Return about how long the work still takes; "" while too little of it is done."""
-        spent = self.clock() - self._since
-        if not done or spent < _EARLIEST:
-            return ""
-        return f"about {span_text(spent * (total - done) / done)} left"
+
+def _left(spent: float, done: int, total: int) -> str:
+    """Return about how long the work still takes after so many seconds; "" while too little of it is done."""
+    if not done or spent < _EARLIEST:
+        return ""
+    return f"about {span_text(spent * (total - done) / done)} left"

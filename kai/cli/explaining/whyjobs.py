@@ -11,6 +11,7 @@ from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
 from kai.cli.tables import columns, wrapped
 from kai.documents.spans import span
+from kai.progress import report
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class JobAnswer:
         from kai.documents.explanations import told_of_jobs
         from kai.simulation.explaining.explanation import Explainer, explained_jobs
 
-        explainer = Explainer(outcome, seen, lines=lines)
+        explainer = Explainer(outcome, seen, lines=lines, tell=report)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
         kind, told = told_of_jobs(found)
         wire = _wire(found.folds) if asked.detail else None
@@ -143,7 +144,7 @@ class WaitingAnswer:
         from kai.simulation.explaining.assumptions import assumptions
         from kai.simulation.explaining.explanation import Explainer
 
-        explainer = Explainer(outcome, seen)
+        explainer = Explainer(outcome, seen, tell=report)
         waiting = explainer.in_line([job for job in jobs if job.words is not None])
         folds = list(explainer.folded(waiting, explainer.reasons, verify=asked.verify)) if waiting else []
         folds.sort(key=lambda fold: (stage_of(fold.explanation.reason.code), -len(fold.alike)))

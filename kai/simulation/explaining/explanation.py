@@ -19,6 +19,7 @@ from kai.simulation.deciding.search_budget import TRYING
 from kai.simulation.explaining.absent_classes import absent_classes
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.changes import Site
+from kai.simulation.explaining.effort import Effort, Tell, tell_nobody
 from kai.simulation.explaining.eta import Eta, Starts
 from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.evidence import evidence
@@ -103,13 +104,13 @@ class Explained:
         return tuple(fold.explanation for fold in self.folds)
 
 
-def explained(outcome: Outcome, seen: Overview) -> Explained:
-    """Return the explanation of the last cycle.
+def explained(outcome: Outcome, seen: Overview, tell: Tell = tell_nobody) -> Explained:
+    """Return the explanation of the last cycle; ``tell`` is told how far the search for changes is.
 
     Jobs that differ only in name are explained once. Of more than MOST_APART jobs those are explained together that
     wait in one queue for one kind of reason.
     """
-    explainer = Explainer(outcome, seen)
+    explainer = Explainer(outcome, seen, tell=tell)
     waits = [job for job in seen.jobs if job.words is not None]
     evictions = Evictions(outcome.last)
     alike = explainer.twins if len(waits) <= MOST_APART else explainer.reasons
@@ -145,9 +146,18 @@ class Explainer:
     """
 
     def __init__(
-        self, outcome: Outcome, seen: Overview, *, lines: Iterable[JobLine] = (), most: int = MOST_DECISIONS
+        self,
+        outcome: Outcome,
+        seen: Overview,
+        *,
+        lines: Iterable[JobLine] = (),
+        most: int = MOST_DECISIONS,
+        tell: Tell = tell_nobody,
     ) -> None:
-        """Look at an outcome and its overview; ``lines`` are its jobs, where they are known already."""
+        """Look at an outcome and its overview; ``lines`` are its jobs, where they are known already.
+
+        ``tell`` is told how far the search for changes is.
+        """
         cycle = outcome.last
         self._outcome = outcome
         self._seen = seen
@@ -155,7 +165,8 @@ class Explainer:
         settings = outcome.case.settings
         self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
         searches = None if outcome.searches is None else TRYING
-        self._trials = ChangeTrials(outcome.profile, settings, cycle, most, searches, outcome.intake)
+        self._effort = Effort(tell)
+        self._trials = ChangeTrials(outcome.profile, settings, cycle, most, searches, outcome.intake, self._effort)
         self._size = 0 if searches is None else len(cycle.snapshot.pods) + len(cycle.snapshot.nodes)
         self._starts = Starts(cycle, self._objects)
         self._given = tuple(lines)
@@ -201,8 +212,11 @@ class Explainer:
         groups: dict[Hashable, list[Job]] = {}
         for job in jobs:
             groups.setdefault(key(job), []).append(job)
+        self._effort.begin(len(groups), 1 + allowance(len(jobs), self._size) if verify else 0)
         for first, *others in groups.values():
-            yield Fold(explanation=self.explain(first, verify=verify, among=len(jobs)), alike=tuple(others))
+            fold = Fold(explanation=self.explain(first, verify=verify, among=len(jobs)), alike=tuple(others))
+            self._effort.end_group()
+            yield fold
 
     def in_line(self, jobs: Sequence[Job]) -> list[Job]:
         """Return ``jobs`` in the order in which they are asked; those that cannot be tried come last."""

@@ -23,6 +23,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, decide
 from kai.simulation.deciding.search_budget import Searches
 from kai.simulation.explaining.changes import Change, Site
+from kai.simulation.explaining.effort import Effort
 from kai.simulation.outcomes.declared import declared_in
 
 GroupKey = tuple[str, str]
@@ -107,12 +108,15 @@ class ChangeTrials:
         most: int,
         searches: Searches | None = None,
         intake: Intake | None = None,
+        effort: Effort | None = None,
     ) -> None:
         """Compare with what happened in the cycle ``before``; decide at most ``most`` times.
 
         ``searches``: how far victims are searched for each time; None: to the end. ``intake``: what took the snapshot
         of that cycle, so that only what a change touches is read again; None: everything is read once more.
+        ``effort`` counts the decisions.
         """
+        self._effort = effort or Effort()
         self._searches = searches
         self._profile = profile
         self._settings = settings
@@ -170,6 +174,7 @@ class ChangeTrials:
         return Alone(Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group))
 
     def _decided(self, objects: ClusterObjects, intake: Intake) -> Cycle:
+        self._effort.count()
         before = self._before.snapshot
         snapshot = intake.take(
             objects,

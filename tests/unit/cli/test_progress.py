@@ -33,7 +33,7 @@ def test_nothing_is_shown_to_a_user_who_asked_for_silence():
 
 def bar_of(stream: io.StringIO, *, plain: bool = False, quiet: bool = False) -> list[str]:
     """Return what is written while a run of two hours takes ten seconds."""
-    times = iter([0.0, 0.0, 2.0, 5.0])
+    times = iter([0.0, 0.5, 2.0, 5.0])
     line = ProgressLine(quiet=quiet, plain=plain, stream=stream, clock=lambda: next(times))
     for done, detail in ((0, "T+0s of 2h, 0 jobs ended"), (200, "T+24m of 2h, 1 job ended"), (500, "T+1h of 2h")):
         line.show("simulating lab", done, 1000, detail)
@@ -56,6 +56,29 @@ def test_a_bar_is_no_wider_than_the_terminal_and_plain_where_that_is_wanted(monk
     bars = bar_of(Terminal(), plain=True)
     assert max(map(len, bars)) < 60
     assert bars[2].startswith("simulating lab  ####................  20%  about 8s left")
+
+
+def test_work_that_is_soon_done_shows_no_bar_at_all():
+    stream = Terminal()
+    times = iter([0.0, 0.0, 0.1, 0.2])
+    line = ProgressLine(stream=stream, clock=lambda: next(times))
+    for done in range(3):
+        line.show("trying changes", done, 3, f"{done} tried")
+    line.show("trying changes", 3, 3, "")
+    line.close()
+    assert stream.getvalue() == ""
+
+
+def test_a_bar_of_work_that_does_not_end_is_erased_when_the_command_ends():
+    stream = Terminal()
+    times = iter([0.0, 2.0])
+    line = ProgressLine(stream=stream, clock=lambda: next(times))
+    line.show("trying changes", 1, 3, "1 tried")
+    drawn = stream.getvalue()
+    line.close()
+    assert stream.getvalue() == f"{drawn}\r{' ' * len(drawn.strip())}\r"
+    line.close()
+    assert stream.getvalue().count("\r") == 3
 
 
 def test_a_bar_is_for_terminals_and_for_users_who_did_not_ask_for_silence():

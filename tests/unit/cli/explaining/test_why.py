@@ -1,3 +1,4 @@
+import io
 import json
 from functools import cache
 
@@ -45,6 +46,38 @@ def test_changes_are_left_out_without_verification(asked):
     text = asked("picky", "--no-verify").out
     assert "✓" not in text
     assert "  No change was tried." in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("arguments", "counted"), [(("big",), "1 tried, 41 at most"), (("--all",), "job 2 of")])
+def test_a_terminal_is_shown_how_far_the_search_for_changes_is_and_nothing_is_left_of_it(
+    asked, monkeypatch, arguments, counted
+):
+    monkeypatch.setattr("kai.cli.progress._SHORT", 0)
+    monkeypatch.setenv("COLUMNS", "120")
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    asked(*arguments)
+    drawn = screen.getvalue()
+    assert "\rtrying changes  " in drawn
+    assert counted in drawn
+    assert "\n" not in drawn
+    assert drawn.rpartition("\r")[2] == ""
+    assert drawn.split("\r")[-2].strip() == ""
+
+
+def test_no_progress_is_shown_where_standard_error_is_no_terminal_or_nothing_is_tried(asked, monkeypatch):
+    monkeypatch.setattr("kai.cli.progress._SHORT", 0)
+    assert asked("--all").err == ""
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    asked("big", "--no-verify")
+    asked("big", "-q")
+    assert screen.getvalue() == ""
 
 
 def test_texts_of_conditions_are_detail(asked):
