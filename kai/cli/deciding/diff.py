@@ -8,6 +8,7 @@ import attrs
 import click
 
 from kai.cli.console import Console, console_options
+from kai.cli.deciding.cyclesoption import cycles_option
 from kai.cli.deciding.givenflags import refuse_given, refuse_rows
 from kai.cli.failures import NO
 from kai.errors import InputError
@@ -46,7 +47,7 @@ _AS_THEY_ARE: Final = "they are compared as they are"
 @click.argument("a")
 @click.argument("b")
 @click.option("--on", "on", default="", metavar="SOURCE", help="Decide on this cluster; A and B are policies.")
-@click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
+@cycles_option
 @click.option("--until", metavar="DURATION", help="Let virtual time pass for so long on what --on names: 8h, 7d.")
 @click.option("--cluster", type=click.Path(), help="The cluster over time: a cluster file, nodes as CSV, a snapshot.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance over time.")

@@ -6,6 +6,7 @@ import attrs
 import click
 
 from kai.cli.console import Console, console_options
+from kai.cli.deciding.cyclesoption import cycles_option
 from kai.cli.failures import INPUT, NO, say_error
 from kai.cli.givenpath import GivenPath
 from kai.errors import InvariantError
@@ -36,7 +37,7 @@ _MOST = 10
 @click.option(
     "--policy", type=GivenPath(), metavar="FILE", help="Scheduler configuration in place of the snapshot's own."
 )
-@click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
+@cycles_option
 @click.option("--expect", is_flag=True, help="Fail if the snapshot records no decisions, or others than these.")
 @console_options()
 def replay(snapshot: str, console: Console, policy: str | None, cycles: int | None, *, expect: bool) -> int:

@@ -7,6 +7,7 @@ import click
 
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
+from kai.cli.deciding.cyclesoption import cycles_option
 from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_rows
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
 from kai.cli.givenpath import GivenPath
@@ -55,7 +56,7 @@ _OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "eng
 @click.option(
     "--actions", shell_complete=complete_actions, help="Actions in place of the configured ones, separated by commas."
 )
-@click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
+@cycles_option
 @click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
 @click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")
 @click.option("--explain", is_flag=True, help="Explain each waiting job and eviction, with verified fixes.")

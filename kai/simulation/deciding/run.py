@@ -1,6 +1,8 @@
 """Running a case: snapshot, decide, let the cluster react, as often as the case asks for."""
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -14,11 +16,14 @@ from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.model.rows import Int64s
+from kai.progress import report
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.cluster_reaction import Aftermath, next_objects
 from kai.simulation.deciding.kernel_pace import settle_for, settle_on
 from kai.simulation.deciding.search_budget import Counted, Searches, budget_of
 from kai.state.snapshot import Snapshot
+
+DECIDING: Final = "deciding"
 
 
 @attrs.frozen(kw_only=True)
@@ -83,20 +88,40 @@ def simulate(
     ``searches``: how far victims are searched for in each cycle; None: to the end. ``again``: about how often the
     outcome will be decided again.
 
-    Holds: the same case gives the same outcome.
+    Holds: the same case gives the same outcome. A cycle that changes nothing for the next one stands for all that
+           follow: they are not decided again, unless an observer is to see them.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
     """
     profile = make_profile(case.configuration, registry)
     profile = attrs.evolve(profile, plugins=profile.plugins + more)
     settle_for(case.objects, profile, again)
-    watch = observer or Silent()
     intake = Intake(case.settings)
-    objects = case.objects
-    cycles: list[Cycle] = []
-    settled: Snapshot | None = None
-    awaited, evicted = case.awaited, case.evicted
+    cycles = tuple(_cycles(case, profile, intake, observer, searches))
+    stable = cycles[case.cycles :]
+    return Outcome(
+        case=case,
+        profile=profile,
+        cycles=cycles[: case.cycles],
+        stable=stable,
+        settled=stable[0].snapshot if stable else None,
+        searches=searches,
+        intake=intake,
+    )
+
+
+def _cycles(
+    case: Case, profile: Profile, intake: Intake, observer: Observer | None, searches: Searches | None
+) -> Iterator[Cycle]:
+    """Yield each cycle, and tell how far they are where there are several."""
+    objects, awaited, evicted = case.objects, case.awaited, case.evicted
     total = case.cycles + case.stable_cycles
+    last: Cycle | None = None
     for number in range(1, total + 1):
+        if total > 1:
+            report(DECIDING, number - 1, total, f"cycle {number} of {total}")
+        if last is not None:  # nothing changes any more
+            yield attrs.evolve(last, number=number)
+            continue
         snapshot = intake.take(
             objects,
             case.now,
@@ -107,22 +132,17 @@ def simulate(
             protected=case.protected,
             revision=number,
         )
-        if number == case.cycles + 1:
-            settled = snapshot
-        cycle = decide(snapshot, profile, number, watch, searches)
-        cycles.append(cycle)
-        awaited, evicted = cycle.report.awaited, _with_evicted(evicted, cycle)
+        cycle = decide(snapshot, profile, number, observer, searches)
+        yield cycle
         if number < total:
+            before = objects, awaited, evicted
+            awaited, evicted = cycle.report.awaited, _with_evicted(evicted, cycle)
             objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
-    return Outcome(
-        case=case,
-        profile=profile,
-        cycles=tuple(cycles[: case.cycles]),
-        stable=tuple(cycles[case.cycles :]),
-        settled=settled,
-        searches=searches,
-        intake=intake,
-    )
+            # Which groups have their turn follows from the number of the cycle as well.
+            is_still = before == (objects, awaited, evicted) and not snapshot.crowds.by_namespace
+            last = cycle if is_still and observer is None else None
+    if total > 1:
+        report(DECIDING, total, total, "")
 
 
 def _with_evicted(before: tuple[tuple[str, int], ...], cycle: Cycle) -> tuple[tuple[str, int], ...]:
@@ -146,11 +166,11 @@ def decide(
     settle_on(snapshot, profile)
     sink = Recorder()
     budget = budget_of(searches)
-    report = run_cycle(snapshot, profile, sink, observer or Silent(), budget)
+    decided = run_cycle(snapshot, profile, sink, observer or Silent(), budget)
     return Cycle(
         number=number,
         snapshot=snapshot,
-        report=report,
+        report=decided,
         decisions=tuple(sink.decisions),
         was_cut_short=isinstance(budget, Counted) and budget.has_ended,
     )

@@ -27,6 +27,7 @@ from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.notation import shown
 from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.cycle_bounds import MOST_CYCLES
 from kai.simulation.cases.intake_settings import intake_settings
 from kai.simulation.cases.past_usage import read_past_usage
 from kai.simulation.scenarios.expectations import read_expected
@@ -76,7 +77,6 @@ _PARAMETERS = (
     "nodePoolLabelValue",
     "queueLabelKey",
 )
-_MOST_CYCLES = 100_000
 
 
 def is_scenario(document: object) -> bool:
@@ -222,9 +222,9 @@ def _names(value: object, place: str) -> tuple[str, ...]:
 
 
 def _count(value: object, place: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_CYCLES:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_CYCLES:
         return value
-    raise InputError.about(*_split(place), found=value, wanted=f"a whole number from 0 to {_MOST_CYCLES}")
+    raise InputError.about(*_split(place), found=value, wanted=f"a whole number from 0 to {MOST_CYCLES}")
 
 
 def _instant(value: object, place: str) -> float:
