@@ -50,7 +50,8 @@ CODES: Final[dict[str, Code]] = {
     "F001": Code(
         ERROR,
         "a field has a value that it cannot have",
-        "The type is wrong, or the amount cannot be read: an amount is a number with a unit or none, as 500m or 64Gi.",
+        "The type is wrong, or the amount cannot be: an amount is a number with a unit or none, as 500m or 64Gi, and "
+        "not negative, of GPUs as of anything else.",
     ),
     "F002": Code(
         ERROR,
@@ -115,7 +116,8 @@ CODES: Final[dict[str, Code]] = {
     "J010": Code(
         ERROR,
         "GPUs are whole devices, and requests equal limits",
-        "Kubernetes refuses a part of a device as an amount. The annotation gpu-fraction asks for a part of a GPU.",
+        "Kubernetes refuses a part of a device as an amount. The annotation gpu-fraction asks for a part of a GPU. An "
+        "amount that is negative or no number at all is F001.",
     ),
     "J011": Code(
         ERROR,

@@ -11,6 +11,7 @@ from typing import Any
 from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
+from kai.api.values.bad_value import BadValue
 from kai.api.values.numerals import floating, signed
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
@@ -64,6 +65,9 @@ def _whole(document: Document, path: Path, resource: str, value: object) -> Iter
     number = exact_amount(value)
     if number is None or (number.denominator == 1 and number >= 0):
         return  # what cannot be read is said where amounts are
+    if number < 0:  # as of every amount; of what comes from a cluster it is said here alone
+        yield document.bad_value(BadValue(str(value), "a quantity that is not negative"), path)
+        return
     shown = f"{float(number):g}"
     if 0 < number < 1 and resource == names.NVIDIA_GPU:
         hint, better = "for a part of a GPU use an annotation of the pod", f'gpu-fraction: "{shown}"'
@@ -82,8 +86,9 @@ def _unequal(document: Document, place: Path, template: Mapping[str, Any], path:
     for step in above:
         resources = resources[step]
     limit, asked = mapping_of(resources.get("limits")).get(str(resource)), resources["requests"][resource]
-    if limit is None or None in (numbers := (exact_amount(asked), exact_amount(limit))) or numbers[0] == numbers[1]:
-        return  # what cannot be read is said where amounts are
+    numbers = exact_amount(asked), exact_amount(limit)
+    if limit is None or numbers[0] == numbers[1] or any(each is None or each < 0 for each in numbers):
+        return  # what cannot be is said where amounts are
     message = f"{resource} is {asked} in requests and {limit} in limits, expected the same"
     hint = "Kubernetes refuses the pod: GPUs cannot be overcommitted"
     yield document.finding("J010", message, place, hint=hint, help=f"{resource}: {limit}", found=str(asked))

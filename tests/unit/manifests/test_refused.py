@@ -169,3 +169,11 @@ def test_a_key_that_yaml_reads_as_no_text_is_told_where_it_is_and_as_it_is_writt
     assert (second.code, second.line, second.column, second.width) == ("J024", 8, 5, 3)
     assert second.message == '2.5: found 2.5, expected a string: "2.5" (in pod ml/p)'
     assert second.object == "pod ml/p"
+
+
+@pytest.mark.parametrize(("amount", "code"), [("-1", "F001"), ("lots", "F001"), ("1.5", "J010")])
+@pytest.mark.parametrize("kept", [{}, {"resourceVersion": "7"}])
+def test_an_amount_of_gpus_that_cannot_be_is_told_under_one_code(amount, code, kept):
+    containers = [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": amount}}}]
+    manifest = merged(REFUSED["bases"]["Pod"], {"metadata": kept, "spec": {"containers": containers}})
+    assert [each.code for each in lint_manifest(manifest)] == [code]
