@@ -1,9 +1,10 @@
 """The errors a caller of kai can meet.
 
 A pod that cannot be placed is not among them: that is a verdict, an ordinary value. What is here ends something: the
-start (``ConfigError``), the reading of an input (``InputError``), a call to the API server (``ApiError``), the use of
-a plugin (``PluginError``) or a cycle (``InvariantError``). A message names the object, the field, what was found and
-what would be right, and fits on one line; the command line prints it as it is.
+start (``ConfigError``), the reading of an input (``InputError``) or of a command line (``CommandLineError``), a call
+to the API server (``ApiError``), the use of a plugin (``PluginError``) or a cycle (``InvariantError``). A message names
+the object, the field, what was found and what would be right, and fits on one line; the command line prints it as it
+is.
 """
 
 from collections.abc import Iterable
@@ -77,6 +78,10 @@ class ConfigError(_RejectedError):
 
 class InputError(_RejectedError):
     """An object, a scenario or a file that was given to kai is wrong."""
+
+
+class CommandLineError(ConfigError, InputError):
+    """What was typed makes no sense, whatever files, plugins and clusters there are. It is caught as either of both."""
 
 
 class ApiError(KaiError):

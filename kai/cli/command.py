@@ -163,9 +163,9 @@ def kai(context: click.Context) -> None:
         write_out(context.get_help() + "\n")
 
 
-def _asked_for(error: click.UsageError, arguments: Sequence[str]) -> str:
+def _asked_for(arguments: Sequence[str], error: click.UsageError | None = None) -> str:
     """Return the command that was used wrongly; click does not say it of an option without its value."""
-    if error.ctx is not None:
+    if error is not None and error.ctx is not None:
         return error.ctx.command_path
     return f"kai {arguments[0]}" if arguments and arguments[0] in COMMANDS else "kai"
 
@@ -197,11 +197,11 @@ def run(arguments: list[str]) -> int:
         result: Any = kai.main(args=arguments, prog_name="kai", standalone_mode=False)
         flush_out()
     except click.MissingParameter as error:  # which lists what may be chosen on lines of its own
-        say_error(" ".join(error.format_message().split()), f"{_asked_for(error, arguments)} --help")
+        say_error(" ".join(error.format_message().split()), f"{_asked_for(arguments, error)} --help")
         return USAGE
     except click.UsageError as error:
         message, _, hint = error.format_message().partition("\n")
-        path = _asked_for(error, arguments)
+        path = _asked_for(arguments, error)
         say_error(message, hint or f"{path} --help")
         return USAGE
     except click.ClickException as error:
@@ -210,7 +210,7 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KaiError as error:
-        return report_error(error)
+        return report_error(error, usage=f"{_asked_for(arguments)} --help")
     except (ReaderGoneError, BrokenPipeError):
         return leave_reader()
     except Exception as error:  # noqa: BLE001 - the boundary of the program: a bug becomes one line and a file

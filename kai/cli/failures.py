@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TextIO
 
 from kai.cli.visible import encodable, visible
-from kai.errors import ConfigError, InputError, InvariantError, KaiError, PluginError, UnreachableError
+from kai.errors import (
+    CommandLineError,
+    ConfigError,
+    InputError,
+    InvariantError,
+    KaiError,
+    PluginError,
+    UnreachableError,
+)
 
 NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
 READER_GONE = 141
@@ -121,8 +129,11 @@ def say_error(message: str, hint: str = "", detail: str = "") -> None:
         say(f"  help: {hint}")
 
 
-def report_error(error: KaiError) -> int:
-    """Say what is wrong and return the exit code: 3 for the cluster, 4 for what was given to kai, 5 for kai itself."""
+def report_error(error: KaiError, *, usage: str = "") -> int:
+    """Say what is wrong and return the exit code; ``usage`` is what tells how to use the command.
+
+    It is 2 for the command line, 3 for the cluster, 4 for what was given to kai otherwise, 5 for kai itself.
+    """
     findings = getattr(error, "findings", None)
     if findings:
         from kai.cli.checking.findings import finding_text
@@ -131,9 +142,10 @@ def report_error(error: KaiError) -> int:
             say(finding_text(finding))
         return INPUT
     if isinstance(error, ConfigError | InputError):
+        is_usage = isinstance(error, CommandLineError)
         for message, line in zip(error.messages, error.helps, strict=True):
-            say_error(message, line)
-        return INPUT
+            say_error(message, line or (usage if is_usage else ""))
+        return USAGE if is_usage else INPUT
     if isinstance(error, UnreachableError):
         say_error(str(error), error.help, error.detail)
         return UNREACHABLE

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.errors import InputError
+from kai.errors import CommandLineError
 
 _KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 _VALUE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -42,7 +42,7 @@ class Selector:
 def read_selector(text: str) -> Selector:
     """Return the selector that a text describes.
 
-    Raises: InputError for a text that is none.
+    Raises: CommandLineError for a text that is none.
     """
     if not text.strip():
         return Selector()
@@ -58,4 +58,4 @@ def _requirement(part: str, text: str) -> Requirement:
     if found := _EXISTS.fullmatch(part):
         return Requirement(found[2], None, not found[1])
     wanted = "a label selector such as app=x,tier!=y,env in (a,b)"
-    raise InputError.about("command line", "--selector", found=text, wanted=wanted)
+    raise CommandLineError.about("command line", "--selector", found=text, wanted=wanted)

@@ -12,7 +12,7 @@ from kai.api.values.bad_value import BadValue
 from kai.configuration.reading import Configuration
 from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
-from kai.errors import InputError
+from kai.errors import CommandLineError
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.doubts import low_limits, missing_nodes
 from kai.simulation.cases.past_usage import unread
@@ -92,9 +92,12 @@ class Result:
     @cached_property
     def explained(self) -> "Explained | None":
         """Why jobs wait and what would help, and why pods have to go. Cost: many more cycles."""
+        from kai.progress import report
         from kai.simulation.explaining.explanation import explained
 
-        return None if self.outcome is None or self.overview is None else explained(self.outcome, self.overview)
+        if self.outcome is None or self.overview is None:
+            return None
+        return explained(self.outcome, self.overview, tell=report)
 
     def differences(self) -> Differences:
         """Return in what the answer differs from what the case expects."""
@@ -149,14 +152,14 @@ class Request:
     def of(cls, policy: Policy | None, *, actions: str | None, cycles: int | None, now: str | None) -> "Request":
         """Return the request that the flags describe.
 
-        Raises: InputError for a time that is none.
+        Raises: CommandLineError for a time that is none.
         """
         instant: float | None = None
         if now is not None:
             try:
                 instant = times.instant(now)
             except BadValue:
-                raise InputError.about("command line", "--now", found=now, wanted=times.WANTED_TIME) from None
+                raise CommandLineError.about("command line", "--now", found=now, wanted=times.WANTED_TIME) from None
         names = None if actions is None else tuple(name.strip() for name in actions.split(",") if name.strip())
         return cls(policy=policy, actions=names, cycles=cycles, now=instant)
 

@@ -17,7 +17,7 @@ import anyio
 import attrs
 from anyio.abc import TaskStatus
 
-from kai.errors import ConfigError
+from kai.errors import CommandLineError
 from kai.notation import shown
 from kai.telemetry.connections import Limits, Request, Response, serve
 
@@ -52,13 +52,13 @@ class Address:
 def read_address(text: str, flag: str) -> Address | None:
     """Return the address in a flag as Go writes them (``:8080``, ``127.0.0.1:8080``); None for "0", which is off.
 
-    Raises: ConfigError.
+    Raises: CommandLineError.
     """
     if text in {"0", ""}:
         return None
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65535:
-        raise ConfigError(f'{flag}: found {shown(text)}, expected an address such as ":8080" or "127.0.0.1:8080"')
+        raise CommandLineError(f'{flag}: found {shown(text)}, expected an address such as ":8080" or "127.0.0.1:8080"')
     return Address(host.strip("[]"), int(port))
 
 

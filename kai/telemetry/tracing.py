@@ -13,7 +13,7 @@ import attrs
 from opentelemetry.trace import NoOpTracer, Span, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from kai.errors import ConfigError
+from kai.errors import CommandLineError
 from kai.extras import load_extra
 from kai.notation import shown
 
@@ -61,7 +61,7 @@ def no_tracing() -> Tracing:
 def make_tracing(service: str, *, endpoint: str = "", exporter: SpanExporter | None = None) -> Tracing:
     """Return a tracing that exports to an OTLP endpoint, or to ``exporter``; one that records nothing without either.
 
-    Raises: ConfigError for an endpoint that is no HTTP address, or if the exporter is not installed.
+    Raises: CommandLineError for an endpoint that is no HTTP address, ConfigError if the exporter is not installed.
     """
     if exporter is None and not endpoint:
         return no_tracing()
@@ -76,7 +76,7 @@ def make_tracing(service: str, *, endpoint: str = "", exporter: SpanExporter | N
 
 def _otlp(endpoint: str) -> SpanExporter:
     if not endpoint.startswith(_SCHEMES):
-        raise ConfigError(
+        raise CommandLineError(
             f"--otlp-endpoint: found {shown(endpoint)}, expected an address that begins with http:// or https://"
         )
     module = load_extra(_EXPORTER, "tracing", "--otlp-endpoint: traces are sent by OpenTelemetry's OTLP exporter")

@@ -21,7 +21,7 @@ import attrs
 from kai.configuration.aliases import PluginEntry
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
-from kai.errors import ConfigError
+from kai.errors import CommandLineError
 from kai.manifests import Finding
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
@@ -154,12 +154,13 @@ def _carry_out_told(at: int, experiment: Experiment) -> Done:
 def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
     """Return an experiment with another value at a path: seed, parameters.NAME or plugins.PLUGIN.OPTION.
 
-    Raises: ConfigError for a path that leads nowhere.
+    Raises: CommandLineError for a path that leads nowhere, ConfigError for an option that no plugin has.
     """
     shown = f"{path}={value}"
     if path == "seed":
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ConfigError.about("command line", "--sweep seed", found=value, wanted="a whole number of 0 or more")
+            wanted = "a whole number of 0 or more"
+            raise CommandLineError.about("command line", "--sweep seed", found=value, wanted=wanted)
         policy = attrs.evolve(experiment.policy, name=shown)
         return attrs.evolve(experiment, seed=value, policy=policy)
     known = experiment.configuration or default_configuration()
@@ -172,7 +173,7 @@ def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
         changed = attrs.evolve(known, plugins=_with_option(known.plugins, plugin, option, value))
     else:
         wanted = "seed, parameters.NAME or plugins.PLUGIN.OPTION"
-        raise ConfigError.about("command line", "--sweep", found=path, wanted=wanted)
+        raise CommandLineError.about("command line", "--sweep", found=path, wanted=wanted)
     before = experiment.policy
     name = shown if before.name == "default" else f"{before.name} {shown}"
     return attrs.evolve(experiment, configuration=changed, policy=attrs.evolve(before, name=name))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kai.cli.console import Console
-from kai.errors import InputError
+from kai.errors import CommandLineError, InputError
 
 if TYPE_CHECKING:
     from kai.virtual.experiments import Done, Experiment
@@ -127,7 +127,7 @@ def under(experiment: "Experiment", policy: str, place: str | None = None) -> "E
 def swept(experiments: "Sequence[Experiment]", sweeps: Sequence[str]) -> "list[Experiment]":
     """Return each experiment with every value of each sweep: ``plugins.binpack.gpu=0,1,2``.
 
-    Raises: InputError for a sweep that says no values, ConfigError for a path that leads nowhere.
+    Raises: CommandLineError for a sweep that says no values, and for a path that leads nowhere.
     """
     from kai.virtual.experiments import with_value
 
@@ -135,7 +135,7 @@ def swept(experiments: "Sequence[Experiment]", sweeps: Sequence[str]) -> "list[E
     for sweep in sweeps:
         path, equals, values = sweep.partition("=")
         if not equals or not path or not values:
-            raise InputError.about("command line", "--sweep", found=sweep, wanted="PATH=VALUE,VALUE")
+            raise CommandLineError.about("command line", "--sweep", found=sweep, wanted="PATH=VALUE,VALUE")
         found = [with_value(each, path, _value(text)) for each in found for text in values.split(",")]
     return found
 
@@ -153,7 +153,7 @@ def _value(text: str) -> object:
 def until_of(text: str | None) -> float:
     """Return the seconds of ``--until``; infinite without it.
 
-    Raises: InputError.
+    Raises: CommandLineError.
     """
     from math import inf
 
@@ -164,9 +164,9 @@ def until_of(text: str | None) -> float:
     try:
         seconds = durations.seconds(text)
     except durations.DurationError as error:
-        raise InputError.about("command line", "--until", found=text, wanted=error.wanted) from None
+        raise CommandLineError.about("command line", "--until", found=text, wanted=error.wanted) from None
     if seconds <= 0:
-        raise InputError.about("command line", "--until", found=text, wanted="more than 0")
+        raise CommandLineError.about("command line", "--until", found=text, wanted="more than 0")
     return seconds
 
 

@@ -9,7 +9,7 @@ import attrs
 import click
 
 from kai.cli.console import Console
-from kai.errors import ConfigError, InputError
+from kai.errors import CommandLineError, ConfigError, InputError
 from kai.wording import found_by
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 def check_places(out: str | None, page: str | None, engine: str | None) -> None:
     """See that what writes the files is installed, and that there is a place for each, before anything runs.
 
-    Raises: UsageError that says what to install, InputError for a folder that does not exist, or is none.
+    Raises: UsageError that says what to install, CommandLineError for the address of no Dask scheduler, InputError for
+            a folder that does not exist, or is none.
     """
     if engine is not None:
         from kai.virtual.remote import SCHEME, require_dask
 
         if not engine.startswith(SCHEME):
-            raise InputError.about("command line", "--on", found=engine, wanted="dask://HOST:PORT")
+            raise CommandLineError.about("command line", "--on", found=engine, wanted="dask://HOST:PORT")
         _require(require_dask)
     if page is not None:
         from kai.report.page import require_plotly

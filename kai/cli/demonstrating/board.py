@@ -19,7 +19,7 @@ from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
-from kai.errors import ConfigError
+from kai.errors import CommandLineError, ConfigError
 from kai.framework.decisions import Bind
 from kai.notation import shown
 from kai.simulation.deciding.run import Outcome
@@ -44,11 +44,11 @@ class Served:
 def served(text: str) -> Iterator[Served]:
     """Serve a dashboard at an address of this machine.
 
-    Raises: ConfigError for an address that others can reach, or that is taken.
+    Raises: CommandLineError for an address that others can reach, ConfigError for one that is taken.
     """
     address = read_address(text, "--dashboard")
     if address is None or not (address.host == "localhost" or is_local(address.host)):
-        raise ConfigError(
+        raise CommandLineError(
             f"--dashboard: found {shown(text)}, expected an address of this machine such as 127.0.0.1:8085"
         )
     with start_blocking_portal() as portal:

@@ -24,7 +24,7 @@ from kai.cli.failures import flush_out
 from kai.cli.tables import wrapped
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
-from kai.errors import InputError
+from kai.errors import CommandLineError
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.origin import Origin
 from kai.simulation.deciding.run import Outcome
@@ -203,5 +203,5 @@ def _speed(text: str | None, own: float) -> float:
     except ValueError:
         times = 0.0
     if not _SLOWEST <= times < inf:
-        raise InputError.about("command line", "--speed", found=text, wanted=f"{_SLOWEST}x or more, such as 300x")
+        raise CommandLineError.about("command line", "--speed", found=text, wanted=f"{_SLOWEST}x or more, such as 300x")
     return times

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.errors import InputError
+from kai.errors import CommandLineError
 
 if TYPE_CHECKING:
     from kai.virtual.scenes.loading import Loaded
@@ -67,9 +67,9 @@ class DemoScene:
 def scene_named(name: str) -> DemoScene:
     """Return what a scene says of itself.
 
-    Raises: InputError for a name that no scene has.
+    Raises: CommandLineError for a name that no scene has.
     """
     if name not in NAMES:
-        raise InputError.about("command line", "SCENE", found=name, wanted=f"one of {', '.join(NAMES)}")
+        raise CommandLineError.about("command line", "SCENE", found=name, wanted=f"one of {', '.join(NAMES)}")
     text = (FOLDER / name / _ABOUT).read_text(encoding="utf-8")
     return DemoScene(name=name, **tomllib.loads(text))

@@ -11,7 +11,7 @@ from string import Template
 
 from kai.configuration.registry import Registry, origin_of
 from kai.documents.distribution import DISTRIBUTION
-from kai.errors import InputError
+from kai.errors import CommandLineError, InputError
 
 FILES = {
     "README.md": "README.md.txt",
@@ -28,15 +28,15 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def write_package(name: str, into: str | None = None) -> tuple[Path, list[str]]:
     """Write the package of a plugin called ``name``; return its folder and the files in it.
 
-    Raises: InputError for a name that no plugin can have, and for a folder that has something in it.
+    Raises: CommandLineError for a name that no plugin can have, InputError for a folder that has something in it.
     """
     short = name.removeprefix("kai-")
     if not _NAME.fullmatch(short):
         wanted = "small letters, digits and hyphens, beginning with a letter"
-        raise InputError.about("kai plugins new", "NAME", found=name, wanted=wanted)
+        raise CommandLineError.about("kai plugins new", "NAME", found=name, wanted=wanted)
     points = Registry.installed().plugins.get(short, ())
     if any(origin_of(point).distribution == DISTRIBUTION for point in points):
-        raise InputError.about("kai plugins new", "NAME", found=name, wanted="a name that no plugin of kai has")
+        raise CommandLineError.about("kai plugins new", "NAME", found=name, wanted="a name that no plugin of kai has")
     words = {
         "name": short,
         "distribution": f"kai-{short}",

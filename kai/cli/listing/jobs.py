@@ -18,6 +18,7 @@ from kai.cli.tables import Column, cut_text, table
 from kai.cli.views import ServedView, View, show
 from kai.documents.spans import span
 from kai.errors import InputError
+from kai.notation import shown
 from kai.wording import counted, number_text
 
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ def jobs(
     """Show what runs, what waits, why, and in which order."""
     if pods and order:
         raise click.UsageError("--pods and --order cannot be used together")
+    if state and state.lower() not in (states := _states()):
+        raise click.UsageError(f"--state: found {shown(state)}, expected one of {', '.join(states)}")
     wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order, everything=everything)
     return show(
         source,
@@ -159,7 +162,7 @@ def jobs(
 def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
     """Return the jobs of a result that are asked for.
 
-    Raises: InputError for a queue or a state that is not there.
+    Raises: InputError for a queue that is not there.
     """
     case, seen = source.case_of(result), result.overview
     if result.outcome is None or seen is None:
@@ -181,7 +184,7 @@ def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
 def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
     """Return the own jobs that are asked for, of a user who may not list the whole cluster.
 
-    Raises: UnreachableError for the order of a queue, which takes the jobs of others; InputError for an unknown state.
+    Raises: UnreachableError for the order of a queue, which takes the jobs of others.
     """
     if wanted.order:
         raise own.refused
@@ -231,9 +234,6 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
         return False
     if not wanted.state:
         return True
-    states = _states()
-    if wanted.state not in states:
-        raise InputError.about("command line", "--state", found=wanted.state, wanted=f"one of {', '.join(states)}")
     return line.waits if wanted.state == _WAITING else line.job.state.lower() == wanted.state
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from kai.cli.running.flags import Given
 from kai.cluster.connect import Connection
-from kai.errors import ConfigError
+from kai.errors import CommandLineError
 from kai.notation import shown
 from kai.telemetry.listener import Address, is_local, read_address
 
@@ -48,18 +48,18 @@ class Place:
 def wanted_dashboard(given: Given) -> Place | None:
     """Return where flags want the dashboard; None for nowhere.
 
-    Raises: ConfigError for one that others could reach and that asks for no token.
+    Raises: CommandLineError for one that others could reach and that asks for no token.
     """
     address = read_address(given.text(FLAG), f"--{FLAG}")
     auth, folder = given.text("dashboard-auth"), given.text("dashboard-cert-dir")
     if auth not in _AUTH:
-        raise ConfigError(f"--dashboard-auth: found {shown(auth)}, expected one of {', '.join(_AUTH)}")
+        raise CommandLineError(f"--dashboard-auth: found {shown(auth)}, expected one of {', '.join(_AUTH)}")
     if address is None:
         return None
     is_own = address.host == "localhost" or is_local(address.host)
     if auth != "token" and not is_own:
         wanted = "--dashboard-auth=token beside it, or an address of this machine such as 127.0.0.1:8085"
-        raise ConfigError(f"--{FLAG}: found {address}, which others can reach, expected {wanted}")
+        raise CommandLineError(f"--{FLAG}: found {address}, which others can reach, expected {wanted}")
     if not is_own and not folder:
         log = structlog.get_logger()
         log.warning("dashboard without encryption", address=str(address), flag="--dashboard-cert-dir")

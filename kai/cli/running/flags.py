@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.errors import ConfigError
+from kai.errors import CommandLineError, ConfigError
 from kai.notation import shown
 
 _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-address"),)
@@ -71,8 +71,15 @@ def read_flags(
 ) -> Given:
     """Return what a command line says; words without dashes are roles, and none stands for those ``together``.
 
-    Raises: ConfigError for an unknown role or flag, and for a value that its flag cannot have.
+    Raises: CommandLineError for an unknown role or flag, and for a value that its flag cannot have.
     """
+    try:
+        return _read(arguments, flags, roles, together)
+    except ConfigError as error:
+        raise CommandLineError(*error.messages) from None
+
+
+def _read(arguments: Sequence[str], flags: Mapping[str, Flag], roles: Sequence[str], together: Sequence[str]) -> Given:
     chosen: list[str] = []
     found: dict[str, tuple[str, str]] = {}
     rest = list(arguments)

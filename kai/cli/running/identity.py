@@ -21,6 +21,7 @@ from kai.cli.running.flags import Given
 from kai.cli.running.roleflags import TOGETHER
 from kai.cluster.election.leading import fresh_identity
 from kai.cluster.election.lease import LeaseSettings
+from kai.errors import CommandLineError, ConfigError
 
 
 @attrs.frozen
@@ -52,17 +53,20 @@ class ProcessIdentity:
     def lease(self, given: Given, namespace: str, name: str) -> LeaseSettings:
         """Return how this life competes for a lease.
 
-        Raises: ConfigError for times that cannot be used.
+        Raises: CommandLineError for times that cannot be used.
         """
-        return LeaseSettings(
-            namespace=namespace,
-            name=name,
-            identity=self.identity,
-            container=self.container,
-            duration=given.number("leader-elect-lease-duration"),
-            renew_within=given.number("leader-elect-renew-deadline"),
-            retry=given.number("leader-elect-retry-period"),
-        )
+        try:
+            return LeaseSettings(
+                namespace=namespace,
+                name=name,
+                identity=self.identity,
+                container=self.container,
+                duration=given.number("leader-elect-lease-duration"),
+                renew_within=given.number("leader-elect-renew-deadline"),
+                retry=given.number("leader-elect-retry-period"),
+            )
+        except ConfigError as error:
+            raise CommandLineError(*error.messages) from None
 
 
 def _held(container: str) -> socket.socket | None:

@@ -27,7 +27,7 @@ from kai.cli.running.roleflags import (
 )
 from kai.cluster.port import Cluster
 from kai.cluster.signals import Observe
-from kai.errors import ConfigError
+from kai.errors import CommandLineError
 from kai.notation import shown
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
@@ -84,10 +84,10 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
 
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
-        raise ConfigError(f"--evict-by: found {shown(found)}, expected one of {wanted}")
+        raise CommandLineError(f"--evict-by: found {shown(found)}, expected one of {wanted}")
     if given.text("bind-requests") not in _BIND_REQUESTS:
         found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
-        raise ConfigError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
+        raise CommandLineError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
     _check_shadow(given)
     configuration, document = configuration_of(given)
     usage = configuration.usage
@@ -119,22 +119,23 @@ def competes(given: Given) -> bool:
 
 
 def _check_shadow(given: Given) -> None:
-    """Raises: ConfigError for a shadow beside what writes."""
+    """Raises: CommandLineError for a shadow beside what writes."""
     if not given.truth("shadow"):
         return
     others = [name for name in given.roles or TOGETHER if name != SCHEDULER]
     if others:
-        raise ConfigError(f"--shadow: found the roles {', '.join(others)}, which write, expected {SCHEDULER} alone")
+        found = f"the roles {', '.join(others)}, which write"
+        raise CommandLineError(f"--shadow: found {found}, expected {SCHEDULER} alone")
 
 
 def configuration_path(given: Given) -> str:
     """Return the file with the scheduler's configuration; "" without one.
 
-    Raises: ConfigError for two that differ.
+    Raises: CommandLineError for two that differ.
     """
     ours, theirs = given.text("config"), given.text("scheduler-conf")
     if ours and theirs and ours != theirs:
-        raise ConfigError(f"--config: found {shown(ours)} beside --scheduler-conf={theirs}, expected one of them")
+        raise CommandLineError(f"--config: found {shown(ours)} beside --scheduler-conf={theirs}, expected one of them")
     return ours or theirs
 
 
@@ -164,7 +165,7 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
 
     access = given.text("queue-access")
     if access not in set(QueueAccess):
-        raise ConfigError(f"--queue-access: found {shown(access)}, expected {' or '.join(QueueAccess)}")
+        raise CommandLineError(f"--queue-access: found {shown(access)}, expected {' or '.join(QueueAccess)}")
     said = {name: given.values[flag] for flag, name in SETTING_OF.items()}
     said["queue_access"] = QueueAccess(access)
     for name in ("namespace_shapes", "namespace_pods"):

@@ -18,7 +18,7 @@ from kai.cli.running.flags import Given
 from kai.cli.running.roleflags import ADMISSION, POD_GROUPS, QUEUES
 from kai.cluster.port import Cluster, Store
 from kai.cluster.signals import Observe, unobserved
-from kai.errors import ConfigError
+from kai.errors import CommandLineError
 from kai.telemetry.probes import Probes
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def wanted_certificate(given: Given, roles: Collection[str]) -> CertificateSourc
     The role admission always does. The two controllers do where they are not told otherwise and have a certificate:
     the peer's webhook configurations send queues to the one and pod groups to the other.
 
-    Raises: ConfigError for a lifetime that is too short to renew within.
+    Raises: CommandLineError for a lifetime that is too short to renew within.
     """
     folder = Path(given.text("webhook-cert-dir"))
     if ADMISSION in roles:
         lifetime = given.number("webhook-certificate-lifetime")
         if lifetime < _SHORTEST:
             found = f"{lifetime:g}s"
-            raise ConfigError(f"--webhook-certificate-lifetime: found {found}, expected {_SHORTEST:g}s or more")
+            raise CommandLineError(f"--webhook-certificate-lifetime: found {found}, expected {_SHORTEST:g}s or more")
         return CertificateSource(folder=folder, secret=given.text("webhook-secret"), lifetime=lifetime)
     switched_on = any(role in roles and given.truth(switch) for role, switch in _SWITCHES.items())
     if not switched_on or not folder.is_dir():

@@ -13,7 +13,7 @@ import yaml
 from kai.cli import command, main
 from kai.cli.command import COMMANDS, run
 from kai.documents.distribution import DISTRIBUTION, installed
-from kai.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
+from kai.errors import ActionError, CommandLineError, ConfigError, InputError, InvariantError, PluginError
 
 
 def test_help_lists_every_command_without_importing_it(capsys):
@@ -77,6 +77,9 @@ def test_the_module_runs_the_command():
         (["xyz"], "error: 'xyz' is no command of kai", "help: kai --help lists the commands"),
         (["simulate"], "error: Missing argument 'PATH...'.", "help: kai simulate --help"),
         (["simulate", "x", "--cycles", "0"], "error: Invalid value for '--cycles'", "help: kai simulate --help"),
+        (["simulate", "x", "--cycles", "1001"], "error: Invalid value for '--cycles'", "help: kai simulate --help"),
+        (["replay", "x", "--cycles", "1001"], "error: Invalid value for '--cycles'", "help: kai replay --help"),
+        (["diff", "x", "y", "--cycles", "1001"], "error: Invalid value for '--cycles'", "help: kai diff --help"),
         (["simulate", "x", "-o", "xml"], "error: Invalid value for '-o'", "help: kai simulate --help"),
         (["lint", "--explain", "ZZZ"], "error: 'ZZZ' is no code", "help: kai lint --explain lists the codes"),
         (
@@ -89,6 +92,28 @@ def test_the_module_runs_the_command():
             ["completion"],
             "error: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish",
             "help: kai completion --help",
+        ),
+        (["run", "--bogus"], "error: --bogus: found an unknown flag", "help: kai run --help"),
+        (["run", "schedular"], "error: role: found 'schedular', expected scheduler", "help: kai run --help"),
+        (["run", "binder", "--qps"], "error: --qps: found nothing, expected a value", "help: kai run --help"),
+        (["run", "--qps", "many"], "error: --qps: found 'many', expected", "help: kai run --help"),
+        (["run", "binder", "--evict-by=x"], "error: --evict-by: found a flag of scheduler", "help: kai run --help"),
+        (["simulate", "x", "--now", "noon"], "error: command line: --now: found 'noon'", "help: kai simulate --help"),
+        (["simulate", "x", "--until", "0s"], "error: command line: --until: found '0s'", "help: kai simulate --help"),
+        (
+            ["simulate", "examples/lab", "--until", "1h", "--sweep", "x"],
+            "error: command line: --sweep: found 'x'",
+            "help: kai simulate --help",
+        ),
+        (
+            ["jobs", "-f", "examples/rack", "--state", "stuck"],
+            "error: --state: found 'stuck', expected one of",
+            "help: kai jobs --help",
+        ),
+        (
+            ["jobs", "-f", "examples/rack", "-l", "a b"],
+            "error: command line: --selector: found 'a b', expected",
+            "help: kai jobs --help",
         ),
         (["version", "--schema"], "error: Option '--schema' requires an argument.", "help: kai version --help"),
     ],
@@ -105,6 +130,7 @@ def test_wrong_usage_is_told_in_two_lines(arguments, error, hint, capsys):
     [
         (ConfigError("c"), 4),
         (InputError("i", "j"), 4),
+        (CommandLineError("l"), 2),
         (InvariantError("v"), 5),
         (PluginError("p", plugin="x", hook="score_nodes"), 5),
         (KeyError("k"), 5),

@@ -95,7 +95,7 @@ def test_credentials_that_the_server_does_not_know_are_an_error_and_no_data(show
     ("arguments", "code", "words"),
     [
         (["-f", "missing.yaml"], 4, "error: missing.yaml: no such file or folder\n"),
-        (["-f", "examples/lab", "-l", "a b"], 4, "error: command line: --selector: found 'a b', expected a label"),
+        (["-f", "examples/lab", "-l", "a b"], 2, "error: command line: --selector: found 'a b', expected a label"),
         (["-f", ""], 2, "error: -f: found an empty path, expected a file or a folder"),
         (["-f", "-", "-w"], 2, "error: -w cannot be used with -f -: standard input is read once"),
         (["-f", "examples/lab", "-A", "-n", "x"], 2, "error: -n and -A cannot be used together"),

@@ -160,15 +160,19 @@ def test_actions_cycles_time_and_configuration_can_be_changed(capsys, good, tmp_
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
+    ("arguments", "code", "error"),
     [
-        (["--actions", "allocte"], "command line: actions: found 'allocte', expected the name of an installed action"),
-        (["--now", "noon"], "command line: --now: found 'noon', expected a time such as"),
-        (["--config", "/no/such/file"], "/no/such/file: no such file\n"),
+        (
+            ["--actions", "allocte"],
+            4,
+            "command line: actions: found 'allocte', expected the name of an installed action",
+        ),
+        (["--now", "noon"], 2, "command line: --now: found 'noon', expected a time such as"),
+        (["--config", "/no/such/file"], 4, "/no/such/file: no such file\n"),
     ],
 )
-def test_what_cannot_be_used_is_told(capsys, good, arguments, error):
-    assert out(capsys, good, *arguments, code=4).err.startswith(f"error: {error}")
+def test_what_cannot_be_used_is_told(capsys, good, arguments, code, error):
+    assert out(capsys, good, *arguments, code=code).err.startswith(f"error: {error}")
 
 
 def test_explain_adds_the_peers_words(capsys, good):

@@ -65,7 +65,7 @@ def test_saved_policies_are_compared_on_the_scene_as_it_was_watched(tmp_path, ca
     ],
 )
 def test_a_flag_that_cannot_be_used_is_named(arguments, said, capsys):
-    assert run(["demo", "gang", *arguments]) == 4
+    assert run(["demo", "gang", *arguments]) == 2
     assert said in capsys.readouterr().err.replace('"', "'")
 
 

@@ -256,7 +256,7 @@ def test_names_are_what_kubectl_takes(capsys):
     ("arguments", "code", "words"),
     [
         (["--queue", "visio"], 4, "error: command line: --queue: found 'visio', expected one of chat, inference, lab"),
-        (["--state", "foo"], 4, "error: command line: --state: found 'foo', expected one of empty, evicted, finished"),
+        (["--state", "foo"], 2, "error: --state: found 'foo', expected one of empty, evicted, finished"),
         (["--pods", "--order"], 2, "error: --pods and --order cannot be used together"),
         (["--sort", "x"], 2, "error: Invalid value for '--sort': 'x' is not one of 'queue'"),
     ],

@@ -1,4 +1,4 @@
-"""Where a process listens: an address that another program has is told with the flag that chooses another one."""
+"""Command lines of the service that end it at once: values that no flag can have, addresses that others have."""
 
 import socket
 import subprocess
@@ -15,6 +15,26 @@ contexts: [{name: a, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
 users: [{name: u, user: {token: abc}}]
 """
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scheduler", "--evict-by=x"], "--evict-by: found 'x', expected one of eviction, budget, delete"),
+        (["scheduler", "--config=a", "--scheduler-conf=b"], "--config: found 'a' beside --scheduler-conf=b"),
+        (["--dashboard=x"], "--dashboard: found 'x', expected an address"),
+        (["binder", "--leader-elect", "--leader-elect-lease-duration=1s"], "leader election: durations: found"),
+        (["binder", "--otlp-endpoint=x:1"], "--otlp-endpoint: found 'x:1', expected an address"),
+        (["scheduler", "binder", "--shadow"], "--shadow: found the roles binder, which write"),
+    ],
+)
+def test_a_value_that_no_flag_can_have_is_a_wrong_usage(arguments: list[str], said: str) -> None:
+    program = [sys.executable, "-m", "kai", "run", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    first, second = done.stderr.splitlines()[-2:]
+    assert done.returncode == 2
+    assert first.replace('"', "'").startswith(f"error: {said}")
+    assert second == "  help: kai run --help"
 
 
 @pytest.mark.parametrize(
