@@ -7,8 +7,8 @@ import math
 from kai.admission.podshape import PodShape
 from kai.api import names
 from kai.api.values.bad_value import BadValue
-from kai.api.values.numerals import floating, unsigned
 from kai.api.values.quantity import amount
+from kai.numerals import floating, unsigned
 
 
 def refuse_gpu_requests(shape: PodShape) -> str:

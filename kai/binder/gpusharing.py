@@ -17,10 +17,10 @@ from kai.api.kinds import title
 from kai.api.kubernetes.pod import Container, Pod
 from kai.api.plans import Plan
 from kai.api.values.bad_value import BadValue
-from kai.api.values.numerals import floating, signed
 from kai.binder.configmaps import delete_config_map, upsert_config_map
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
+from kai.numerals import floating, signed
 
 _CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
 

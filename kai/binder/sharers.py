@@ -15,8 +15,8 @@ from kai.api.conventions.grants import Grant, grant_of, ordered_grant, shared_gp
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.bind_request import BindRequest, is_for
-from kai.api.values.numerals import floating, signed
 from kai.binder.settings import BinderSettings
+from kai.numerals import floating, signed
 
 
 def groups_used(pod: Pod, settings: BinderSettings, request: BindRequest | None = None) -> tuple[str, ...]:

@@ -15,12 +15,12 @@ from typing import Final
 import attrs
 
 from kai.api.fields import EMPTY
-from kai.api.values.numerals import signed
 from kai.binder.claims import DynamicResources
 from kai.binder.context import BindStep
 from kai.binder.gpusharing import GpuSharing, HamiCore
 from kai.binder.volumes import VolumeBinding
 from kai.errors import ConfigError
+from kai.numerals import signed, truth
 
 BIND_TIMEOUT: Final = "bindTimeoutSeconds"
 CDI_ENABLED: Final = "cdiEnabled"
@@ -117,8 +117,8 @@ def _seconds(step: str, arguments: Mapping[str, str]) -> float:
 
 def _flag(step: str, arguments: Mapping[str, str]) -> bool:
     text = arguments.get(CDI_ENABLED)
-    if text in {"1", "t", "T", "true", "TRUE", "True"}:
-        return True
-    if text in {"0", "f", "F", "false", "FALSE", "False"}:
-        return False
-    raise ConfigError.about("binder", f"plugins.{step}.arguments.{CDI_ENABLED}", found=text, wanted="true or false")
+    value = truth(text) if text is not None else None
+    if value is None:
+        path = f"plugins.{step}.arguments.{CDI_ENABLED}"
+        raise ConfigError.about("binder", path, found=text, wanted="true or false")
+    return value

@@ -14,7 +14,7 @@ import attrs
 from kai.api import names
 from kai.api.kinds import title
 from kai.api.scheduling.bind_request import BindRequest
-from kai.api.values.numerals import signed
+from kai.numerals import signed
 
 _KEPT: Final = 8
 """Terms of a lease that are remembered."""

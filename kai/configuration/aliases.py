@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from kai import durations
+from kai import durations, numerals
 from kai.notation import shown
 
 T = TypeVar("T")
@@ -45,11 +45,8 @@ class Arguments:
         text = self._text(key)
         if text is None:
             return 1.0
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
+        value = numerals.floating(text)
+        if value is None or not math.isfinite(value):
             return self._instead(key, "a number", 1.0)
         return max(lowest, value)
 
@@ -75,11 +72,8 @@ class Arguments:
         text = self._text(key)
         if text is None:
             return default
-        if text.lower() in {"1", "t", "true"}:
-            return True
-        if text.lower() in {"0", "f", "false"}:
-            return False
-        return self._instead(key, "true or false", default)
+        value = numerals.truth(text)
+        return self._instead(key, "true or false", default) if value is None else value
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return the names of a comma-separated list."""

@@ -36,7 +36,7 @@ from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.kubernetes.selection import NodeAffinity, Toleration
 from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.api.values.bad_value import BadValue
-from kai.api.values.numerals import floating, signed
+from kai.numerals import floating, signed
 
 _Place: TypeAlias = tuple[frozenset[tuple[str, str]], NodeAffinity | None, frozenset[Toleration]]
 """To which nodes a pod may go."""

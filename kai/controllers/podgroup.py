@@ -31,9 +31,9 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod, claim_behind
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.api.values.bad_value import BadValue
-from kai.api.values.numerals import signed
 from kai.api.values.quantity import amount
 from kai.controllers.sums import changed_lists
+from kai.numerals import signed
 
 _SIZE: Final = re.compile(r"[0-9].*")
 _MEGABYTE: Final = 10**6

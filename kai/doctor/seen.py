@@ -11,6 +11,7 @@ import attrs
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import ENDED
+from kai.numerals import truth
 
 Manifest = Mapping[str, Any]
 
@@ -64,7 +65,8 @@ class Program:
     @property
     def elects(self) -> bool:
         """Whether its replicas agree on one that works."""
-        return self.flags.get("leader-elect", "false") in {"", "true", "1", "t"}
+        text = self.flags.get("leader-elect", "false")
+        return not text or truth(text) is True
 
 
 @attrs.frozen(kw_only=True)

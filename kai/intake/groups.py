@@ -7,11 +7,12 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from kai import numerals
 from kai.api import names
 from kai.api.conventions.caps import REFUSED
 from kai.api.kubernetes.core import PriorityClass
 from kai.api.scheduling import pod_group as api
-from kai.api.values import numerals, times
+from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.framework.verdict import Code
 from kai.intake.accounts import Accounts

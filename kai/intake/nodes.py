@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from kai import numerals
 from kai.api import names
 from kai.api.kubernetes import node as api
-from kai.api.values import numerals
 from kai.intake.settings import IntakeSettings
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
@@ -20,7 +20,6 @@ _COUNT_BITS = 16
 """What is larger is no number of devices, and tables are as long."""
 _MOST_GPUS = ((1 << _COUNT_BITS) - 1) * GPU_UNIT
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _STRATEGIES = {"single": MigStrategy.SINGLE, "mixed": MigStrategy.MIXED}
 
 
@@ -153,7 +152,7 @@ def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
 
 
 def _mig_enabled(label: str | None, allocatable: Mapping[str, int]) -> bool:
-    return _has_slices(allocatable) if label is None else label in _TRUE
+    return _has_slices(allocatable) if label is None else numerals.truth(label) is True
 
 
 def _has_slices(allocatable: Mapping[str, int]) -> bool:

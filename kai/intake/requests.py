@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import attrs
 
+from kai import numerals
 from kai.api import names
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.grants import Grant, is_foreign
 from kai.api.conventions.resizing import requests_of, requests_of_whole
 from kai.api.kubernetes.pod import Container, Pod
-from kai.api.values import numerals
 from kai.model.amounts import Amounts, QuantityTexts, amounts, packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest

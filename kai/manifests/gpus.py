@@ -12,10 +12,10 @@ from kai.api import names
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
 from kai.api.values.bad_value import BadValue
-from kai.api.values.numerals import floating, signed
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 from kai.manifests.scalars import exact_amount
+from kai.numerals import floating, signed
 
 _CONTAINERS = ("containers", "initContainers")
 _SHARES = (names.GPU_FRACTION, names.GPU_MEMORY)

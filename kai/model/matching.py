@@ -7,12 +7,10 @@ Source: Kubernetes' component-helpers (node affinity), core/v1's Toleration.Tole
 labels.Requirement.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
-_LIMIT: Final = 1 << 63
+from kai.numerals import signed
 
 
 class RequirementLike(Protocol):
@@ -75,7 +73,7 @@ def compares(value: str | None, operator: str, values: Sequence[str]) -> bool:
     """Say whether ``value`` is greater (Gt) or less (Lt) than the only one of ``values``, both being integers."""
     if operator not in {"Gt", "Lt"} or value is None or len(values) != 1:
         return False
-    have, bound = _integer(value), _integer(values[0])
+    have, bound = signed(value), signed(values[0])
     if have is None or bound is None:
         return False
     return have > bound if operator == "Gt" else have < bound
@@ -94,11 +92,3 @@ def tolerates(toleration: TolerationLike, taint: TaintLike) -> bool:
             return toleration.value == taint.value
         case _:
             return compares(taint.value, toleration.operator, (toleration.value,))
-
-
-def _integer(text: str) -> int | None:
-    """Return a whole number of 64 bits as Go reads it (no blanks, no digits of other scripts), else None."""
-    if _INTEGER.fullmatch(text) is None:
-        return None
-    value = int(text)
-    return value if -_LIMIT <= value < _LIMIT else None

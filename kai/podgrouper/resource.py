@@ -12,13 +12,12 @@ from typing import Self, TypeAlias
 import attrs
 
 from kai.errors import InputError
+from kai.numerals import signed
 
 Manifest: TypeAlias = Mapping[str, object]
 """An object as the API server writes it."""
 
 INT32_MAX = 2**31 - 1
-
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 @attrs.frozen
@@ -234,11 +233,6 @@ def spec_text(pod: Resource, key: str) -> str:
     return "" if spec is None or spec.value.get(key) is None else spec.text(key) or ""
 
 
-def parse_integer(text: str) -> int | None:
-    """Return the decimal integer that ``text`` is, or nothing; no spaces, underscores or other digits than 0 to 9."""
-    return int(text) if len(text) <= 20 and _INTEGER.fullmatch(text) else None
-
-
 def annotated_integer(owner: Resource, key: str, *, at_least: int) -> int | None:
     """Return the integer of annotation ``key``, or nothing when the object does not have it.
 
@@ -255,7 +249,7 @@ def checked_integer(text: str, owner: Resource, field: str, *, at_least: int) ->
 
     Raises: InputError that names ``field`` of ``owner``.
     """
-    number = parse_integer(text)
+    number = signed(text)
     if number is None or not at_least <= number <= INT32_MAX:
         raise owner.error(field, text, f"an integer of at least {at_least}")
     return number

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from kai import durations, quantity
+from kai import durations, numerals, quantity
 from kai.admission import AdmissionSettings, mutate
 from kai.admission.reviewing import answered
 from kai.admission.rotation import read_held
@@ -27,7 +27,7 @@ from kai.api.codec.manifest_text import load_values
 from kai.api.codec.structuring import structure_all
 from kai.api.conventions.grants import read_grant
 from kai.api.kubernetes.pod import Pod
-from kai.api.values import numerals, times
+from kai.api.values import times
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.shards import render

@@ -17,7 +17,7 @@ import attrs
 
 from kai.api import names
 from kai.api.values.bad_value import BadValue
-from kai.api.values.numerals import floating, signed
+from kai.numerals import floating, signed
 
 # The keys of the config maps and the environment variables that read them.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"

@@ -1,1 +1,1 @@
-"""Single values: instants and durations, quantities, numbers in annotations, and the error of one that is none."""
+"""Single values: instants and durations, quantities, and the error of one that is none."""

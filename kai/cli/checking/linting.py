@@ -10,7 +10,6 @@ import attrs
 
 from kai.api.codec.manifest_text import mapping_of
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.values.numerals import signed
 from kai.cli.checking.doubts import doubts
 from kai.cli.checking.refusals import with_refusals
 from kai.cli.running.configuring import load_setup
@@ -24,6 +23,7 @@ from kai.manifests.lint import lint
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
 from kai.model.axis import mig_slices
+from kai.numerals import signed
 from kai.simulation.cases.case import Case
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 from kai.simulation.sources.archive import is_archive

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai import durations, numerals
 from kai.errors import CommandLineError, ConfigError
 from kai.notation import shown
 
@@ -19,7 +20,7 @@ _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-addre
 """Flags that say the same of different roles, since KAI-Scheduler's programs have different names for it."""
 _ALONE: Final = {"truth": "true", "address": "127.0.0.1:8085"}
 """What a flag means that stands alone, by its kind; others take the next word."""
-_TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+_LIMIT: Final = 10**9
 
 
 @attrs.frozen(kw_only=True)
@@ -150,37 +151,31 @@ def _text(text: str, place: str) -> object:
 
 
 def _truth(text: str, place: str) -> object:
-    value = _TRUTHS.get(text.lower())
+    value = numerals.truth(text)
     if value is None:
         raise ConfigError(f"{place}: found {shown(text)}, expected true or false")
     return value
 
 
 def _whole(text: str, place: str) -> object:
-    digits = text[1:] if text[:1] in {"-", "+"} else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:
+    value = numerals.signed(text)
+    if value is None or abs(value) >= _LIMIT:
         raise ConfigError(f"{place}: found {shown(text)}, expected a whole number")
-    return int(text)
+    return value
 
 
 def _number(text: str, place: str) -> object:
-    try:
-        value = float(text) if text.isascii() and "_" not in text else float("nan")
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
+    value = numerals.floating(text)
+    if value is None or not abs(value) < float("inf"):
         raise ConfigError(f"{place}: found {shown(text)}, expected a number")
     return value
 
 
 def _duration(text: str, place: str) -> object:
-    from kai.api.values import times
-    from kai.api.values.bad_value import BadValue
-
     try:
-        return times.seconds(text)
-    except BadValue:
-        raise ConfigError(f"{place}: found {shown(text)}, expected {times.WANTED_DURATION}") from None
+        return durations.seconds(text)
+    except durations.DurationError:
+        raise ConfigError(f"{place}: found {shown(text)}, expected {durations.WANTED}") from None
 
 
 def _json(text: str, place: str) -> object:

@@ -11,9 +11,9 @@ from kai.api.kinds import ApiObject
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.api.values.numerals import signed
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Clock, Leadership, Store, Term
+from kai.numerals import signed
 
 FENCE_DELAY: Final = 0.25
 """How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""

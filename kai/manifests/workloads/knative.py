@@ -9,8 +9,9 @@ from typing import Any
 
 from kai.api.codec.manifest_text import mapping_of
 from kai.manifests.workloads.making import Made, child
+from kai.numerals import signed
 from kai.podgrouper.groupers.knative import MIN_SCALE, REVISION, REVISION_LABEL
-from kai.podgrouper.resource import Fields, Resource, parse_integer
+from kai.podgrouper.resource import Fields, Resource
 
 INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
 _SERVING = "serving.knative.dev/"
@@ -46,7 +47,7 @@ def service(workload: Resource) -> Iterator[Made]:
 
 
 def _scale(annotations: Any) -> int:  # noqa: ANN401 - a part of a manifest
-    least, first = (parse_integer(str(annotations.get(key) or "")) for key in (MIN_SCALE, INITIAL_SCALE))
+    least, first = (signed(str(annotations.get(key) or "")) for key in (MIN_SCALE, INITIAL_SCALE))
     return max(0 if least is None else least, 1 if first is None else first)
 
 

@@ -4,12 +4,13 @@ from typing import ClassVar
 
 from kai.api import names
 from kai.errors import InputError
+from kai.numerals import signed
 from kai.podgrouper import kinds
 from kai.podgrouper.draft import GroupDraft
 from kai.podgrouper.existing import find_group
 from kai.podgrouper.grouper import Request
 from kai.podgrouper.lookup import Absent, Get, Many
-from kai.podgrouper.resource import INT32_MAX, Kind, Resource, parse_integer
+from kai.podgrouper.resource import INT32_MAX, Kind, Resource
 from kai.podgrouper.rules import INFERENCE, group_annotations, group_labels, group_name, priority_class, queue
 from kai.podgrouper.settings import KindPattern
 
@@ -49,7 +50,7 @@ class Knative:
 def _revision_draft(request: Request, revision: Resource) -> GroupDraft:
     priority = priority_class(request, (revision,), INFERENCE)
     text = revision.annotations.get(MIN_SCALE, "1")
-    min_scale = parse_integer(text)
+    min_scale = signed(text)
     notes = priority.notes
     if min_scale is None or not 0 <= min_scale <= INT32_MAX:
         min_scale = 1

@@ -6,9 +6,10 @@ import attrs
 
 from kai.api import names
 from kai.errors import InputError
+from kai.numerals import signed
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.grouper import Request
-from kai.podgrouper.resource import Fields, Resource, checked_integer, parse_integer, spec_text
+from kai.podgrouper.resource import Fields, Resource, checked_integer, spec_text
 from kai.podgrouper.rules import standard_draft
 from kai.podgrouper.segments import check_segment_count, segment_topology, template_annotation
 from kai.podgrouper.settings import KindPattern
@@ -82,7 +83,7 @@ class LeaderWorkerSet:
         draft = standard_draft(request, lws)
         replica = _replica(lws, pod)
         subgroups, of_pod = _subgroups(lws, pod, replica)
-        group_index = parse_integer(pod.labels.get(GROUP_INDEX, ""))
+        group_index = signed(pod.labels.get(GROUP_INDEX, ""))
         return attrs.evolve(
             draft,
             name=draft.name if group_index is None else f"{draft.name}-group-{group_index}",
@@ -106,7 +107,7 @@ def _replica(lws: Resource, pod: Resource) -> _Replica:
     if policy == LEADER_READY:
         if index == 0 and not spec_text(pod, "nodeName"):
             return _Replica(1, index, is_starting=True)
-        stated = parse_integer(pod.annotations.get(SIZE_ANNOTATION, ""))
+        stated = signed(pod.annotations.get(SIZE_ANNOTATION, ""))
         size = size if stated is None else stated
     return _Replica(size, index)
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kai import numerals
 from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.api.scheduling.pod_group import QueueDetails, SchedulingCondition, UnschedulableReason
-from kai.api.values import numerals
 from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, gate_text
 from kai.explain.messages import NO_NODES

@@ -98,7 +98,14 @@ def test_a_bad_argument_is_noted_and_its_default_used():
     assert "kValue: found 'lots', expected a number; used 1.0" in read.notes[0]
 
 
-@pytest.mark.parametrize(("text", "k"), [("-1", 0.0), ("0", 0.0), ("2", 2.0), ("nan", 1.0)])
+@pytest.mark.parametrize(("text", "noted"), [("True", False), ("F", False), ("tRUE", True), ("yes", True)])
+def test_a_truth_value_of_the_peer_is_spelled_as_go_reads_it(text, noted):
+    tiers = [{"plugins": [{"name": "numa", "arguments": {"reconstructAvailable": text}}]}]
+    read = read_configuration({"tiers": tiers}, "peer.yaml")
+    assert any(f"found '{text}', expected true or false; used True" in note for note in read.notes) is noted
+
+
+@pytest.mark.parametrize(("text", "k"), [("-1", 0.0), ("0", 0.0), ("2", 2.0), ("nan", 1.0), (" 2", 1.0), ("1e1", 10.0)])
 def test_a_k_below_zero_is_zero(text, k):
     read = read_configuration(
         {"tiers": [{"plugins": [{"name": "proportion", "arguments": {"kValue": text}}]}]}, "peer.yaml"

@@ -356,6 +356,14 @@ def test_flags_are_read_in_both_forms_of_go():
     assert (program.pool, program.elects, program.roles) == (("other", "gpu"), True, ("scheduler", "binder"))
 
 
+@pytest.mark.parametrize(
+    ("flag", "elects"), [("--leader-elect=TRUE", True), ("--leader-elect=F", False), ("--qps=5", False)]
+)
+def test_a_program_elects_where_go_reads_its_flag_as_true(flag, elects):
+    (program,) = with_lists(pods=(kai_pod("a", "scheduler", flag),)).programs()
+    assert program.elects is elects
+
+
 def test_rights_are_asked_about_where_flags_say_that_pods_are_made():
     flags = {"resource-reservation-namespace": "runai-reservation", "scale-adjust-namespace": ""}
     found = {each.namespace for each in rights_of(ROLES, flags)}

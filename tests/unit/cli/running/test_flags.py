@@ -45,6 +45,7 @@ def test_without_roles_the_flags_of_all_that_run_together_are_taken():
         (("--burst=many",), "--burst: found 'many', expected a whole number"),
         (("--schedule-period=soon",), "--schedule-period: found 'soon', expected a duration"),
         (("--leader-elect=maybe",), "--leader-elect: found 'maybe', expected true or false"),
+        (("--leader-elect=tRUE",), "--leader-elect: found 'tRUE', expected true or false"),
         (("--plugins=[]",), r"--plugins: found '\[\]', expected a JSON object"),
         (("--gpu-memory-to-fraction-ratio=nan",), "found 'nan', expected a number"),
         (("--pod-label-selector=a",), "found 'a', expected key=value"),

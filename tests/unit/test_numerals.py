@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.values.numerals import floating, signed, unsigned
+from kai.numerals import floating, signed, truth, unsigned
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_truth_value_is_a_word_a_letter_or_a_digit_in_small_large_or_capital_letters(value):
+    word = str(value)
+    texts = (word, word.lower(), word.upper(), word[0], word[0].lower(), str(int(value)))
+    assert [truth(text) for text in texts] == [value] * 6
+
+
+@pytest.mark.parametrize("text", ["", "tRUE", "yes", " true", "2", "on"])
+def test_a_text_that_go_does_not_take_for_a_truth_value_is_none(text):
+    assert truth(text) is None
 
 
 @pytest.mark.parametrize(
@@ -18,12 +30,16 @@ def test_the_largest_natural_number_of_64_bits_is_read():
     assert unsigned("18446744073709551615") == 2**64 - 1
 
 
-@pytest.mark.parametrize("text", ["", "1e3", "9223372036854775808", "-9223372036854775809", "--1", "1_0"])
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1e3", "1.0", "0x1", "\u0661", "9223372036854775808", "-9223372036854775809", "--1", "1_0"]
+)
 def test_a_text_that_go_does_not_take_for_an_integer_is_none(text):
     assert signed(text) is None
 
 
-@pytest.mark.parametrize(("text", "value"), [("+7", 7), ("-9223372036854775808", -(2**63)), ("007", 7)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("12", 12), ("-3", -3), ("+7", 7), ("-9223372036854775808", -(2**63)), ("007", 7)]
+)
 def test_signs_and_leading_zeros_are_read(text, value):
     assert signed(text) == value
 

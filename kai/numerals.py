@@ -1,4 +1,4 @@
-"""Numbers in annotations and labels, read as the peer's programs read them.
+"""Numbers and truth values in text, such as annotations, labels and flags, read as the peer's programs read them.
 
 Python's ``int`` and ``float`` accept more than Go's ``strconv`` (blanks, digits of other scripts, ``1_0`` as an
 integer) and less (hexadecimal floats). A reader with a different idea admits pods that the peer refuses.
@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_TRUTHS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
 _UNSIGNED: Final = re.compile(r"[0-9]+")
 _SIGNED: Final = re.compile(r"[+-]?[0-9]+")
 _DIGITS: Final = "[0-9]+(?:_[0-9]+)*"
@@ -20,6 +24,14 @@ _HEXADECIMAL: Final = re.compile(
 _NAMED: Final = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 # No number of 64 bits takes more; Python would work for seconds on the texts that are refused here.
 _LONGEST: Final = 200
+
+
+def truth(text: str) -> bool | None:
+    """Return a truth value; None if the text is none.
+
+    Source: Go's strconv.ParseBool.
+    """
+    return _TRUTHS.get(text)
 
 
 def unsigned(text: str, *, bits: int = 64) -> int | None:
