@@ -9,6 +9,7 @@ from typing import ClassVar
 import attrs
 
 from kai.api import names
+from kai.api.conventions.caps import APPLIED, few
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.grouper import Request
 from kai.podgrouper.lookup import Get
@@ -64,9 +65,13 @@ def _with_spec(draft: GroupDraft, fields: Fields, topology: str) -> GroupDraft:
 
 
 def _with_top_owner(draft: GroupDraft, owner: Resource) -> GroupDraft:
-    """Return the draft with the top owner's labels and annotations where it has none, and with what they then say."""
-    labels = {**owner.labels, **draft.labels}
-    annotations = {**owner.annotations, **draft.annotations}
+    """Return the draft with the top owner's labels and annotations where it has none, and with what they then say.
+
+    As with any owner, what `kubectl apply` noted about it is left out, and of too many those are left that kai reads.
+    """
+    own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
+    labels = few({**owner.labels, **draft.labels}, {})[0]
+    annotations = few({}, {**own, **draft.annotations})[1]
     preemptibility = labels.get(names.PREEMPTIBILITY, draft.preemptibility)
     if preemptibility not in PREEMPTIBILITIES:
         field = f'metadata.labels["{names.PREEMPTIBILITY}"]'

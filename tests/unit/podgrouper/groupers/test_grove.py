@@ -1,5 +1,6 @@
 import pytest
 
+from kai.api.conventions.caps import MOST_ANNOTATIONS, excess_of
 from tests.unit.podgrouper.workloads import (
     REQUIRED,
     TOPOLOGY,
@@ -80,6 +81,22 @@ def test_what_the_gang_leaves_open_the_top_owner_says():
         "1m0s",
     )
     assert spec["topologyConstraint"] == {"topology": "t", "requiredTopologyLevel": "rack"}
+
+
+def test_what_kubectl_noted_about_the_top_owner_stays_out_of_the_group():
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    owner = top(annotations={applied: '{"env": "secret"}', "mine": "1"})
+    annotations = group_of(pod(owner), owner, gang(part()))["metadata"]["annotations"]
+    assert annotations["mine"] == "1"
+    assert applied not in annotations
+
+
+def test_gang_and_top_owner_together_say_no_more_than_a_group_may():
+    half = "a" * (MOST_ANNOTATIONS // 2)
+    owner = top(annotations={"of.set": half, TOPOLOGY: "t"})
+    group = group_of(pod(owner), owner, gang(part(), annotations={"of.gang": half}))
+    assert not excess_of(group["metadata"])
+    assert group["spec"]["topologyConstraint"] == {"topology": "t"}
 
 
 def test_the_priority_of_the_gang_gives_way_to_a_label_only():
