@@ -1,13 +1,14 @@
 """Evict stale gangs: a gang that fell below its minimum and stayed there loses its other pods.
 
-Source: the peer's actions/stalegangeviction.
+Source: the peer's actions/stalegangeviction, where a group is stale as well if a sub-group lacks pods that it can do
+without.
 """
 
 import attrs
 import numpy as np
 
 from kai.engine.portion import Portion
-from kai.engine.readiness import have_some, lack_some
+from kai.engine.readiness import have_some, hold_enough, lack_some
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.model.status import ACTIVE_ALLOCATED, Status
@@ -31,11 +32,12 @@ class EvictStale:
         session.attend(-1)
 
     def _below_minimum(self, session: Session) -> list[int]:
-        """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
+        """Return the groups with a pod on a node that have fewer there than they need, none of whose pods succeeded."""
         facts, columns = session.facts.groups, session.columns
         at_first = facts.first_subgroup.searchsorted(session.lacking, side="right") - 1
         groups = session.changed_groups(at_first)
         groups = groups[lack_some(facts, columns, groups)]
+        groups = groups[~hold_enough(facts, columns, groups)]
         held = have_some(facts, columns.occupying, groups)
         return [
             group for group in groups[held].tolist() if not len(session.portion(group).holding(1 << Status.SUCCEEDED))

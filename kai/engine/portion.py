@@ -45,6 +45,8 @@ class Portion:
         """What `reached` answers about inner sub-groups, in one epoch."""
         self._reached_epoch = -1
         self._amounts: Float64s | None = None
+        self._in_reach: dict[int, int] | None = None
+        """What `reached` would answer if all had a place that wait, for the answer that is worked out."""
 
     @cached_property
     def leaves(self) -> list[int]:
@@ -206,7 +208,7 @@ class Portion:
             self._chunk = out[: next_chunk(self._world.facts, self._world.columns, leaf, out)]
         else:
             self._chunk = np.array(descend(self._chunk_of(self.root)), np.int64)
-        self._amounts = None
+        self._amounts = self._in_reach = None
 
     def _waiting(self, pods: PodRows) -> PodRows:
         """Return those of ``pods`` that are pending, or that the open statement evicted."""
@@ -223,15 +225,41 @@ class Portion:
         children = self.in_order(self._world.children(subgroup))
         if self.is_satisfied(subgroup):
             for child in children:
-                first: list[int] = yield self._chunk_of(child)
+                first: list[int] = [] if self._is_to_come(child) else (yield self._chunk_of(child))
                 if first:
                     return first
             return []
         chunk: list[int] = []
-        for child in children[: self.minimum(subgroup)]:
+        for child in self._first(children, self.minimum(subgroup)):
             if not self.is_satisfied(child):
                 chunk += yield self._chunk_of(child)
         return chunk
+
+    def _first(self, children: list[int], count: int) -> list[int]:
+        """Return the first ``count`` of some sub-groups, those that have too few pods last.
+
+        The peer takes the first by name. A group whose other sub-groups could start then waits for good for one that
+        has no pods yet, or none any more.
+        """
+        if count >= len(children):
+            return children
+        return sorted(children, key=self._has_too_few)[:count]
+
+    def _has_too_few(self, subgroup: int) -> bool:
+        """Say whether a sub-group lacks pods that exist, with a place or without."""
+        if self._in_reach is None:
+            self._in_reach = self._counted(lambda leaf: self.active(leaf) + len(self._waiting(self.pods_of(leaf))))
+        return self._in_reach[subgroup] < self.minimum(subgroup)
+
+    def _is_to_come(self, subgroup: int) -> bool:
+        """Say whether a sub-group that the group can do without has nothing yet, and could not start as a whole.
+
+        Of a part of the group it is not asked, since a part is made to lack pods. The peer starts with the pods that
+        there are, and they hold their places while the others find none.
+        """
+        if self._pods is not None or any(map(self.occupying, self.leaves_below(subgroup))):
+            return False
+        return self._has_too_few(subgroup)
 
     # ------------------------------------------------------------------ what to give up first
 

@@ -4,7 +4,7 @@ All groups are looked at together, sub-group by sub-group as columns: a group ma
 user thousands of such groups.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
     Cost: as many passes over the sub-groups of those with trees as the deepest is deep.
     Source: the peer's IsReadyForScheduling.
     """
-    return _have_enough(facts, columns.active, columns.pending, rows)
+    return _have_enough(facts, (columns.active, columns.pending), rows)
 
 
 def could_start_again(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
@@ -28,21 +28,34 @@ def could_start_again(facts: GroupFacts, columns: Columns, rows: GroupRows) -> B
     A pod that is being deleted counts, for its owner makes another; one that has ended does not.
     Cost: as ``are_ready``.
     """
-    return _have_enough(facts, columns.occupying, columns.pending, rows)
+    return _have_enough(facts, (columns.occupying, columns.pending), rows)
 
 
-def _have_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, rows: GroupRows) -> Bools:
-    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, counted in ``placed`` and ``pending`` [B]."""
+def hold_enough(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods on nodes, those that are leaving included.
+
+    Cost: as ``are_ready``.
+    """
+    return _have_enough(facts, (columns.occupying,), rows)
+
+
+def _have_enough(facts: GroupFacts, counts: Sequence[Int64s], rows: GroupRows) -> Bools:
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, counted in all of ``counts`` [B]."""
     roots = facts.first_subgroup[rows]
     sizes = facts.first_subgroup[rows + 1] - roots
     # Of a root that needs its only child just that child's pods matter.
     flat = (sizes == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
     ready: Bools = np.zeros(len(rows), np.bool_)
     mine = roots[flat] + 1
-    ready[flat] = placed[mine] + pending[mine] >= facts.minimum[mine]
+    ready[flat] = _sum(counts, mine) >= facts.minimum[mine]
     if not flat.all():
-        ready[~flat] = _have_trees_enough(facts, placed, pending, roots[~flat], sizes[~flat])
+        ready[~flat] = _have_trees_enough(facts, counts, roots[~flat], sizes[~flat])
     return ready
+
+
+def _sum(counts: Sequence[Int64s], rows: Int64s) -> Int64s:
+    found: Int64s = np.sum([count[rows] for count in counts], axis=0)
+    return found
 
 
 def have_some(facts: GroupFacts, column: Int64s, rows: GroupRows) -> Bools:
@@ -74,7 +87,7 @@ def _in_some(facts: GroupFacts, rows: GroupRows, is_so: Callable[[Int64s], Bools
     return some
 
 
-def _have_trees_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, roots: Int64s, sizes: Int64s) -> Bools:
+def _have_trees_enough(facts: GroupFacts, counts: Sequence[Int64s], roots: Int64s, sizes: Int64s) -> Bools:
     """Return bool[n]: which trees of ``sizes`` [n] sub-groups have what their ``roots`` [n] need."""
     begins = np.cumsum(sizes) - sizes
     shift = np.repeat(roots - begins, sizes)
@@ -83,7 +96,7 @@ def _have_trees_enough(facts: GroupFacts, placed: Int64s, pending: Int64s, roots
     below = np.ones(len(rows), np.bool_)
     below[begins] = False
     parent = np.where(below, facts.parent[rows] - shift, 0)
-    full: Bools = np.where(leaf, placed[rows] + pending[rows], 0) >= minimum
+    full: Bools = np.where(leaf, _sum(counts, rows), 0) >= minimum
     while True:  # what is full stays full, and each pass tells the sub-groups above
         children = np.bincount(parent[full & below], minlength=len(rows))
         now = np.where(leaf, full, children >= minimum)

@@ -208,6 +208,11 @@ def short_leaves(facts: PodGroup, counts: Mapping[int, int]) -> list[tuple[str, 
     return [] if enough else sorted(short)  # the last one is the root
 
 
+def few_pods_text(name: str, least: int, there: int) -> str:
+    """Return that a sub-group has too few pods."""
+    return f"only {there} of the {least} pods that must start together exist in its sub-group {name}"
+
+
 def sub_groups_asked(facts: PodGroup) -> str:
     """Return where more sub-groups must start together than there are, "" if nowhere."""
     children = Counter(each.parent for each in facts.subgroups)

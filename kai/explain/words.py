@@ -25,6 +25,7 @@ from kai.explain.phrases import Words, alternatives, counted, listed, of_devices
 from kai.explain.recorded import (
     bounds,
     delay_text,
+    few_pods_text,
     held_text,
     lacking_of,
     least_pods,
@@ -196,10 +197,7 @@ class Teller:
         elif asked := sub_groups_asked(facts):
             yield Words(Code.NOT_READY, asked)
         elif short := short_leaves(facts, Counter(self._snapshot.pod_subgroup[pods].tolist())):
-            text = "; ".join(
-                f"only {there} of the {least} pods that must start together exist in its sub-group {name}"
-                for name, least, there in short
-            )
+            text = "; ".join(few_pods_text(name, least, there) for name, least, there in short)
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
         elif len(pods) < needed:
             text = f"only {len(pods)} of the {needed} pods that must start together exist"
@@ -311,6 +309,16 @@ class Teller:
                 found.append(pod)
         return found or list(waiting[:1])
 
+    def _untried(self, waiting: Sequence[int]) -> Words:
+        """Return why nothing was tried: a sub-group that the group can do without lacks pods, if anything is known."""
+        group = int(self._snapshot.pod_group[waiting[0]])
+        counts = Counter(self._snapshot.pod_subgroup[self._pods(group)].tolist())
+        for leaf in sorted({int(self._snapshot.pod_subgroup[pod]) for pod in waiting} - {-1}):
+            part, there = self._snapshot.groups[group].subgroups[leaf], counts[leaf]
+            if part.minimum is not None and there < part.minimum:
+                return Words(Code.NOT_READY, few_pods_text(part.name, part.minimum, there))
+        return Words("NotTried", "no action has tried it in this cycle")
+
     def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
             if reason.code is Code.PREEMPTION_DELAY:
@@ -318,7 +326,7 @@ class Teller:
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
         gpus, shared = int(request[GPU]), self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu
         if not record.reasons and not record.notes:
-            yield Words("NotTried", "no action has tried it in this cycle")
+            yield self._untried(waiting)
             return
         said = self._kept_from(waiting[0], record)
         nodes = ", ".join(counted(count, text) for text, count in said.items())

@@ -17,6 +17,7 @@ DRIFTS_AT_RANDOM = "as above; how far it drifts depends on an order that the pee
 LEAKS = "the peer leaves a solved statement of an unsatisfied group applied, and its undo drifts"
 CHARGES = "the peer charges a queue again for a pod that is evicted twice, and its undo drifts"
 TIES = "two devices score the same, and the order of the peer's map decides"
+SPARES = "the peer evicts as stale what has enough of its sub-groups; with that rule off, kai decides as recorded"
 RETURNS = "what the search moves would come back in the next cycle; with that rule off, kai decides as recorded"
 DRIFTS_IN_CLAIMS = "the peer's undo drifts for device claims, too: only figures of nodes differ"
 ALL_DEVICES = (
@@ -39,12 +40,30 @@ OTHERWISE = {
     "random-001271": DRIFTS,
     "random-001412": CHARGES,
     "random-001478": DRIFTS,
+    "random-000295": SPARES,
+    "random-000449": SPARES,
+    "random-000516": SPARES,
+    "random-000552": SPARES,
+    "random-000704": SPARES,
+    "random-000733": SPARES,
+    "random-000875": SPARES,
+    "random-000900": SPARES,
+    "random-000947": SPARES,
+    "random-000965": SPARES,
+    "random-001025": SPARES,
+    "random-001148": SPARES,
+    "random-001229": SPARES,
+    "random-001279": SPARES,
+    "random-001359": SPARES,
+    "features-010008": SPARES,
     "features-010121": RETURNS,
     "features-010197": RETURNS,
+    "features-010217": SPARES,
     "features-010218": RETURNS,
     "features-020053": UNTOLD,
     "features-030005": ALL_DEVICES,
     "features-030010": ALL_DEVICES,
+    "features-030023": SPARES,
     "features-030027": ALL_DEVICES,
     "features-030029": DRIFTS_IN_CLAIMS,
 }

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.engine.readiness import are_ready
+from kai.engine.readiness import are_ready, hold_enough
 from kai.testing import snapshot
 from kai.testing.views import open_session
 
@@ -51,3 +51,11 @@ def test_groups_are_ready_where_a_look_from_the_leaves_up_says_so(session, group
     rows = np.arange(len(groups))
     assert are_ready(facts, columns, rows).tolist() == [is_full(tree, 0) for tree in groups]
     assert are_ready(facts, columns, rows[1:]).tolist() == [is_full(tree, 0) for tree in groups[1:]]
+
+
+@given(groups=trees())
+def test_groups_hold_enough_where_their_pods_on_nodes_alone_would_be(session, groups):
+    facts, columns = columns_of(session, groups)
+    placed = columns.replace(occupying=columns.active)
+    on_nodes = [[(parent, pods // 2, minimum) for parent, pods, minimum in tree] for tree in groups]
+    assert hold_enough(facts, placed, np.arange(len(groups))).tolist() == [is_full(tree, 0) for tree in on_nodes]
