@@ -6,6 +6,7 @@ Source: their controllers: names, labels, owners, and what waits for something e
 from collections.abc import Iterator
 
 from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
+from kai.podgrouper.groupers.job_set import depends
 from kai.podgrouper.resource import Fields, Resource
 
 _JOB_SET = "jobset.sigs.k8s.io/"
@@ -14,7 +15,10 @@ _TEMPLATE = ("spec", "leaderWorkerTemplate")
 
 
 def job_set(workload: Resource) -> Iterator[Made]:
-    """Yield the Jobs of a set; where they start in order, those of the first replicated job."""
+    """Yield the Jobs of a set; where they start in order, those of the first replicated job.
+
+    A replicated job that depends on others comes when those are ready or complete.
+    """
     fields = workload.fields
     jobs = fields.children("spec", "replicatedJobs")
     if not jobs:
@@ -25,7 +29,8 @@ def job_set(workload: Resource) -> Iterator[Made]:
     total = 0
     for job in jobs[:1] if in_order else jobs:
         for index in range(count(job, "replicas", default=1)):
-            yield _job(workload, job, index, total)
+            if not depends(job):
+                yield _job(workload, job, index, total)
             total += 1
 
 

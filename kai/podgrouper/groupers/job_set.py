@@ -1,6 +1,6 @@
 """JobSets: a tree with a parent for every replicated job and a leaf for every replica of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import attrs
@@ -20,12 +20,14 @@ from kai.podgrouper.settings import KindPattern
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 IN_ORDER = "InOrder"
+DEPENDS_ON = "dependsOn"
+COMPLETIONS = "completions"
 MOST_LEAVES = 10_000
 """More replicas than this in one set are refused: the group would not fit into one API object."""
 
 
 class JobSet:
-    """One gang for the set. Jobs that start in order need only one of them at first."""
+    """One gang for the set. Jobs that start one after another need only one of them at first."""
 
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("jobset.x-k8s.io", "v1alpha2", "JobSet"),)
 
@@ -33,8 +35,9 @@ class JobSet:
         """Return the standard group with the tree of replicated jobs.
 
         Raises: InputError when the set has no jobs, or one of them, an annotation or a label is not what it must be.
-        Source: the peer's JobSet grouper. A set that has a group without sub-groups, as earlier releases made them,
-            keeps that shape.
+        Source: the peer's JobSet grouper, which does not look at ``dependsOn`` and ``completions``, and so waits for
+            pods that do not come. A set that has a group without sub-groups, as earlier releases made them, keeps that
+            shape.
         """
         job_set, pod = request.owner, request.pod
         if not job_set.name or not job_set.uid:
@@ -45,7 +48,7 @@ class JobSet:
         draft = standard_draft(request, job_set)
         if _has_flat_group(request):
             return _flat_draft(draft, job_set, pod)
-        min_subgroup = _min_subgroup(job_set, len(jobs))
+        min_subgroup = _min_subgroup(job_set, jobs)
         subgroups = tuple(subgroup for job in jobs for subgroup in _subgroups(job, job_set))
         of_pod = f"{_label(pod, REPLICATED_JOB)}-replica-{_label(pod, JOB_INDEX)}"
         if all(subgroup.name != of_pod for subgroup in subgroups):
@@ -53,16 +56,24 @@ class JobSet:
         return attrs.evolve(draft, min_subgroup=min_subgroup, subgroups=subgroups, pod_subgroup=of_pod)
 
 
-def _min_subgroup(job_set: Resource, jobs: int) -> int:
+def _min_subgroup(job_set: Resource, jobs: Sequence[Fields]) -> int:
     """Return how many replicated jobs must be able to start together."""
     annotated = annotated_integer(job_set, names.MIN_MEMBER, at_least=1)
     if annotated is not None:
-        return min(annotated, jobs)
-    return 1 if _is_in_order(job_set) else jobs
+        return min(annotated, len(jobs))
+    return 1 if _is_in_order(job_set) or any(map(depends, jobs)) else len(jobs)
 
 
 def _is_in_order(job_set: Resource) -> bool:
     return job_set.fields.text("spec", "startupPolicy", "startupPolicyOrder") == IN_ORDER
+
+
+def depends(job: Fields) -> bool:
+    """Return whether a replicated job is made only when others are ready or complete.
+
+    Raises: InputError when it says so in another form than a list.
+    """
+    return job.value.get(DEPENDS_ON) is not None and bool(job.children(DEPENDS_ON))
 
 
 def _subgroups(job: Fields, job_set: Resource) -> Iterator[SubGroup]:
@@ -82,13 +93,16 @@ def _subgroups(job: Fields, job_set: Resource) -> Iterator[SubGroup]:
 
 
 def _leaf_minimum(job: Fields, job_set: Resource) -> int:
-    """Return how many pods of one replica must be able to start together: its parallelism unless annotated."""
+    """Return how many pods of one replica must be able to start together: all that its Job makes unless annotated."""
     parallelism = job.integer("template", "spec", "parallelism")
     text = template_annotation(job.child("template"), names.MIN_MEMBER)
     if text:
         field = f'{job.path}.template.metadata.annotations["{names.MIN_MEMBER}"]'
         return checked_integer(text, job_set, field, at_least=1)
-    return 1 if parallelism is None else parallelism
+    parallelism = 1 if parallelism is None else parallelism
+    spec = job.child("template", "spec")
+    completions = None if spec is None or spec.value.get(COMPLETIONS) is None else spec.integer(COMPLETIONS)
+    return parallelism if completions is None else min(parallelism, completions)
 
 
 def _leaf_topology(job: Fields) -> Topology | None:

@@ -15,11 +15,13 @@ from tests.unit.podgrouper.workloads import (
 MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 
-def replicated(name="w", replicas=None, parallelism=None, **annotations):
+def replicated(name="w", replicas=None, parallelism=None, *, completions=None, after=None, **annotations):
     template = {"metadata": {"annotations": annotations}}
-    if parallelism is not None:
-        template["spec"] = {"parallelism": parallelism}
-    return {"name": name, "template": template, **({"replicas": replicas} if replicas is not None else {})}
+    spec = {"parallelism": parallelism, "completions": completions}
+    if parallelism is not None or completions is not None:
+        template["spec"] = {key: count for key, count in spec.items() if count is not None}
+    more = {"replicas": replicas, "dependsOn": after}
+    return {"name": name, "template": template, **{key: value for key, value in more.items() if value is not None}}
 
 
 def job_set(*jobs, order=None, annotations=None):
@@ -57,6 +59,29 @@ def test_how_many_jobs_must_start_together(order, annotation, minimum):
     assert spec_of(pod(work), work)["minSubGroup"] == minimum
 
 
+@pytest.mark.parametrize("status", ["Ready", "Complete"])
+def test_jobs_that_wait_for_others_hold_none_back(status):
+    """The controller makes the last job when the others are so far, and the gang must not wait for it until then."""
+    after = [{"name": "data", "status": status}, {"name": "model", "status": status}]
+    work = job_set(replicated("data"), replicated("model"), replicated("w", after=after))
+    assert spec_of(pod(work, "data"), work)["minSubGroup"] == 1
+    stated = job_set(replicated("data"), replicated("w", after=after), annotations={MIN_MEMBER: "2"})
+    assert spec_of(pod(stated, "data"), stated)["minSubGroup"] == 2
+
+
+def test_a_job_that_waits_for_none_waits_for_none():
+    work = job_set(replicated("data"), replicated("w", after=[]))
+    assert spec_of(pod(work), work)["minSubGroup"] == 2
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "minimum"), [(4, 2, 2), (2, 4, 2), (3, None, 3), (None, 4, 1), (4, 0, 0)]
+)
+def test_a_replica_needs_no_more_pods_than_its_job_makes(parallelism, completions, minimum):
+    work = job_set(replicated("w", 1, parallelism, completions=completions))
+    assert tree_of(spec_of(pod(work), work))["w-replica-0"] == ("w", minimum, None)
+
+
 def test_a_template_states_how_many_pods_of_a_replica_must_start_together():
     work = job_set(replicated("w", 1, 2, **{MIN_MEMBER: "5"}))
     assert tree_of(spec_of(pod(work), work))["w-replica-0"] == ("w", 5, None)
@@ -90,6 +115,7 @@ def test_a_pod_must_be_one_of_a_replica(job, index, message):
         ([{"replicas": 1}], "spec.replicatedJobs[0].name"),
         (["w"], "spec.replicatedJobs[0]: found 'w', expected a map"),
         ([replicated("w", -1)], "spec.replicatedJobs[0].replicas: found -1"),
+        ([replicated("w", after="data")], "spec.replicatedJobs[0].dependsOn: found 'data', expected a list"),
     ],
 )
 def test_a_malformed_set_is_refused(jobs, message):
