@@ -57,7 +57,9 @@ def _workers(workload: Resource, group: Fields, index: int, labels: dict[str, st
         return
     name = group.text("groupName") or f"worker-group-{index}"
     least = count(group, "minReplicas", default=0)
-    replicas = max(count(group, "replicas", default=least), least) * count(group, "numOfHosts", default=1)
+    wanted = max(count(group, "replicas", default=least), least)
+    most = wanted if group.value.get("maxReplicas") is None else group.integer("maxReplicas") or 0
+    replicas = (least if wanted == least else min(wanted, max(most, 0))) * count(group, "numOfHosts", default=1)
     own = {**labels, "ray.io/node-type": "worker", "ray.io/group": name}
     identities = (Identity(name=f"{workload.name}-{name}-worker-{each}", labels=own) for each in range(replicas))
     yield from pods(workload, group.child("template"), identities)

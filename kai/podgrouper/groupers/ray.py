@@ -16,6 +16,8 @@ from kai.podgrouper.segments import template_annotation
 from kai.podgrouper.settings import KindPattern
 
 CLUSTER = "RayCluster"
+SUSPENDED = ("suspend", "suspended")
+"""Where a worker group says that it is suspended: in KubeRay's field, or where the peer looks."""
 HEAD_GROUP = "headgroup"
 GROUP_LABEL = "ray.io/group"
 PRIORITY_LABEL = "ray.io/priority-class-name"
@@ -42,7 +44,8 @@ class Ray:
         """Return the group of the top owner with the pods of its cluster.
 
         Raises: InputError when the cluster is not known yet, or its worker groups are not what they must be.
-        Source: the peer's Ray groupers. A group that exists without sub-groups gets none.
+        Source: the peer's Ray groupers, and KubeRay for how many workers there are. A group that exists without
+            sub-groups gets none.
         """
         owner = request.owner
         cluster = _cluster(request)
@@ -89,16 +92,22 @@ def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
 
 def _workers(group: Fields) -> int | None:
     """Return how many pods the group needs at least, or nothing when it is suspended or wants none."""
-    if group.flag("suspended"):
+    if any(group.flag(key) for key in SUSPENDED):
         return None
-    replicas = group.integer("replicas") or 0
-    min_replicas = group.integer("minReplicas") or 0
-    if min_replicas > replicas:
-        raise group.error(("minReplicas",), min_replicas, f"at most the {replicas} replicas of the group")
-    if min_replicas == 0 and replicas == 0:
+    wanted, least = wanted_replicas(group), group.integer("minReplicas") or 0
+    if wanted == 0:
         return None
     hosts = group.integer("numOfHosts")
-    return (min_replicas if min_replicas > 0 else replicas) * (1 if hosts is None else hosts)
+    return (min(least, wanted) if least > 0 else wanted) * (1 if hosts is None else hosts)
+
+
+def wanted_replicas(group: Fields) -> int:
+    """Return how many replicas KubeRay makes of a worker group: as many as it asks for, within its bounds."""
+    replicas, least = (group.integer(key) or 0 for key in ("replicas", "minReplicas"))
+    if replicas <= least:
+        return least
+    most = group.integer("maxReplicas")
+    return replicas if most is None else min(replicas, most)
 
 
 def _topology(group: Fields) -> Topology | None:

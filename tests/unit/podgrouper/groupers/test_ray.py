@@ -36,7 +36,9 @@ def test_a_cluster_is_a_gang_of_the_head_and_the_workers():
     }
 
 
-@pytest.mark.parametrize("group", [{"suspended": True, "replicas": 2}, {"replicas": 0}, {}])
+@pytest.mark.parametrize(
+    "group", [{"suspend": True, "replicas": 2}, {"suspended": True, "replicas": 2}, {"replicas": 0}, {}]
+)
 def test_a_group_that_wants_no_workers_is_left_out(group):
     work = cluster(group)
     assert list(tree_of(spec_of(pod_of(work), work))) == ["headgroup"]
@@ -47,9 +49,20 @@ def test_a_cluster_without_worker_groups_is_its_head():
     assert spec_of(pod_of(work), work)["minMember"] == 1
 
 
-def test_more_workers_at_least_than_wanted_are_refused():
-    work = cluster({"replicas": 1, "minReplicas": 2})
-    assert "spec.workerGroupSpecs[0].minReplicas: found 2, expected at most the 1" in failure_of(pod_of(work), work)
+@pytest.mark.parametrize(
+    ("group", "workers"),
+    [
+        ({"minReplicas": 2}, 2),
+        ({"replicas": 0, "minReplicas": 2, "maxReplicas": 5}, 2),
+        ({"replicas": 1, "minReplicas": 2}, 2),
+        ({"replicas": 8, "maxReplicas": 3}, 3),
+        ({"replicas": 8, "minReplicas": 2, "maxReplicas": 3}, 2),
+        ({"replicas": 3, "maxReplicas": 2147483647}, 3),
+    ],
+)
+def test_a_group_needs_no_more_workers_than_the_operator_makes(group, workers):
+    work = cluster({"groupName": "a", **group})
+    assert tree_of(spec_of(pod_of(work), work))["a"] == (None, workers, None)
 
 
 @pytest.mark.parametrize(("group", "subgroup"), [("headgroup", "headgroup"), ("a", "a"), ("other", None), (None, None)])
