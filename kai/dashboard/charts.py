@@ -178,11 +178,12 @@ def _rack(name: str, nodes: Sequence[NodeSlots], colors: Mapping[str, str], *, s
         slices=sum(found.total for node in nodes for found in node.slices),
         free_slices=sum(count for _, count in free_slices_of(nodes)),
         parts=tuple(parts),
-        rows=tuple(_row(node, colors) for node in nodes) if shows else (),
+        rows=tuple(row_of(node, colors) for node in nodes) if shows else (),
     )
 
 
-def _row(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
+def row_of(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
+    """Return one node with its GPUs and slices as cells."""
     users: Counter[tuple[str, str]] = Counter()
     for slot in node.slots:
         for user in slot.users:

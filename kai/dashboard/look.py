@@ -17,6 +17,7 @@ from kai.dashboard.scope import (
     EVERYTHING,
     FOREIGN_JOB,
     FOREIGN_NAMESPACE,
+    FOREIGN_NODE,
     FOREIGN_QUEUE,
     Scope,
     known_queues,
@@ -34,8 +35,8 @@ from kai.simulation.explaining.suggestions import Suggestions
 from kai.simulation.explaining.trials import ChangeTrial
 from kai.simulation.outcomes.entitlement import Entitlement, entitlement
 from kai.simulation.outcomes.gpu_slots import NodeSlots, node_slots
-from kai.simulation.outcomes.job_lines import JobLine, job_lines
-from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant, occupancy
+from kai.simulation.outcomes.job_lines import JobLine, PodLine, job_lines
+from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant, occupancy, spare
 from kai.simulation.outcomes.overview import Overview, overview
 from kai.simulation.outcomes.queue_lines import QueueLine
 
@@ -77,10 +78,15 @@ class Look:
         # Places in line are those among all jobs.
         own = {job.key: job for job in self.seen.jobs}
         return tuple(
-            attrs.evolve(line, job=own[line.job.key])
+            attrs.evolve(line, job=own[line.job.key], pods=self._pods(line))
             for line in self.whole.lines
             if self.scope.sees(line.job.namespace) and line.job.key in own
         )
+
+    def _pods(self, line: JobLine) -> tuple[PodLine, ...]:
+        if self.scope.nodes:
+            return line.pods
+        return tuple(attrs.evolve(each, node=FOREIGN_NODE) if each.node else each for each in line.pods)
 
     @cached_property
     def queues(self) -> tuple[QueueLine, ...]:
@@ -107,6 +113,10 @@ class Look:
         own = attrs.evolve(self.whole.seen, jobs=tuple(line.job for line in self.lines))
         found = occupancy(self.whole.outcome, own, node)
         return attrs.evolve(found, tenants=tuple(map(self._tenant, found.tenants)))
+
+    def spare(self, node: str) -> tuple[str, ...]:
+        """Return what a node that is shown has free besides GPUs, in words."""
+        return spare(self.outcome, node)
 
     def _tenant(self, tenant: Tenant) -> Tenant:
         if self.scope.sees(tenant.job.partition("/")[0]):

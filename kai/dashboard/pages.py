@@ -37,8 +37,8 @@ _FILES: Final = {
     "/static/kai.svg": "image/svg+xml",
 }
 _EVENTS: Final = "/events"
-_DEEPEST: Final = {"queues": 1, "jobs": 2}
-"""Pages of one queue and of one job: so many parts are behind the name of the page."""
+_DEEPEST: Final = {"queues": 1, "jobs": 2, "nodes": 1}
+"""Pages of one queue, of one job and of one node: so many parts are behind the name of the page."""
 _HTML: Final = "text/html; charset=utf-8"
 _NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
 

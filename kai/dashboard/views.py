@@ -18,6 +18,7 @@ from kai.dashboard.api import explanation_fields
 from kai.dashboard.feed import CycleLine, Happening
 from kai.dashboard.look import Look
 from kai.documents.entitlements import entitled
+from kai.documents.nodes import closed, occupied
 from kai.explain.codes import NEVER, stage_of
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.outcomes.job_lines import JobLine
@@ -206,7 +207,9 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
 
 def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: where the GPUs and the MIG slices are, who has them, in what pieces."""
-    del history, parts
+    del history
+    if parts:
+        return _node(look, parts[0])
     found = [node for node in look.nodes if node.slots or node.slices] or list(look.nodes)
     label = charts.label_of(found)
     colors = _colors(look)
@@ -229,6 +232,40 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
                 "legend": _legend(shown, colors),
                 "bare": len(look.nodes) - len(found),
                 "missing": missing_rights(look.scope, ["nodes"]),
+            }
+        },
+    )
+
+
+def _node(look: Look, name: str) -> View:
+    """Return: what runs on one node, what is free there, and what keeps the reader's jobs from it."""
+    title = f"What runs on {name}, and what is free?"
+    if missing := missing_rights(look.scope, ["nodes"]):
+        # Of a node that is not there a reader is told the same.
+        return View(title=title, sections={"node": {"missing": missing}})
+    found = look.occupancy(name)
+    if found is None:
+        return View(title="There is no such node", sections={}, is_found=False)
+    (slots,) = (node for node in look.nodes if node.name == name)
+    colors = _colors(look)
+    own = {line.job.title: line.job for line in look.lines}
+    place = slots.labels.get(charts.label_of([slots]), "")
+    users = {user.queue or "other pods" for slot in slots.slots for user in slot.users}
+    users |= {user.queue or "other pods" for each in slots.slices for user in each.users}
+    return View(
+        title=title,
+        sections={
+            "node": {
+                "missing": "",
+                "summary": occupied(found),
+                "row": charts.row_of(slots, colors),
+                "places": sorted({place, *slots.domains.values()} - {name, ""}),
+                "spare": look.spare(name),
+                "legend": _legend(sorted(users), colors),
+                "tenants": [(each, look.find(*each.job.split("/", 1)) is not None) for each in found.tenants],
+                "closed": closed(found),
+                "kept": [(why, [(each, own.get(each)) for each in titles]) for why, titles in found.kept_away],
+                "is_partial": look.scope.namespaces is not None,
             }
         },
     )

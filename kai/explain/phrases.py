@@ -30,11 +30,15 @@ def quantity(amount: int, resource: str) -> str:
         case units.PLUGGED_GPU:
             return f"{quantity(amount, 'gpu')} of a device plugin"
         case "cpu":
-            return f"{number_text(amount / 1000)} cores"
+            return "1 core" if amount == 1000 else f"{number_text(amount / 1000)} cores"
         case "memory":
             return f"{number_text(amount / 1e9, 4)} GB"
         case "pods":
-            return f"{amount} pods"
+            return "1 pod" if amount == 1 else f"{amount} pods"
+        case "ephemeral-storage" | "storage":
+            return f"{number_text(amount / 1e9, 4)} GB of {resource}"
+        case pages if pages.startswith("hugepages-"):
+            return f"{number_text(amount / 1e12, 4)} GB of {resource}"
         case _:
             return f"{number_text(amount if '/mig-' in resource else amount / 1000)} {resource}"
 

@@ -87,6 +87,21 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
     )
 
 
+def spare(outcome: Outcome, name: str) -> tuple[str, ...]:
+    """Return of each resource of a node but GPUs and MIG slices how much is free, in words: ``58 of 64 cores``."""
+    snapshot, report = outcome.last.snapshot, outcome.last.report
+    row = snapshot.node_rows[name]
+    offered = snapshot.axis.vector(snapshot.nodes[row].allocatable)
+    counted = snapshot.axis.gpu_weights()
+    found = []
+    for at, resource in enumerate(snapshot.axis.names):
+        if offered[at] > 0 and not counted[at]:
+            idle = min(int(offered[at]), max(0, int(report.idle[row, at])))
+            whole = quantity(int(offered[at]), resource)
+            found.append(f"{quantity(idle, resource).partition(' ')[0]} of {whole}")
+    return tuple(found)
+
+
 def _taints(node: Node) -> Iterator[str]:
     for taint in node.taints:
         if taint.effect in {"NoSchedule", "NoExecute"}:

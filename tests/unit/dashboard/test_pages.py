@@ -22,6 +22,7 @@ from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.dashboard.test_server import ALL, LAST, Rights
 
 PAGES = ("/", "/queues", "/queues/team-amber", "/jobs", f"/jobs/{OURS}/ours-waits", "/nodes", "/waiting", "/cycles")
+NODE_PAGES = tuple(f"/nodes/{name}" for name in NODES)
 FACTS = (("ready", "yes", True),)
 
 
@@ -59,7 +60,7 @@ def asked(board, path, token="", **more):
     return run(lambda: board.respond(request_of(path, token, **more)))
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, *NODE_PAGES])
 def test_a_page_answers_its_question_with_and_without_the_script(path):
     response = asked(dashboard(), path)
     text = response.body.decode()
@@ -73,13 +74,13 @@ def test_a_page_answers_its_question_with_and_without_the_script(path):
 
 
 @pytest.mark.parametrize("more", [set(), {"queues/team-amber"}, {"nodes"}])
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, *NODE_PAGES, f"/jobs/{OURS}/ours-runs"])
 def test_no_page_names_another_tenant(path, more):
     board = dashboard(Rights(tenant={f"podgroups/{OURS}", *more}))
     text = asked(board, path, "tenant").body.decode()
     assert not [secret for secret in SECRETS if secret in text]
-    if "nodes" not in more:
-        assert NODES[1] not in text
+    if "nodes" not in more and path not in NODE_PAGES:
+        assert not [name for name in NODES if name in text]
 
 
 def test_links_lead_home_from_every_depth():
@@ -96,7 +97,7 @@ def test_what_a_reader_sends_is_shown_as_text():
     assert board.pages.templates.autoescape is True
 
 
-@pytest.mark.parametrize("path", ["/queues/none", f"/jobs/{OURS}/none", "/jobs/a/b/c", "/nothing"])
+@pytest.mark.parametrize("path", ["/queues/none", f"/jobs/{OURS}/none", "/jobs/a/b/c", "/nodes/none", "/nothing"])
 def test_what_is_not_there_is_said(path):
     assert asked(dashboard(), path).status == 404
 
@@ -140,7 +141,7 @@ def test_slices_are_shown_on_their_node_and_told_by_profile():
     text = asked(dashboard(last=last), "/nodes").body.decode()
     assert "2 of 7 MIG slices are free: 2 of 1g.10gb." in text
     assert "rack-3 <small>1 node, 7 MIG slices, 2 free</small>" in text
-    node = next(line for line in text.splitlines() if '<span class="name">basalt-3' in line)
+    node = next(line for line in text.splitlines() if '<li><span class="name">' in line and ">basalt-3</a>" in line)
     said = "basalt-3: 2 of 7 slices 1g.10gb free; team-amber 2, team-zebra 3"
     assert node.count("<svg") == 1  # no row of GPUs beside it, which it has not
     assert f'aria-label="{said}"' in node
@@ -151,6 +152,60 @@ def test_slices_are_shown_on_their_node_and_told_by_profile():
     own = asked(dashboard(rights, last), "/nodes", "tenant").body.decode()
     assert "2 of 7 slices 1g.10gb free" in own
     assert not [secret for secret in SECRETS if secret in own]
+
+
+def test_a_node_says_what_runs_there_what_is_free_and_what_keeps_jobs_from_it():
+    text = asked(dashboard(), "/nodes/basalt-1").body.decode()
+    assert "<h1>What runs on basalt-1, and what is free?</h1>" in text
+    assert '<p class="verdict">basalt-1 is full: of 4 GPUs 4 used.</p>' in text
+    assert "<p>rack-1 · besides GPUs 62 of 64 cores, 272.7 of 274.9 GB, 108 of 110 pods free</p>" in text
+    assert 'aria-label="basalt-1: 0 of 4 GPUs free; team-amber 2, team-zebra 2"' in text
+    ours = f'<a href="../jobs/{OURS}/ours-runs">ours-runs</a><span class="ns">{OURS}</span>'
+    assert f'<tr><th scope="row">{ours}</th><td data-l="queue">team-amber</td>' in text
+    assert '<a href="../jobs/cobalt/walrus-waits">walrus-waits</a>' in text
+    assert '<td class="why">a pod asks for 4 GPUs, 0 GPUs idle here</td>' in text
+
+
+def test_a_reader_of_one_namespace_sees_a_node_with_the_names_of_that_namespace_alone():
+    rights = Rights(tenant={f"podgroups/{OURS}", "nodes"})
+    text = asked(dashboard(rights), "/nodes/basalt-1", "tenant").body.decode()
+    assert "basalt-1 is full: of 4 GPUs 4 used." in text
+    assert ">ours-runs</a>" in text
+    assert '<th scope="row">another job</th><td data-l="queue">another queue</td>' in text
+    assert "Jobs of namespaces that you may not list are not looked at." in text
+    assert not [secret for secret in SECRETS if secret in text]
+
+
+def test_who_may_not_list_nodes_is_not_told_which_there_are():
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}"}))
+    there, none = (asked(board, f"/nodes/{name}", "tenant") for name in ("basalt-1", "basalt-9"))
+    assert there.status == none.status == 200
+    assert there.body.decode().replace("basalt-1", "basalt-9") == none.body.decode()
+    assert "Not shown: it takes the right to list nodes." in none.body.decode()
+
+
+def test_names_of_nodes_lead_to_their_pages_for_readers_who_may_list_nodes():
+    assert '<a href="./nodes/basalt-1">basalt-1</a>' in asked(dashboard(), "/nodes").body.decode()
+    job = f"/jobs/{OURS}/ours-runs"
+    assert '<a href="../../nodes/basalt-1">basalt-1</a>' in asked(dashboard(), job).body.decode()
+    tenant = asked(dashboard(Rights(tenant={f"podgroups/{OURS}"})), job, "tenant").body.decode()
+    assert '<td data-l="node">a node</td>' in tenant
+    assert NODES[0] not in tenant
+
+
+def test_a_node_that_takes_no_pods_says_why_and_one_without_gpus_what_it_has(tmp_path):
+    nodes = "{n1: {gpu: 2, taints: [disk=bad]}, n2: {cpu: 8}}"
+    job = "g: {queue: a, each: {gpu: 1}}"
+    text = f"about: x\ncluster: {{nodes: {nodes}}}\nqueues: {{a: {{quota: 2}}}}\ngroups: {{{job}}}\n"
+    board = board_of(text, tmp_path)
+    tainted = asked(board, "/nodes/n1").body.decode()
+    assert "n1 is empty, 2 GPUs idle: it is tainted disk=bad:NoSchedule." in tainted
+    assert "<p>No pod is on it.</p>" in tainted
+    assert "Pods that do not tolerate it are kept away: it is tainted disk=bad:NoSchedule." in tainted
+    bare = asked(board, "/nodes/n2").body.decode()
+    assert "n2 has no GPUs; 0 pods are on it." in bare
+    assert "8 of 8 cores" in bare
+    assert '<svg class="gpus"' not in bare
 
 
 def test_slices_that_are_promised_take_free_cells_and_then_those_that_are_being_left():
@@ -348,7 +403,9 @@ def test_what_waits_says_how_much_of_it_would_fit():
     assert "would fit" not in asked(dashboard(Rights(tenant={f"podgroups/{OURS}"})), "/waiting", "tenant").body.decode()
 
 
-@pytest.mark.parametrize("path", ["/nodes/ghost", "/waiting/x", "/cycles/1", "/queues/team-amber/x", "/jobs/a/b/c"])
+@pytest.mark.parametrize(
+    "path", ["/nodes/basalt-1/x", "/waiting/x", "/cycles/1", "/queues/team-amber/x", "/jobs/a/b/c"]
+)
 def test_an_address_below_a_page_is_none(path):
     response = asked(dashboard(), path)
     assert response.status == 404
