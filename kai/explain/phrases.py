@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kai.model import units
+from kai.model.amounts import parts_of
 from kai.model.units import GPU_UNIT
 from kai.wording import number_text
 
@@ -35,12 +36,12 @@ def quantity(amount: int, resource: str) -> str:
             return f"{number_text(amount / 1e9, 4)} GB"
         case "pods":
             return "1 pod" if amount == 1 else f"{amount} pods"
-        case "ephemeral-storage" | "storage":
+        case _ if "/mig-" in resource:
+            return f"{number_text(amount)} {resource}"
+        case _ if parts_of(resource) == 1:  # bytes
             return f"{number_text(amount / 1e9, 4)} GB of {resource}"
-        case pages if pages.startswith("hugepages-"):
-            return f"{number_text(amount / 1e12, 4)} GB of {resource}"
         case _:
-            return f"{number_text(amount if '/mig-' in resource else amount / 1000)} {resource}"
+            return f"{number_text(amount / 1000)} {resource}"
 
 
 def plain(amount: float) -> str:

@@ -13,6 +13,7 @@ from kai.api.values import quantity
 from kai.api.values.bad_value import BadValue
 from kai.intake import selection
 from kai.intake.record_cache import in_order
+from kai.intake.requests import MOST_DEVICES
 from kai.intake.settings import IntakeSettings
 from kai.model.claim import (
     AllocatedDevice,
@@ -132,7 +133,8 @@ def _gpus(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
 
 
 def _count(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
-    return 1 if request.allocation_mode == "All" else max(request.count, 1)
+    """Return how many devices are asked for, cut to more than any claim gets: any user can write any number."""
+    return 1 if request.allocation_mode == "All" else min(max(request.count, 1), MOST_DEVICES)
 
 
 def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:

@@ -12,9 +12,13 @@ QuantityTexts = tuple[tuple[str, str], ...]
 LARGEST_AMOUNT = 2**48
 """More than any node has of anything (256 TiB, or 281 billion cores): an amount beyond it is cut to it, so that the sum
 over 32,767 pods stays within 64 bits. Of pods that name their node themselves, no scheduler has judged the amounts."""
+MOST_INSTANCES = 2**16
+"""More MIG instances than any node has. Each counts as several GPUs of quota, and any user may ask for any profile, so
+the cut for other amounts would not keep what profiles come to together within 64 bits."""
 
 _GPU = "gpu"
 _MIG = "nvidia.com/mig-"
+_HUGE_PAGES = "hugepages-"
 _WHOLE = frozenset({"memory", "pods", "ephemeral-storage", "storage"})
 _MILLI = 1000
 
@@ -29,7 +33,11 @@ def axis_name(resource: str) -> str:
 
 def parts_of(resource: str) -> int:
     """Return how many axis units make a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
-    return 1 if resource in _WHOLE or resource.startswith(_MIG) else _MILLI
+    return 1 if resource in _WHOLE or resource.startswith((_MIG, _HUGE_PAGES)) else _MILLI
+
+
+def _most(resource: str) -> int:
+    return MOST_INSTANCES if resource.startswith(_MIG) else LARGEST_AMOUNT
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -41,7 +49,7 @@ def amounts(texts: QuantityTexts) -> Mapping[str, int]:
     out: dict[str, int] = {}
     for resource, text in texts:
         name = axis_name(resource)
-        out[name] = out.get(name, 0) + min(quantity.amount(text, parts_of(resource)), LARGEST_AMOUNT)
+        out[name] = out.get(name, 0) + min(quantity.amount(text, parts_of(resource)), _most(resource))
     return out
 
 
@@ -55,4 +63,4 @@ def amounts_of(texts: QuantityTexts) -> Amounts:
 
 def packed(total: Mapping[str, int]) -> Amounts:
     """Return ``total`` without zeros, by name, cut to what a node could ever have."""
-    return tuple(sorted((name, min(amount, LARGEST_AMOUNT)) for name, amount in total.items() if amount))
+    return tuple(sorted((name, min(amount, _most(name))) for name, amount in total.items() if amount))

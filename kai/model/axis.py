@@ -1,8 +1,8 @@
 """The resource axis: which resources a cluster has, in which order and unit.
 
 Amounts are int64: exact, associative, invertible, so that undoing is subtraction. Units: CPU in millicores, memory in
-bytes, GPU in thousandths of a device, ``pods`` and MIG profiles in whole ones, every other resource in thousandths of
-its own unit.
+bytes (of storage and huge pages, too), GPU in thousandths of a device, ``pods`` and MIG profiles in whole ones, every
+other resource in thousandths of its own unit.
 """
 
 import re
@@ -30,7 +30,8 @@ UNOFFERED = "resources that no node offers"
 UNBOUNDED = 1 << 40
 """How much of `PLUGGED_GPU` a node has all of whose GPUs are a device plugin's: ``gpu`` says enough there."""
 
-_MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d+)gb")
+_MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,2})g\.([0-9]{1,4})gb")
+"""Any user may ask for a profile of any name; no device has hundreds of slices."""
 
 
 def mig_slices(resource: str) -> tuple[int, int]:

@@ -17,6 +17,12 @@ from kai.plugins.volumes.objects import StorageCapacity, VolumeCatalog, VolumeCl
 from kai.plugins.volumes.reach import NO_SPACE, Answer
 
 LEAVING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+MOST_BOOKED = 2**48
+"""Bytes that one pod, or one claim of several, is booked with at most: any user can ask for any size, and what
+thousands of pods are booked with has to stay within 64 bits."""
+MOST_REPORTED = 2**62
+"""Bytes that a report counts at most: some drivers report the largest number there is, and what is given back comes on
+top."""
 
 
 @attrs.frozen(eq=False)
@@ -100,9 +106,9 @@ class Storage:
             chosen[shapes] = True
             pods = self._session.pods_of_shapes(chosen)
             if len(pods) == 1:
-                own[int(pods[0])] = own.get(int(pods[0]), 0) + sizes[key]
+                own[int(pods[0])] = min(own.get(int(pods[0]), 0) + sizes[key], MOST_BOOKED)
             else:
-                shared.append((sizes[key], pods))
+                shared.append((min(sizes[key], MOST_BOOKED), pods))
         rows = sorted(own)
         return _Consumers(np.array(rows, np.int64), np.array([own[row] for row in rows], np.int64), tuple(shared))
 
@@ -112,7 +118,7 @@ class Storage:
         for claim in self._catalog.claims.values():
             row = rows.get(claim.owner_pod)
             if row is not None and claim.storage_class == name:
-                own[row] = own.get(row, 0) + claim.size
+                own[row] = min(own.get(row, 0) + claim.size, MOST_BOOKED)
         pods = sorted(own)
         return _Owners(np.array(pods, np.int64), np.array([own[row] for row in pods], np.int64))
 
@@ -163,7 +169,7 @@ class Storage:
 
         The last entry stands for "no report".
         """
-        left = np.array([*(report.capacity for report in self._reports), 0], np.int64)
+        left = np.array([*(min(report.capacity, MOST_REPORTED) for report in self._reports), 0], np.int64)
         consumers = self._consumers[name]
         pods, nodes = self._session.assigned(consumers.pods)
         charged = np.unique(np.stack([pods, self._report_of[name][nodes]]), axis=1)

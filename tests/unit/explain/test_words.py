@@ -198,7 +198,7 @@ def test_the_fewest_pods_of_a_tree_are_those_of_its_cheapest_children():
         (1000, "cpu", "1 core"),
         (1, "pods", "1 pod"),
         (900 * 2**30, "ephemeral-storage", "966.4 GB of ephemeral-storage"),
-        (2**30 * 1000, "hugepages-2Mi", "1.074 GB of hugepages-2Mi"),
+        (2**30, "hugepages-2Mi", "1.074 GB of hugepages-2Mi"),
         (16 * 10**9, "memory", "16 GB"),
         (3, "pods", "3 pods"),
         (2, "nvidia.com/mig-1g.5gb", "2 nvidia.com/mig-1g.5gb"),

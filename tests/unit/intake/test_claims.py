@@ -1,5 +1,6 @@
 import pytest
 
+from kai.intake.requests import MOST_DEVICES
 from kai.model.claim import (
     AllocatedDevice,
     DeviceConfig,
@@ -59,6 +60,8 @@ def test_the_api_counts_as_served_when_any_of_its_objects_is_there():
         (exact(count=0), 1),
         (exact(count=3, allocationMode="ExactCount"), 3),
         (exact(count=3, allocationMode="All"), 1),
+        (exact(count=2**63 - 1), MOST_DEVICES),
+        (first_of(("gpu.example.com", 2**63 - 1)), MOST_DEVICES),
         (exact(deviceClassName="GPU-large"), 1),
         (exact(deviceClassName="nic.example.com"), 0),
         ({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}, 1),

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.intake.requests import MOST_DEVICES, MOST_MEMORY, hundredths
-from kai.model.amounts import LARGEST_AMOUNT, amounts
+from kai.model.amounts import LARGEST_AMOUNT, MOST_INSTANCES, amounts
 from kai.model.pod import GpuKind, Shape
 from tests.unit.intake.making import pod, taken
 
@@ -38,7 +38,7 @@ def test_a_pod_without_requests_still_takes_the_place_of_one_pod():
         ("nvidia.com/mig-1g.10gb", "3", "nvidia.com/mig-1g.10gb", 3),
         ("ephemeral-storage", "1Ki", "ephemeral-storage", 1024),
         ("example.com/nic", "2", "example.com/nic", 2000),
-        ("hugepages-2Mi", "4Mi", "hugepages-2Mi", 4 * 2**20 * 1000),
+        ("hugepages-2Mi", "4Mi", "hugepages-2Mi", 4 * 2**20),
     ],
 )
 def test_each_resource_has_its_unit_on_the_axis(resource, text, axis, amount):
@@ -132,6 +132,13 @@ def test_an_annotation_called_like_a_profile_marks_a_pod_of_old():
 def test_an_absurd_amount_is_cut_so_that_sums_stay_within_64_bits():
     shape = shape_of(pod("a", spec={"containers": [container(memory="8E")] * 3}))
     assert dict(shape.request)["memory"] == LARGEST_AMOUNT
+
+
+def test_an_absurd_number_of_slices_is_cut_so_that_all_profiles_together_stay_within_64_bits():
+    profiles = {f"nvidia.com/mig-99g.{memory}gb": "9000000000000000" for memory in range(64)}
+    snapshot = taken(pod("a", spec={"containers": [container(**profiles)] * 2}))
+    assert set(dict(snapshot.shapes[0].request).values()) == {1, MOST_INSTANCES}
+    assert (snapshot.requests @ snapshot.axis.gpu_weights()).tolist() == [64 * 99_000 * MOST_INSTANCES]
 
 
 @given(st.integers(1, 100))

@@ -48,6 +48,11 @@ def test_each_resource_is_compared_by_itself():
             "No node in the default node-pool has ephemeral-storage resources",
         ),
         (
+            {"hugepages-2Mi": "4G"},
+            "GPU: 0, CPU: 1 (cores), memory: 0 (GB), hugepages-2Mi: 4 (GB)",
+            "No node in the default node-pool has hugepages-2Mi resources",
+        ),
+        (
             {"nvidia.com/mig-1g.10gb": "2"},
             "GPU: 2, CPU: 1 (cores), memory: 0 (GB), mig nvidia.com/mig-1g.10gb: 2",
             "No node in the default node-pool has nvidia.com/mig-1g.10gb resources",

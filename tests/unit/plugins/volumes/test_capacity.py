@@ -50,6 +50,25 @@ def test_claims_of_one_pod_must_fit_together():
     ]
 
 
+ENDLESS = 2**63 - 1
+
+
+def test_claims_that_ask_for_more_together_than_there_are_numbers_fit_nowhere():
+    claims = [claim(name, size=ENDLESS, owner_pod="default-a-0") for name in ("one", "two")]
+    stage = stage_of(LATER, *claims, report("a", 1, here("n1")), claims=("one", "two"), **SHARED)
+    assert stage.accepting("a-0") == []
+    assert stage.reasons("a-0")[0] == f"{NO_SPACE} for storageclass later"
+
+
+def test_a_report_without_an_end_has_room_for_more_than_pods_that_leave_give_back():
+    endless = StorageCapacity(name="a", storage_class="later", nodes=here("n1"), capacity=ENDLESS)
+    leaving = mounting("b-0", "theirs", on="n1", leaving=True)
+    theirs = bound("theirs", owner_pod="default-b-0")
+    objects = catalog(LATER, claim(), theirs, volume("v", "later"), endless, **SHARED)
+    stage = Stage.of(Volumes(), snapshot_with(objects, mounting("a-0", "data"), leaving), parameters=SHARING)
+    assert stage.accepting("a-0") == ["n1"]
+
+
 def test_a_node_under_two_reports_for_a_class_has_none():
     objects = (LATER, claim(), report("a", 5, here("n1")), report("b", 5, None))
     assert stage_of(*objects, **SHARED).accepting("a-0") == ["n2", "n3"]
