@@ -67,6 +67,7 @@ def raw_object(source: ApiObject) -> RawObject:
     return RawObject(
         name=metadata.name,
         namespace=metadata.namespace,
+        uid=metadata.uid,
         labels=metadata.labels,
         annotations=metadata.annotations,
         owners=tuple([(each.kind, each.uid) for each in metadata.owner_references]),

@@ -12,6 +12,8 @@ class RawObject:
 
     name: str
     namespace: str = ""
+    uid: str = ""
+    """What tells it from earlier objects of its name."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     owners: tuple[tuple[str, str], ...] = ()

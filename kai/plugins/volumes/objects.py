@@ -47,6 +47,7 @@ class VolumeClaim:
     """Whether a raw device is wanted rather than a file system."""
     selector: Selector | None = None
     """Labels that a volume must have; None: any will do."""
+    uid: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +59,9 @@ class Volume:
     size: int
     node_affinity: tuple[NodeTerm, ...] | None = None
     claim: tuple[str, str] | None = None
+    """Namespace and name of the claim that it has, had, or is kept for."""
+    claim_uid: str = ""
+    """The uid of that claim; "" for one that was only named."""
     phase: str = "Available"
     access_modes: tuple[str, ...] = ()
     block: bool = False
@@ -137,6 +141,7 @@ def _claim(raw: RawObject) -> VolumeClaim:
         access_modes=tuple(spec.get("accessModes", ())),
         block=_is_block(spec),
         selector=selector_of(spec.get("selector")),
+        uid=raw.uid,
     )
 
 
@@ -150,6 +155,7 @@ def _volume(raw: RawObject) -> Volume:
         size=_bytes(spec.get("capacity", {})),
         node_affinity=node_terms_of(affinity.get("required")) if affinity else None,
         claim=(claim.get("namespace", ""), claim.get("name", "")) if claim is not None else None,
+        claim_uid=claim.get("uid", "") if claim is not None else "",
         phase=phase,
         access_modes=tuple(spec.get("accessModes", ())),
         block=_is_block(spec),

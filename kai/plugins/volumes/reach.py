@@ -70,7 +70,7 @@ class Reach:
         searching = sorted((c for c in claims if not c.selected_node), key=lambda claim: claim.size)
         for at, claim in enumerate(searching):
             # A volume large enough for a claim is so for every smaller one: counting from here up decides.
-            matched &= self._volumes_for(claim) >= (1 if self._reserved(claim) else len(searching) - at)
+            matched &= self._volumes_for(claim) >= (1 if self._kept_for(claim) else len(searching) - at)
         told = [claim.selected_node for claim in claims if claim.selected_node]
         made = self._provisioning(kind)
         for name in told:
@@ -88,25 +88,32 @@ class Reach:
                 space &= self._has_space(kind, claim.size)
             yield NO_SPACE, matched | space
 
-    def _reserved(self, claim: VolumeClaim) -> str:
-        """Return the name of the volume that was set aside for ``claim``, "" if there is none."""
-        key = (claim.namespace, claim.name)
-        return self._set_aside.get(key, "")
+    def _kept_for(self, claim: VolumeClaim) -> Volume | None:
+        """Return the volume that is kept for ``claim``, None if there is none.
+
+        A volume that an earlier claim of the name had, and left behind, is kept for no claim.
+        """
+        named = self._by_claim.get((claim.namespace, claim.name), ())
+        return next((each for each in named if each.claim_uid in {"", claim.uid} and _suits(each, claim)), None)
 
     @cached_property
-    def _set_aside(self) -> Mapping[tuple[str, str], str]:
-        return {volume.claim: name for name, volume in sorted(self._catalog.volumes.items()) if volume.claim}
+    def _by_claim(self) -> Mapping[tuple[str, str], Sequence[Volume]]:
+        found: dict[tuple[str, str], list[Volume]] = {}
+        for _, volume in sorted(self._catalog.volumes.items()):
+            if volume.claim is not None:
+                found.setdefault(volume.claim, []).append(volume)
+        return found
 
     def _volumes_for(self, claim: VolumeClaim) -> Int64s:
         """Return int64[N]: how many free volumes each node reaches that are large enough."""
-        reserved = self._reserved(claim)
-        if reserved:
-            return self._reaching(self._catalog.volumes[reserved].node_affinity).astype(np.int64)
-        key = attrs.evolve(claim, namespace="", name="", owner_pod="")
+        kept = self._kept_for(claim)
+        if kept is not None:
+            return self._reaching(kept.node_affinity).astype(np.int64)
+        key = attrs.evolve(claim, namespace="", name="", uid="", owner_pod="")
         if key not in self._free:
             count = np.zeros(len(self._session.snapshot.nodes), np.int64)
             for volume in self._catalog.volumes.values():
-                if _suits(volume, claim):
+                if _is_free(volume) and _suits(volume, claim):
                     terms = volume.node_affinity
                     # Local volumes have an affinity each: remembering those would cost nodes times volumes.
                     count += 1 if terms is None else self._session.selected_nodes(terms)
@@ -132,9 +139,13 @@ class Reach:
         return self._space[key]
 
 
+def _is_free(volume: Volume) -> bool:
+    return volume.claim is None and volume.phase == "Available"
+
+
 def _suits(volume: Volume, claim: VolumeClaim) -> bool:
-    """Say whether a volume is free and what ``claim`` asks for."""
-    if volume.claim is not None or volume.deleting or volume.phase != "Available":
+    """Say whether a volume is what ``claim`` asks for, and stays."""
+    if volume.deleting:
         return False
     if volume.storage_class != claim.storage_class or volume.size < claim.size or volume.block != claim.block:
         return False

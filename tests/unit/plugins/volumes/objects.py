@@ -82,6 +82,8 @@ def _expressions(requirements):
 
 def _claim(made):
     metadata = {"annotations": {"volume.kubernetes.io/selected-node": made.selected_node} if made.selected_node else {}}
+    if made.uid:
+        metadata["uid"] = made.uid
     if made.owner_pod:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made.owner_pod}]
     spec = {
@@ -114,7 +116,7 @@ def _volume(made):
     if made.driver:
         spec["csi"] = {"driver": made.driver, "volumeHandle": made.handle}
     if made.claim is not None:
-        spec["claimRef"] = dict(zip(("namespace", "name"), made.claim, strict=True))
+        spec["claimRef"] = dict(zip(("namespace", "name"), made.claim, strict=True)) | {"uid": made.claim_uid}
     if made.node_affinity is not None:
         terms = [
             {"matchExpressions": _expressions(term.labels), "matchFields": _expressions(term.fields)}

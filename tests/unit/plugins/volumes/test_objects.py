@@ -43,6 +43,7 @@ def test_a_claim_knows_its_class_size_owner_and_volume():
             access_modes=("ReadWriteOnce", "ReadOnlyMany"),
             block=True,
             selector=Selector((Requirement("disk", "In", ("ssd",)),)),
+            uid="uid-c",
         ),
     }
 
@@ -64,7 +65,7 @@ def test_a_volume_knows_from_where_it_can_be_mounted_and_whose_it_is():
         "capacity": {"storage": "2Gi"},
         "storageClassName": "fast",
         "nodeAffinity": {"required": terms},
-        "claimRef": {"namespace": "a", "name": "c"},
+        "claimRef": {"namespace": "a", "name": "c", "uid": "uid-c"},
         "accessModes": ["ReadWriteMany"],
         "volumeMode": "Block",
     }
@@ -77,6 +78,7 @@ def test_a_volume_knows_from_where_it_can_be_mounted_and_whose_it_is():
         size=2**31,
         node_affinity=affinity,
         claim=("a", "c"),
+        claim_uid="uid-c",
         phase="Bound",
         access_modes=("ReadWriteMany",),
         block=True,

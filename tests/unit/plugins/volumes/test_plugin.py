@@ -117,6 +117,22 @@ def test_a_volume_set_aside_for_the_claim_decides_alone():
     assert stage_of(LOCAL, claim(kind="local"), mine, volume("w")).accepting("a-0") == ["n3"]
 
 
+def test_a_volume_that_is_kept_for_the_claim_has_its_uid_or_none():
+    mine = volume("v", claim=("default", "data"), claim_uid="now", phase="Bound", node_affinity=on("n3"))
+    older = attrs.evolve(mine, claim_uid="before", phase="Released")
+    wanted = claim(kind="local", uid="now")
+    assert stage_of(LOCAL, wanted, mine, volume("w")).accepting("a-0") == ["n3"]
+    assert stage_of(LOCAL, wanted, older, volume("w", node_affinity=on("n2"))).accepting("a-0") == ["n2"]
+    assert stage_of(LOCAL, wanted, older).reasons("a-0") == [NO_VOLUME] * 3
+    assert stage_of(LOCAL, wanted, older, attrs.evolve(mine, name="w")).accepting("a-0") == ["n3"]
+
+
+def test_a_volume_that_was_set_aside_is_none_for_a_claim_that_asks_for_more():
+    mine = volume("v", claim=("default", "data"), node_affinity=on("n3"))
+    larger = claim(kind="local", size=2 * GI)
+    assert stage_of(LOCAL, larger, mine, volume("w", size=2 * GI, node_affinity=on("n1"))).accepting("a-0") == ["n1"]
+
+
 def test_two_claims_need_two_volumes():
     two = (LOCAL, claim("one", "local"), claim("two", "local", size=2 * GI))
     small, large = volume("small", node_affinity=ONLY_EAST), volume("large", size=2 * GI, node_affinity=on("n1"))
