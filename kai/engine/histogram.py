@@ -92,7 +92,10 @@ def _counted(
 
 def _unready(session: "Session", node: int) -> NodeReason:
     facts = session.snapshot.nodes[node]
-    subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
+    if facts.unschedulable or facts.deleting:
+        subject = "unschedulable" if facts.unschedulable else "deleting"
+    else:
+        subject = facts.failing_conditions[0]
     return NodeReason(code=fit.REFUSED_NOT_READY, subject=subject)
 
 

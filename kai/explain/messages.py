@@ -254,6 +254,8 @@ def node_text(reason: NodeReason) -> str:
     if reason.code == fit.REFUSED_NOT_READY:
         if reason.subject == "unschedulable":
             return "node is unschedulable"
+        if reason.subject == "deleting":
+            return "node is being deleted"
         return f"node has {'NotReady' if reason.subject == 'Ready' else reason.subject} condition"
     if reason.detail is not None:
         return f"{_REFUSALS[reason.code]}, Details: {reason_text(reason.detail)}"

@@ -84,6 +84,7 @@ class NodeReader:
             allocatable=allocatable,
             taints=tuple([Taint(taint.key, taint.value, taint.effect) for taint in source.spec.taints]),
             unschedulable=source.spec.unschedulable,
+            deleting=source.metadata.deletion_timestamp is not None,
             failing_conditions=_failing(source),
             gpu_memory=memory,
             gpu_memory_known=memory > UNKNOWN_GPU_MEMORY,

@@ -29,6 +29,8 @@ class Node:
     allocatable: Mapping[str, int] = attrs.field(factory=dict, hash=False)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    deleting: bool = False
+    """Whether it goes once its finalizers are done."""
     failing_conditions: tuple[str, ...] = ()
     """Types of the conditions that keep pods away, e.g. ``Ready`` (not true) or ``MemoryPressure``."""
     gpu_memory: int = UNKNOWN_GPU_MEMORY
@@ -41,8 +43,8 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether the node takes pods at all: schedulable and without a failing condition."""
-        return not self.unschedulable and not self.failing_conditions
+        """Whether the node takes pods at all: schedulable, there to stay, and without a failing condition."""
+        return not (self.unschedulable or self.deleting or self.failing_conditions)
 
     @property
     def plugged_gpus(self) -> int:

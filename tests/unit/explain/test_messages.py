@@ -178,6 +178,7 @@ def test_other_reasons_have_their_sentence():
         ),
         (NodeReason(code=fit.REFUSED_PODS), "node(s) pod number exceeded"),
         (NodeReason(code=fit.REFUSED_NOT_READY, subject="unschedulable"), "node is unschedulable"),
+        (NodeReason(code=fit.REFUSED_NOT_READY, subject="deleting"), "node is being deleted"),
         (NodeReason(code=fit.REFUSED_NOT_READY, subject="Ready"), "node has NotReady condition"),
         (NodeReason(code=fit.REFUSED_NOT_READY, subject="DiskPressure"), "node has DiskPressure condition"),
         (NodeReason(code=fit.REFUSED_NOT_MIG), "MIG job cannot be scheduled on non-MIG node"),
