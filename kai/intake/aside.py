@@ -22,7 +22,15 @@ from kai.intake.binding import has_failed
 
 FIELD_OF_KIND: Final = {BY_CLASS[cls].kind: field for cls, field in FIELD_OF.items()}
 """The field of ClusterObjects that holds objects of a kind."""
-_OURS: Final = ("kai.scheduler/", "run.ai/", "runai", "gpu-", names.POD_GROUP, names.RECEIVED_RESOURCE_TYPE)
+_OURS: Final = (
+    "kai.scheduler/",
+    "run.ai/",
+    "runai",
+    "gpu-",
+    names.MIG_PREFIX,
+    names.POD_GROUP,
+    names.RECEIVED_RESOURCE_TYPE,
+)
 """How labels and annotations begin that say where a pod stands and what it counts for."""
 _GATE: Final = PodSchedulingGate(name="kai.scheduler/set-aside")
 
@@ -122,6 +130,8 @@ def _plain_pod(pod: Pod, *, is_member: bool) -> Pod:
         resource_claims=spec.resource_claims,
         volumes=spec.volumes,
         overhead=spec.overhead,
+        resources=spec.resources,
+        host_network=spec.host_network,
     )
     hidden = {names.SUBGROUP} if is_member else {names.SUBGROUP, names.POD_GROUP}
     return attrs.evolve(pod, metadata=_plain_metadata(pod.metadata, hidden), spec=plain)
@@ -129,7 +139,8 @@ def _plain_pod(pod: Pod, *, is_member: bool) -> Pod:
 
 def _plain_metadata(metadata: ObjectMeta, hidden: Iterable[str]) -> ObjectMeta:
     def kept(texts: Mapping[str, str]) -> Mapping[str, str]:
-        return {key: value for key, value in texts.items() if key.startswith(_OURS) and key not in hidden}
+        ours = {key: value for key, value in texts.items() if key == names.APP or key.startswith(_OURS)}
+        return {key: value for key, value in ours.items() if key not in hidden}
 
     return ObjectMeta(
         name=metadata.name,
