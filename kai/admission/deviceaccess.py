@@ -7,7 +7,8 @@ set so.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 from kai.admission.podshape import ContainerShape, PodDraft, PodShape
 from kai.api.conventions import gpu_sharing
@@ -23,21 +24,40 @@ def void_visible_devices(shape: PodShape, draft: PodDraft) -> None:
     the API server then refuses; so do we, since a silently dropped reference would surprise more.
     """
     for place, container in _others(shape):
-        if container.requests_device:
-            continue
-        variables = list(draft.container(place).get("env") or ())
-        for index, variable in enumerate(container.variables):
-            if variable.name == gpu_sharing.VISIBLE_DEVICES:
-                variables[index] = {**variables[index], "value": "void"}
-                break
-        else:
-            variables.append({"name": gpu_sharing.VISIBLE_DEVICES, "value": "void"})
-        draft.change_container(place, env=variables)
+        if not container.requests_device:
+            draft.change_container(place, env=_void(draft.container(place), container))
+
+
+def void_in_added(shape: PodShape, draft: PodDraft, known: Collection[str]) -> None:
+    """Hide all GPUs from the ephemeral containers but those of ``known`` names, which cannot be changed any more."""
+    for index, container in enumerate(shape.ephemeral_containers):
+        if container.name not in known:
+            fields = draft.ephemeral_containers[index]
+            draft.ephemeral_containers[index] = {**fields, "env": _void(fields, container)}
 
 
 def refuse_visible_devices(shape: PodShape) -> str:
     """Return why the pod's own setting of the variable is refused; empty if it is not."""
-    for _, container in _others(shape):
+    return _refuse(container for _, container in _others(shape))
+
+
+def refuse_in_added(shape: PodShape, known: Collection[str]) -> str:
+    """Return why the setting of ephemeral containers of other than ``known`` names is refused; empty if it is not."""
+    return _refuse(container for container in shape.ephemeral_containers if container.name not in known)
+
+
+def _void(fields: Mapping[str, Any], container: ContainerShape) -> list[dict[str, Any]]:
+    """Return the variables of a container with the one that hides all GPUs."""
+    variables = list(fields.get("env") or ())
+    for index, variable in enumerate(container.variables):
+        if variable.name == gpu_sharing.VISIBLE_DEVICES:
+            variables[index] = {**variables[index], "value": "void"}
+            return variables
+    return [*variables, {"name": gpu_sharing.VISIBLE_DEVICES, "value": "void"}]
+
+
+def _refuse(containers: Iterable[ContainerShape]) -> str:
+    for container in containers:
         for variable in container.variables:
             if variable.name != gpu_sharing.VISIBLE_DEVICES or variable.value in _HARMLESS:
                 continue

@@ -6,9 +6,14 @@ Only pods of our scheduler are looked at; all others pass untouched, whatever th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from kai.admission.deviceaccess import refuse_visible_devices, void_visible_devices
+from kai.admission.deviceaccess import (
+    refuse_in_added,
+    refuse_visible_devices,
+    void_in_added,
+    void_visible_devices,
+)
 from kai.admission.gpurequests import refuse_gpu_requests
 from kai.admission.gpusharing import Draw, inject_memory_limit, inject_references
 from kai.admission.patching import json_patch
@@ -19,6 +24,8 @@ from kai.admission.settings import AdmissionSettings
 from kai.api import names
 from kai.api.conventions.caps import excess, excess_of
 from kai.api.values.bad_value import BadValue
+
+_EPHEMERAL: Final = "ephemeralcontainers"
 
 
 def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:
@@ -34,6 +41,8 @@ def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Dra
     shape = read_pod(pod)
     if shape.namespace and request.namespace and shape.namespace != request.namespace:
         return refused(f"{_named(shape)}: metadata.namespace: found {shape.namespace}, expected {request.namespace}")
+    if request.sub_resource == _EPHEMERAL:
+        return _mutate_added(request, pod, shape, settings)
     reason = _missing_container(shape)
     if reason:
         return refused(reason)
@@ -50,6 +59,23 @@ def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Dra
     return AdmissionResponse(object=result, patch=json_patch(pod, result))
 
 
+def _mutate_added(
+    request: AdmissionRequest, pod: Mapping[str, Any], shape: PodShape, settings: AdmissionSettings
+) -> AdmissionResponse:
+    """Return the pod as kai wants the ephemeral containers that are being added; all else of it is as it was."""
+    draft = PodDraft.of(pod)
+    if settings.block_nvidia_visible_devices:
+        void_in_added(shape, draft, _known(request))
+    result = draft.finish()
+    return AdmissionResponse(object=result, patch=json_patch(pod, result))
+
+
+def _known(request: AdmissionRequest) -> frozenset[str]:
+    """Return the names of the ephemeral containers that were there before."""
+    old = request.old_object
+    return frozenset() if old is None else frozenset(each.name for each in read_pod(old).ephemeral_containers)
+
+
 def validate_pod(request: AdmissionRequest, settings: AdmissionSettings) -> AdmissionResponse:
     """Return whether a pod may be created or changed as asked.
 
@@ -64,6 +90,9 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings) -> Admi
     if request.operation == "DELETE" or pod is None or not _is_ours(pod, settings):
         return ALLOWED
     shape = read_pod(pod)
+    if request.sub_resource == _EPHEMERAL:
+        reason = refuse_in_added(shape, _known(request)) if settings.block_nvidia_visible_devices else ""
+        return refused(reason) if reason else ALLOWED
     found = ""
     if request.operation == "CREATE":
         found = excess(pod.get("spec")) or excess_of(pod.get("metadata"))

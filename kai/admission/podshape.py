@@ -64,6 +64,8 @@ class PodShape:
     runtime_class: str
     init_containers: tuple[ContainerShape, ...]
     containers: tuple[ContainerShape, ...]
+    ephemeral_containers: tuple[ContainerShape, ...] = ()
+    """Those that were added to look into the pod while it runs; they ask for no resources."""
 
     @property
     def shares_gpu(self) -> bool:
@@ -105,6 +107,7 @@ def read_pod(manifest: Manifest) -> PodShape:
         runtime_class=spec["runtimeClassName"].text(),
         init_containers=tuple(_read_container(container) for container in spec["initContainers"].each()),
         containers=tuple(_read_container(container) for container in spec["containers"].each()),
+        ephemeral_containers=tuple(_read_container(container) for container in spec["ephemeralContainers"].each()),
     )
 
 
@@ -153,6 +156,7 @@ class PodDraft:
     containers: list[Fields]
     volumes: list[Fields]
     runtime_class: str | None
+    ephemeral_containers: list[Fields]
 
     @classmethod
     def of(cls, manifest: Manifest) -> PodDraft:
@@ -166,6 +170,7 @@ class PodDraft:
             containers=list(spec.get("containers") or ()),
             volumes=list(spec.get("volumes") or ()),
             runtime_class=spec.get("runtimeClassName"),
+            ephemeral_containers=list(spec.get("ephemeralContainers") or ()),
         )
 
     def change_container(self, place: ContainerPlace, **fields: object) -> None:
@@ -188,6 +193,7 @@ class PodDraft:
             containers=self.containers,
             volumes=self.volumes,
             runtimeClassName=self.runtime_class,
+            ephemeralContainers=self.ephemeral_containers,
         )
         if new_metadata is metadata and new_spec is spec:
             return self.manifest

@@ -41,6 +41,8 @@ class AdmissionRequest:
     old_object: Manifest | None = None
     namespace: str = ""
     uid: str = ""
+    sub_resource: str = ""
+    """What part of the object is changed by itself; "" for the object."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,6 +88,7 @@ def read_review(review: object) -> AdmissionRequest:
         old_object=request["oldObject"].mapping_or_none(),
         namespace=request["namespace"].text(),
         uid=request["uid"].text(),
+        sub_resource=request["subResource"].text(),
     )
 
 

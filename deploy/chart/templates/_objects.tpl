@@ -119,6 +119,11 @@
 {{- else if eq $name "kai-pod-validation" -}}
 {{- $_ := set (first $object.webhooks) "failurePolicy" "Fail" -}}
 {{- end -}}
+{{- if has $name (list "kai-pod-mutation" "kai-pod-validation") -}}
+{{- $hook := first $object.webhooks -}}
+{{- $added := dict "apiGroups" (list "") "apiVersions" (list "v1") "resources" (list "pods/ephemeralcontainers") "operations" (list "UPDATE") -}}
+{{- $_ := set $hook "rules" (append $hook.rules $added) -}}
+{{- end -}}
 {{- end }}
 
 {{/* OpenShift chooses the user of a pod, and asks who may block the deletion of an owner. */}}

@@ -186,6 +186,36 @@ def test_containers_without_gpus_see_none():
     assert values == [None, None, "void", "void"]
 
 
+def looked_into(*added, before=()):
+    """Return the request that adds ephemeral containers to a pod that has some ``before``."""
+    old, new = pod(), pod()
+    old["spec"]["ephemeralContainers"] = list(before)
+    new["spec"]["ephemeralContainers"] = [*before, *added]
+    return request(new, "UPDATE", old_object=old, sub_resource="ephemeralcontainers")
+
+
+def test_a_container_that_is_added_to_look_into_a_pod_sees_no_gpus():
+    """Its image may name them all, as those of CUDA do; what was there before cannot be changed any more."""
+    before = {"name": "old", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    greedy = {"name": "greedy", "env": [{"name": "A"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    response = mutate(looked_into({"name": "plain"}, greedy, before=[before]), BLOCKING, draw)
+    found = [variables(response, i, "ephemeralContainers")["NVIDIA_VISIBLE_DEVICES"]["value"] for i in range(3)]
+    assert found == ["all", "void", "void"]
+    assert {step["path"].split("/")[2] for step in response.patch} == {"ephemeralContainers"}
+    assert mutate(looked_into({"name": "plain"}), SETTINGS, draw).patch == ()
+
+
+def test_a_container_that_is_added_may_name_no_devices():
+    def told(*added, before=(), settings=BLOCKING):
+        return validate(looked_into(*added, before=before), settings, lambda _: None).message
+
+    greedy = {"name": "greedy", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    assert "container greedy has an environment variable NVIDIA_VISIBLE_DEVICES" in told(greedy)
+    assert told({"name": "plain"}, before=[greedy]) == ""
+    assert "container more has" in told({**greedy, "name": "more"}, before=[greedy])
+    assert told(greedy, settings=SETTINGS) == ""
+
+
 def test_a_missing_namespace_is_taken_from_the_request():
     manifest = pod()
     del manifest["metadata"]["namespace"]

@@ -122,3 +122,15 @@ def test_the_rights_beside_the_peer_are_those_of_the_split_form_for_its_accounts
 
     split = render(DEPLOY / "overlays" / "split")
     assert given(render(DEPLOY / "rights")) == given(split)
+
+
+def test_device_access_is_asked_about_containers_that_are_added_to_a_pod():
+    base, component = DEPLOY / "base", DEPLOY / "components" / "device-access"
+    for kind, name in (("MutatingWebhookConfiguration", "mutation"), ("ValidatingWebhookConfiguration", "validation")):
+        (asked,) = [
+            {what: rule["operations"] for rule in each["webhooks"][0]["rules"] for what in rule["resources"]}
+            for each in of_kind(render(base, component), kind)
+            if each["metadata"]["name"] == f"kai-pod-{name}"
+        ]
+        assert asked["pods/ephemeralcontainers"] == ["UPDATE"]
+        assert "CREATE" in asked["pods"]
