@@ -1,13 +1,16 @@
 """LeaderWorkerSets: every replica is a gang of one leader and its workers, possibly in segments."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import attrs
 
 from kai.api import names
+from kai.api.codec.manifest_text import mapping_of
 from kai.errors import InputError
 from kai.numerals import signed
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
+from kai.podgrouper.existing import find_group
 from kai.podgrouper.grouper import Request
 from kai.podgrouper.resource import Fields, Resource, checked_integer, spec_text
 from kai.podgrouper.rules import standard_draft
@@ -77,23 +80,26 @@ class LeaderWorkerSet:
 
         Raises: InputError when sizes, the start-up policy or the pod's index are not what they must be.
         Source: the peer's LeaderWorkerSet grouper. Where all workers are one segment, the peer counts one worker that
-        does not exist, and a leader that must start alone cannot when there are segments; neither is repeated here.
+        does not exist; a leader that must start alone cannot when there are segments; and workers that wait for their
+        leader count once it has a node, so that it is evicted as stale while it gets ready. None is repeated here.
         """
         lws, pod = request.owner, request.pod
         draft = standard_draft(request, lws)
-        replica = _replica(lws, pod)
-        subgroups, of_pod = _subgroups(lws, pod, replica)
         group_index = signed(pod.labels.get(GROUP_INDEX, ""))
+        name = draft.name if group_index is None else f"{draft.name}-group-{group_index}"
+        replica = _replica(lws, pod, lambda: _has_workers(find_group(request.reader, draft.namespace, name)))
+        subgroups, of_pod = _subgroups(lws, pod, replica)
         return attrs.evolve(
             draft,
-            name=draft.name if group_index is None else f"{draft.name}-group-{group_index}",
+            name=name,
             min_member=replica.size,
             subgroups=subgroups,
             pod_subgroup=of_pod,
         )
 
 
-def _replica(lws: Resource, pod: Resource) -> _Replica:
+def _replica(lws: Resource, pod: Resource, has_workers: Callable[[], bool]) -> _Replica:
+    """Return the replica of a pod; ``has_workers`` says whether its group counts workers already."""
     fields = lws.fields
     size = fields.integer(*TEMPLATE, "size")
     if size is None or size <= 0:
@@ -105,11 +111,24 @@ def _replica(lws: Resource, pod: Resource) -> _Replica:
     if WORKER_INDEX in pod.labels:
         index = checked_integer(pod.labels[WORKER_INDEX], pod, f'metadata.labels["{WORKER_INDEX}"]', at_least=0)
     if policy == LEADER_READY:
-        if index == 0 and not spec_text(pod, "nodeName"):
+        if index == 0 and (not spec_text(pod, "nodeName") or not (_is_ready(pod) or has_workers())):
             return _Replica(1, index, is_starting=True)
         stated = signed(pod.annotations.get(SIZE_ANNOTATION, ""))
         size = size if stated is None else stated
     return _Replica(size, index)
+
+
+def _is_ready(pod: Resource) -> bool:
+    """Return whether a pod is ready, at which its workers are made."""
+    conditions = mapping_of(pod.manifest.get("status")).get("conditions")
+    found = [mapping_of(each) for each in conditions] if isinstance(conditions, list) else []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in found)
+
+
+def _has_workers(group: Resource | None) -> bool:
+    """Return whether a group was made to count workers: one of them was there, since it is made last."""
+    minimum = mapping_of(group.manifest.get("spec")).get("minMember") if group is not None else None
+    return isinstance(minimum, int) and minimum > 1
 
 
 def _subgroups(lws: Resource, pod: Resource, replica: _Replica) -> tuple[tuple[SubGroup, ...], str | None]:

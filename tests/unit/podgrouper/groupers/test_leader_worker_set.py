@@ -1,6 +1,16 @@
 import pytest
 
-from tests.unit.podgrouper.workloads import decide, failure_of, group_of, pod_of, spec_of, subgroup_of, thing, tree_of
+from tests.unit.podgrouper.workloads import (
+    decide,
+    failure_of,
+    group_of,
+    pod_group,
+    pod_of,
+    spec_of,
+    subgroup_of,
+    thing,
+    tree_of,
+)
 
 INDEX, GROUP = "leaderworkerset.sigs.k8s.io/worker-index", "leaderworkerset.sigs.k8s.io/group-index"
 SIZE = "leaderworkerset.sigs.k8s.io/size"
@@ -63,7 +73,7 @@ def test_an_index_that_is_none_is_refused(index):
     ("index", "node", "annotations", "minimum"),
     [
         (0, "", {}, 1),
-        (0, "n1", {}, 4),
+        (0, "n1", {}, 1),
         (1, "", {}, 4),
         (1, "", {SIZE: "3"}, 3),
         (1, "", {SIZE: "x"}, 4),
@@ -72,6 +82,18 @@ def test_an_index_that_is_none_is_refused(index):
 def test_a_leader_that_must_be_ready_first_starts_alone(index, node, annotations, minimum):
     work = lws(startup="LeaderReady")
     assert spec_of(pod(work, index, node=node, **annotations), work)["minMember"] == minimum
+
+
+def test_workers_count_once_their_leader_is_ready_or_the_first_of_them_came():
+    """Until then they do not exist, and a gang that lacks them is stale: its leader would be evicted."""
+    work = lws(startup="LeaderReady")
+    leader, group = pod(work, 0, node="n1"), "pg-work-work-uid"
+    ready = {**leader, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    waits = {**leader, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    assert spec_of(ready, work)["minMember"] == 4
+    assert spec_of(waits, work)["minMember"] == 1
+    assert spec_of(waits, work, pod_group(group, spec={"minMember": 1}))["minMember"] == 1
+    assert spec_of(waits, work, pod_group(group, spec={"minMember": 4}))["minMember"] == 4
 
 
 def test_a_leader_that_must_be_ready_first_starts_alone_in_spite_of_segments():
