@@ -177,11 +177,9 @@ class Sender:
     async def _turn(self, number: int) -> None:
         """Wait until a call may be sent."""
         self._admit()
-        if number in self._admitted:
-            return
-        turn = self._turns[number] = anyio.Event()
         try:
             while number not in self._admitted:
+                turn = self._turns[number] = anyio.Event()
                 now = self.clock.monotonic()
                 due = self.window.next_due(number, now)
                 if due is None:
@@ -191,7 +189,7 @@ class Sender:
                         await turn.wait()
                     self._admit()
         finally:
-            del self._turns[number]
+            self._turns.pop(number, None)
 
     def _admit(self) -> None:
         for number in self.window.take(self.clock.monotonic()):
@@ -205,6 +203,10 @@ class Sender:
         jitter = self.draw() * _FIRST_PAUSE
         rest = None if wait is None else wait + jitter
         self.window.throttled(number, self.clock.monotonic(), rest, alone=alone)
+        if not alone:
+            # By now they wait for a time: this call may give up before it, and then no other reminds them.
+            for turn in self._turns.values():
+                turn.set()
 
     def _pause(self, attempt: int) -> float:
         longest = min(_FIRST_PAUSE * 2.0**attempt, _LONGEST_PAUSE)

@@ -113,6 +113,25 @@ async def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_h
 
 
 @in_virtual_time
+async def test_calls_that_waited_before_a_server_wanted_to_be_left_alone_go_on_after_it():
+    server = with_pods(40)
+    async with running(server, watched=PODS, page=500) as cluster:
+        alone = attrs.evolve(THROTTLED, retry_after="3600")
+        server.faults.before = lambda call: alone if "/p0/" in call.path else None
+        server.faults.delay = lambda _: 0.005
+        done = []
+
+        async def perform(number):
+            done.append(await cluster.api.perform(bind(server, number)))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(perform, number)
+            await anyio.sleep(32.0)
+            assert len(done) == 40, "the one that gives up leaves nobody behind who watches the clock"
+
+
+@in_virtual_time
 async def test_a_server_that_throttles_everything_is_asked_seldom():
     server = with_pods(100)
     async with running(server, watched=PODS, page=500) as cluster:
