@@ -92,6 +92,8 @@ class Publisher:
     _settled: frozenset[Key] = frozenset()
     _uncleared: list[str] = attrs.field(factory=list)
     """Parts of the index in which the conditions of groups that are settled are still to be cleared."""
+    _is_silenced: bool = False
+    """Whether a term ended and no cycle was over since: what is told later is told in the next term."""
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing written."""
@@ -108,6 +110,7 @@ class Publisher:
         effects: list[Effect] = []
         match event:
             case Silenced():
+                self._is_silenced = True
                 self.outgoing.end_term(self._waiting.values(), now)
                 self._shares.clear()
                 self._waiting.clear()
@@ -119,15 +122,16 @@ class Publisher:
                     # The next cycle tells it anew.
                     effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
             case CycleOver(overall):
+                self._is_silenced = False
                 self._take(overall)
                 effects += self._go_on(now)
                 effects += self._shares.publish(overall.fair_shares, now)
                 self.outgoing.forget(now)
-            case TimePassed():
+            case TimePassed() if not self._is_silenced:
                 effects += self._go_on(now)
                 effects += self._shares.publish_held(now)
                 self.outgoing.history.sweep(now)
-        if (due := self._next_due(now)) is not None:
+        if not self._is_silenced and (due := self._next_due(now)) is not None:
             effects.append(WakeAt(due))
         return tuple(effects)
 

@@ -1,6 +1,7 @@
 """What nobody waits for is written once, in its last form, and not where the store knows better."""
 
 import anyio
+import attrs
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -207,6 +208,30 @@ def test_events_that_waited_when_a_term_ended_are_said_in_the_next_one():
         outbox.publish(explained("a", "b"))
 
     assert said(play) == ["a", "b", "g"]
+
+
+def test_who_waits_for_a_turn_when_a_term_ends_among_writes_hears_of_it_in_the_next_one():
+    pods = [f"p{number}" for number in range(20)]
+    place = World(making.queue("q"), making.group("g"), *(making.pod(pod, group="g") for pod in pods))
+    outbox, server = outbox_of(place)
+    (group,) = explained(*pods).overall.groups
+
+    async def work():
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            tasks.start_soon(outbox.run)
+            outbox.publish(CycleOver(Overall(groups=(attrs.evolve(group, waits_for_turn=True),))))
+            await anyio.sleep(0.5)
+            outbox.end()
+            await anyio.sleep(5)
+            assert len(server.asked) < len(pods), "nothing is written between two terms"
+            outbox.begin(Term(2, "me"))
+            outbox.publish(CycleOver(Overall()))  # until its turn comes, no cycle says anything about the group
+            await anyio.sleep(30)
+            tasks.cancel_scope.cancel()
+
+    run(work)
+    assert {each.ref.name for each in server.asked if isinstance(each, Emit)} >= set(pods)
 
 
 def test_the_publisher_tells_no_more_than_there_is_room_for_and_all_of_it_in_the_end(monkeypatch):
