@@ -22,7 +22,7 @@ from kai.scheduler.single_pod_groups import is_of_one_pod
 
 V = TypeVar("V")
 STAMPS: Final = "/stamps"
-"""Ends the topic of timestamps: those that were not written the next cycle tells anew."""
+"""Ends the topic of timestamps. Those that were not written the next cycle tells anew, but for `losses`."""
 
 
 @attrs.define
@@ -67,7 +67,7 @@ class GroupWrites:
         written = group.metadata.annotations
         if not needs_no_writing and self.reader.is_overlaid(PodGroup, key):
             written = _without(written, names.LAST_START)
-        stamps = _changed(written, account.stamps)
+        stamps = _changed(written, self.outgoing.losses.stamps_with(group, account.stamps))
         start = stamps.get(names.LAST_START)
         shown = (Overlay(PodGroup, key, {names.LAST_START: start}),) if start else ()
         if start and needs_no_writing:
@@ -77,7 +77,25 @@ class GroupWrites:
         if stamps and group.metadata.uid:
             patch = Patch(ref=ref, patch={"metadata": {"uid": group.metadata.uid, "annotations": stamps}})
             sent = tuple(self.outgoing.write(f"{account.uid}{STAMPS}", group, patch, stamps, now))
+            self._remember(group, stamps.get(names.LAST_EVICTION), now, is_sent=bool(sent))
             yield from (*shown, *sent) if sent else ()
+
+    def _remember(self, group: PodGroup, lost: str | None, now: float, *, is_sent: bool) -> None:
+        """Remember when a group lost pods, until that is written."""
+        if lost is None:
+            return
+        if is_sent:
+            self.outgoing.losses.sent(group, lost)
+        else:
+            self.outgoing.losses.held(group, lost, now)
+
+    def again(self, now: float, most: int) -> Iterable[Send | Overlay]:
+        """Yield writes of when groups lost pods, of those that were refused a while ago; at most so many."""
+        for (namespace, name), loss in self.outgoing.losses.take(now, most):
+            group, stamps = self.reader.get(PodGroup, name, namespace), {names.LAST_EVICTION: loss.time}
+            if group is not None and group.metadata.uid == loss.uid:
+                account = GroupAccount(name=name, namespace=namespace, uid=loss.uid, stamps=stamps)
+                yield from self._stamps(group, account, now)
 
     def _condition(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Send]:
         known, outgoing = group.status.scheduling_conditions, self.outgoing

@@ -1,10 +1,11 @@
 """What the publisher remembers of what it wrote: what is on its way, what is told later, what was said, and when.
 
-A part of the publisher that has something to write asks here whether it may, and how. Four memories answer:
+A part of the publisher that has something to write asks here whether it may, and how. Five memories answer:
 
     memory             remembers                            until
     writes_in_flight   a patch without an answer            it is answered; refused: the object has another version
     deferred_accounts  an account that is to be told again  all of it is written, or the group has another account
+    losses             when a group lost pods               it is written, or refused for what it is
     event_history      the last message of each event       the object is gone, or the term ends
     quiet              that something was said of a topic   some seconds have passed
 
@@ -30,6 +31,7 @@ from kai.scheduler.effects import Send
 from kai.scheduler.explanations import GroupAccount
 from kai.scheduler.publishing.deferred_accounts import DeferredAccounts
 from kai.scheduler.publishing.event_history import EventHistory
+from kai.scheduler.publishing.losses import Losses
 from kai.scheduler.publishing.writes_in_flight import WritesInFlight
 from kai.scheduler.reader import Reader
 
@@ -45,6 +47,7 @@ class Outgoing:
     quiet_seconds: float
     writes: WritesInFlight = attrs.field(init=False)
     deferred: DeferredAccounts = attrs.field(init=False)
+    losses: Losses = attrs.field(init=False)
     history: EventHistory = attrs.field(init=False)
     quiet: Deadlines[str] = attrs.field(factory=Deadlines)
     """Until when figures alone are no news of a topic, since something was just said of it."""
@@ -53,6 +56,7 @@ class Outgoing:
         """Begin with nothing written."""
         self.writes = WritesInFlight(self.quiet_seconds)
         self.deferred = DeferredAccounts(self.quiet_seconds)
+        self.losses = Losses(self.quiet_seconds)
         self.history = EventHistory(self.reader)
 
     # --- Writing -------------------------------------------------------------------------------------------------
@@ -119,5 +123,6 @@ class Outgoing:
     def end_term(self, unheard: Iterable[GroupAccount], now: float) -> None:
         """Take it that nothing is answered any more; who waits for a turn in the next term hears of it then."""
         self.deferred.end_term(unheard, now)
+        self.losses.end_term(now)
         self.writes.clear()
         self.history.clear()

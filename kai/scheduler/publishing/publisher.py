@@ -118,9 +118,11 @@ class Publisher:
                 return ()
             case Written(topic, request, reply):
                 self.outgoing.answered(topic, request, reply, now)
-                if isinstance(reply, Refusal) and isinstance(request, Patch) and topic.endswith(STAMPS):
-                    # The next cycle tells it anew.
-                    effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
+                if isinstance(request, Patch) and topic.endswith(STAMPS):
+                    self.outgoing.losses.answered(request, reply, now)
+                    if isinstance(reply, Refusal):
+                        # The next cycle tells it anew.
+                        effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
             case CycleOver(overall):
                 self._is_silenced = False
                 self._take(overall)
@@ -138,7 +140,8 @@ class Publisher:
     def _next_due(self, now: float) -> float | None:
         if self._waiting or self._uncleared or self.outgoing.history.is_sweeping:
             return now
-        dues = (self.outgoing.deferred.next_due(), self._shares.next_due())
+        outgoing = self.outgoing
+        dues = (outgoing.deferred.next_due(), outgoing.losses.next_due(), self._shares.next_due())
         return min((due for due in dues if due is not None), default=None)
 
     def _take(self, overall: Overall) -> None:
@@ -161,6 +164,7 @@ class Publisher:
         for account in self.outgoing.deferred.take(now, _AT_ONCE - len(fresh)):
             if key_of(account) not in self._waiting:
                 yield from self._account(account, now)
+        yield from self._groups.again(now, _AT_ONCE)
         if not self._waiting:
             yield from self._clear(now)
 
