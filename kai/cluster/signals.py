@@ -44,7 +44,7 @@ class QueueCounted:
 
 @attrs.frozen
 class QueueGone:
-    """A queue was deleted; its metrics end."""
+    """A queue was deleted, or another process counts it; its metrics end."""
 
     queue: Queue
 

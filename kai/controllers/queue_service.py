@@ -55,6 +55,8 @@ class QueueController:
     observe: Observe = unobserved
     _holdings: Holdings = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
+    _counted: dict[str, Queue] = attrs.field(factory=dict)
+    """The queues that metrics show."""
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
@@ -66,13 +68,18 @@ class QueueController:
     async def run(self) -> None:
         """Keep statuses until cancelled."""
         await self.cluster.store.synced()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._workers.run)
-            tasks.start_soon(self._make_first_queues)
-            with self.cluster.store.changes(*_CHANGES) as changes:
-                async for piece in pieces_of(changes):
-                    for name in self._concerned(piece):
-                        self._workers.want(name)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._workers.run)
+                tasks.start_soon(self._make_first_queues)
+                with self.cluster.store.changes(*_CHANGES) as changes:
+                    async for piece in pieces_of(changes):
+                        for name in self._concerned(piece):
+                            self._workers.want(name)
+        finally:
+            # From now on another replica shows them: shown by both, what they hold would count twice.
+            for name in tuple(self._counted):
+                self._show_no_more(name)
 
     # --- What is looked at ---------------------------------------------------------------------------------------
 
@@ -100,10 +107,15 @@ class QueueController:
         names = [change.present.metadata.name]
         names += [side.spec.parent_queue for side in (before, after) if side is not None]
         if after is None:
-            self.observe(QueueGone(change.present))
+            self._show_no_more(change.present.metadata.name)
         if before is None or after is None or before.spec.parent_queue != after.spec.parent_queue:
             names += descendants(names[0], self._children)
         return names
+
+    def _show_no_more(self, name: str) -> None:
+        counted = self._counted.pop(name, None)
+        if counted is not None:
+            self.observe(QueueGone(counted))
 
     def _children(self, name: str) -> list[str]:
         """Return the names of the queues right below a name, which need not exist."""
@@ -130,6 +142,7 @@ class QueueController:
         patch = status_patch(queue, totals) or {"status": {}}
         if conditions != queue.status.conditions:
             patch["status"]["conditions"] = [unstructure(condition) for condition in conditions]
+        self._counted[look.key] = counted
         self.observe(QueueCounted(counted))
         if not patch["status"]:
             return DONE

@@ -367,6 +367,16 @@ async def test_metrics_learn_of_every_queue_and_of_its_end():
         assert [fact.queue.metadata.name for fact in facts if isinstance(fact, QueueGone)] == ["q"]
 
 
+async def test_a_controller_that_ends_leaves_no_queue_in_the_metrics():
+    """Another replica shows them from then on, and would not take away here what is deleted meanwhile."""
+    cluster = MemoryCluster(queue("q"), queue("r"))
+    facts = []
+    async with running(cluster, QueueController, observe=facts.append):
+        pass
+    last = {fact.queue.metadata.name: type(fact) for fact in facts if isinstance(fact, QueueCounted | QueueGone)}
+    assert last == {"q": QueueGone, "r": QueueGone}
+
+
 # --- Scaling pods --------------------------------------------------------------------------------------------------
 
 SCALE = ScaleSettings(image="scale:1")
