@@ -115,7 +115,7 @@ class Cycles:
     _explained: tuple[CycleReport, Overall] | None = None
     """The last report, and what it comes to for users."""
     _told: frozenset[str] = frozenset()
-    """UIDs of groups that were told something, while some wait for their turn."""
+    """UIDs of groups that were told why they wait, while some wait for their turn."""
     _dumps: int = 0
     _is_frozen: bool = False
 
@@ -165,6 +165,13 @@ class Cycles:
         message = place_of(failure, self._origins)
         again = self._judge(failure, Blame(kind=kind, message=message, dump=dump), named)
         return Failure(kind=kind, message=message, dump=dump, named=str(named or ""), again=again)
+
+    def begin_term(self) -> None:
+        """Tell groups again why they wait: not all that was told in an earlier term was written.
+
+        Holds: not called while a cycle is at work.
+        """
+        self._told, self._explained = frozenset(), None
 
     def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
         """Read objects as they arrive, so that the next cycle need not; before the first cycle do nothing.
@@ -283,7 +290,7 @@ class Cycles:
         detailed, told = self.profile.parameters.detailed_fit_errors, self._told
         overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=told, attend=attend)
         later = [*snapshot.crowds.waiting.tolist(), *report.left.tolist()]
-        accounted = [account.uid for account in overall.groups] if later else []
+        accounted = [each.uid for each in overall.groups if each.unschedulable or each.not_ready] if later else []
         self._told = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
         return overall
 

@@ -102,7 +102,7 @@ def explain(
 ) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
 
-    ``detailed``: messages have a line for each node. ``told``: UIDs of groups that were told something before; that
+    ``detailed``: messages have a line for each node. ``told``: UIDs of groups that were told before why they wait; that
     they wait for their turn is no news to them. ``attend`` is told which group is being explained.
 
     Cost: O(pods) in columns, then O(what waits).

@@ -150,6 +150,7 @@ class Scheduler:
         if self.shadowing is None:  # an outbox without a term writes nothing
             self.outbox.begin(term)
             self.metrics.leads(now=True)
+        self.cycles.begin_term()
         try:
             if self.settings.direct_binds and self.shadowing is None:
                 await self._recall_starts()
