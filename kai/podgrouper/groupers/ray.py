@@ -81,24 +81,28 @@ def _cluster(request: Request) -> Resource:
 def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
     """Yield the head and every worker group that wants workers."""
     fields = cluster.fields
+    is_scaled = bool(fields.flag("spec", "enableInTreeAutoscaling"))
     head = fields.child("spec", "headGroupSpec")
     yield SubGroup(name=HEAD_GROUP, min_member=1, topology=None if head is None else _topology(head))
     for index, group in enumerate(fields.children("spec", "workerGroupSpecs") or ()):
-        workers = _workers(group)
+        workers = _workers(group, is_scaled=is_scaled)
         if workers is not None:
             name = _text_or_nothing(group, "groupName") or f"worker-group-{index}"
             yield SubGroup(name=name, min_member=workers, topology=_topology(group))
 
 
-def _workers(group: Fields) -> int | None:
-    """Return how many pods the group needs at least, or nothing when it is suspended or wants none."""
+def _workers(group: Fields, *, is_scaled: bool) -> int | None:
+    """Return how many pods the group needs at least, or nothing when it is suspended or wants none.
+
+    Where an autoscaler writes ``replicas``, that is what it would like to have and not what the cluster needs.
+    """
     if any(group.flag(key) for key in SUSPENDED):
         return None
     wanted, least = wanted_replicas(group), group.integer("minReplicas") or 0
     if wanted == 0:
         return None
     hosts = group.integer("numOfHosts")
-    return (min(least, wanted) if least > 0 else wanted) * (1 if hosts is None else hosts)
+    return (min(least, wanted) if least > 0 or is_scaled else wanted) * (1 if hosts is None else hosts)
 
 
 def wanted_replicas(group: Fields) -> int:

@@ -65,6 +65,16 @@ def test_a_group_needs_no_more_workers_than_the_operator_makes(group, workers):
     assert tree_of(spec_of(pod_of(work), work))["a"] == (None, workers, None)
 
 
+@pytest.mark.parametrize(("least", "workers"), [(0, 0), (2, 2)])
+def test_what_an_autoscaler_would_like_to_have_is_not_what_a_cluster_needs(least, workers):
+    """Else a running cluster would be a gang that lacks pods, and stale, whenever there is no room for more."""
+    work = cluster({"groupName": "a", "replicas": 5, "minReplicas": least})
+    work["spec"]["enableInTreeAutoscaling"] = True
+    spec = spec_of(pod_of(work), work)
+    assert spec["minMember"] == 1 + workers
+    assert tree_of(spec)["a"] == (None, workers, None)
+
+
 @pytest.mark.parametrize(("group", "subgroup"), [("headgroup", "headgroup"), ("a", "a"), ("other", None), (None, None)])
 def test_a_pod_goes_to_its_group_if_that_is_known(group, subgroup):
     work = cluster({"groupName": "a", "replicas": 1})
