@@ -17,6 +17,7 @@ from kai.api import names
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Container, Pod, ResourceRequirements
 from kai.api.values.quantity import amount
+from kai.quantity import canonical
 
 _RESIZABLE: Final = {names.CPU: 1000, names.MEMORY: 1}
 """What can be changed, and in how many parts of its unit it is counted: bytes of the largest amounts have no parts."""
@@ -33,26 +34,47 @@ def requests_of(pod: Pod, containers: Iterable[Container]) -> list[Mapping[str, 
     for each in containers:
         asked, told = each.resources.requests, known.get(each.name)
         if told is not None:
-            asked = _counted(pod, asked, told.allocated_resources, told.resources)
+            asked = _counted(pod, asked, told.allocated_resources, _used(told.resources))
         counted.append(asked)
     return counted
 
 
 def requests_of_whole(pod: Pod) -> Mapping[str, str]:
-    """Return what a pod asks for as a whole; it stands in place of what its containers ask for together."""
+    """Return what a pod asks for as a whole; it stands in place of what its containers ask for together.
+
+    The overhead of its runtime class is no part of it. What a kubelet tells of a whole pod has it in, so it comes off.
+
+    Source: Kubernetes' issue 139627: its scheduler adds the overhead once more where it goes by what the kubelet tells.
+    """
     own, status = pod.spec.resources, pod.status
     if own is None:
         return EMPTY
     asked = {**own.limits, **own.requests}
     asked = {name: text for name, text in asked.items() if name in _RESIZABLE or name.startswith(_HUGE)}
-    return _counted(pod, asked, status.allocated_resources, status.resources)
+    given, used = (_less(each, pod.spec.overhead) for each in (status.allocated_resources, _used(status.resources)))
+    return _counted(pod, asked, given, used)
+
+
+def _used(told: ResourceRequirements | None) -> Mapping[str, str]:
+    return EMPTY if told is None else told.requests
+
+
+def _less(told: Mapping[str, str], overhead: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what of the amounts that were ``told`` can be changed, without the ``overhead``; none below zero."""
+    if not overhead:
+        return told
+    return {
+        name: canonical(max(0, amount(told[name], parts) - amount(overhead.get(name, "0"), parts)), parts)
+        for name, parts in _RESIZABLE.items()
+        if name in told
+    }
 
 
 def _counted(
-    pod: Pod, asked: Mapping[str, str], given: Mapping[str, str], used: ResourceRequirements | None
+    pod: Pod, asked: Mapping[str, str], given: Mapping[str, str], used: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return the larger amounts of what is asked for, what the kubelet has set aside, and what is in use yet."""
-    told = (given, EMPTY if used is None else used.requests)
+    told = (given, used)
     if all(not amounts or amounts == asked for amounts in told):
         return asked
     is_infeasible, most = _is_infeasible(pod), dict(asked)

@@ -55,9 +55,39 @@ def cpus(pod):
             pod(
                 {},
                 spec={"resources": {"requests": {"cpu": "6"}}, "overhead": {"cpu": "1"}},
-                allocatedResources={"cpu": "7"},
+                allocatedResources={"cpu": "8"},
+                resources={"requests": {"cpu": "8"}},
             ),
             8000,
+        ),
+        (
+            "a whole that is given, with overhead",
+            pod(
+                {},
+                spec={"resources": {"requests": {"cpu": "6"}}, "overhead": {"cpu": "250m"}},
+                allocatedResources={"cpu": "6250m"},
+                resources={"requests": {"cpu": "6250m"}},
+            ),
+            6250,
+        ),
+        (
+            "a whole that no node has, with overhead",
+            pod(
+                {},
+                spec={"resources": {"requests": {"cpu": "9k"}}, "overhead": {"cpu": "1"}},
+                allocatedResources={"cpu": "8"},
+                conditions=[INFEASIBLE],
+            ),
+            8000,
+        ),
+        (
+            "less than the overhead",
+            pod(
+                {},
+                spec={"resources": {"requests": {"cpu": "0"}}, "overhead": {"cpu": "1"}},
+                allocatedResources={"cpu": "500m"},
+            ),
+            1000,
         ),
         (
             "a whole that no node has",
