@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from kai.framework.claims import Device
-from kai.plugins.dra.quantity import base_units, is_quantity, is_version, version
+from kai.plugins.dra.quantity import base_units, is_nearly_version, is_quantity, is_version, normalized, version
 
 Row = tuple[Any, list[Any], bool, Callable[..., Any]]
 """Result type, parameter types, whether it is called on its first parameter, and what computes it."""
@@ -37,9 +37,15 @@ def _compared(left: Any, right: Any) -> int:  # noqa: ANN401 - integers or versi
     return int(left > right) - int(left < right)
 
 
-def _checked_version(text: str) -> str:
+def _checked_version(text: str, normalize: bool = False) -> str:  # noqa: FBT001, FBT002 - as expressions call it
+    if normalize:
+        return normalized(text)
     version(text)
     return text
+
+
+def _is_version(text: str, normalize: bool) -> bool:  # noqa: FBT001 - as expressions call it
+    return is_nearly_version(text) if normalize else is_version(text)
 
 
 def _overloads(name: str, *rows: Row) -> Any:  # noqa: ANN401 - the library ships stubs without a typing marker
@@ -67,8 +73,16 @@ def _environment() -> Any:  # noqa: ANN401 - as above
             _overloads("sign", (number, [number], True, lambda value: _compared(value, 0))),
             _overloads("add", (number, [number, number], True, lambda left, right: left + right)),
             _overloads("sub", (number, [number, number], True, lambda left, right: left - right)),
-            _overloads("semver", (text, [text], False, _checked_version)),
-            _overloads("isSemver", (truth, [text], False, is_version)),
+            _overloads(
+                "semver",
+                (text, [text], False, _checked_version),
+                (text, [text, truth], False, _checked_version),
+            ),
+            _overloads(
+                "isSemver",
+                (truth, [text], False, is_version),
+                (truth, [text, truth], False, _is_version),
+            ),
             _overloads("major", (number, [text], True, lambda value: version(value)[0])),
             _overloads("minor", (number, [text], True, lambda value: version(value)[1])),
             _overloads("patch", (number, [text], True, lambda value: version(value)[2])),

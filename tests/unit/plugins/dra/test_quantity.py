@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.values.quantity import amount
-from kai.plugins.dra.quantity import base_units, is_quantity, is_version, version
+from kai.plugins.dra.quantity import base_units, is_nearly_version, is_quantity, is_version, normalized, version
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,31 @@ def test_versions_are_ordered_as_releases_are():
     shuffled = ordered[4:] + ordered[:4]
     assert sorted(shuffled, key=version) == ordered
     assert version("1.2.3+build") == version("1.2.3")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", "1.0.0"),
+        ("v1.2", "1.2.0"),
+        ("1.2.3", "1.2.3"),
+        ("v01.002.0", "1.2.0"),
+        ("00.00.00", "0.0.0"),
+        ("1.2.03-rc.1+b", "1.2.3-rc.1+b"),
+        ("1.2.0-rc.1", "1.2.0-rc.1"),
+        ("1.2.00-rc.1", "1.2.0-rc.1"),
+    ],
+)
+def test_a_text_that_is_nearly_a_version_becomes_one(text, expected):
+    assert is_nearly_version(text)
+    assert normalized(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "v", "one", "1.x", "1.2-rc", "1+build", "1.2.3.4", " 1.2.3", "vv1.2.3"])
+def test_other_texts_become_no_version(text):
+    assert not is_nearly_version(text)
+    with pytest.raises(ValueError, match="expected"):
+        normalized(text)
 
 
 @pytest.mark.parametrize("text", ["1", "1.2", "v1.2.3", "01.2.3", "1.2.3-"])

@@ -41,6 +41,8 @@ def selects(expression, device=DEVICE):
         'semver(device.attributes["gpu.example.com"].driverVersion).isGreaterThan(semver("550.0.0"))',
         'device.attributes["gpu.example.com"].driverVersion.compareTo(semver("550.54.15")) == 0',
         'semver("1.2.3").major() == 1 && semver("1.2.3").minor() == 2 && semver("1.2.3").patch() == 3',
+        'semver("v550.54", true).compareTo(semver("550.54.0")) == 0 && semver("1.2.3", false).minor() == 2',
+        'isSemver("v01.2", true) && !isSemver("v01.2", false) && !isSemver("v01.2") && !isSemver("one", true)',
         "device.allowMultipleAllocations == false",
         "true || device.nothing",
     ],
@@ -67,6 +69,7 @@ def test_expressions_about_a_device_do_not_hold(expression):
         'device.attributes["other.example.com"].x == 1',
         'quantity("four") > 3',
         'semver("one").isLessThan(semver("1.0.0"))',
+        'semver("one", true).isLessThan(semver("1.0.0"))',
     ],
 )
 def test_a_failure_is_a_fault_and_no_answer(expression):
