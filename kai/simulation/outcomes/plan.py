@@ -60,9 +60,9 @@ def plan_of(outcome: Outcome) -> Plan:
     hold: list[Hold] = []
     gone: list[Departure] = []
     for cycle in outcome.cycles:
-        weights = cycle.snapshot.axis.gpu_weights()
+        weights, origins = cycle.snapshot.axis.gpu_weights(), cycle.origins()
         for decision in cycle.decisions:
-            common = _common(cycle, decision, weights)
+            common = _common(cycle, decision, weights, origins)
             if isinstance(decision, Bind):
                 shared = bool(decision.devices)
                 share = round(decision.gpu_portion, 3) if shared else None
@@ -79,12 +79,12 @@ def plan_of(outcome: Outcome) -> Plan:
     )
 
 
-def _common(cycle: Cycle, decision: Decision, weights: Int64s) -> dict[str, Any]:
+def _common(cycle: Cycle, decision: Decision, weights: Int64s, origins: Int64s) -> dict[str, Any]:
     snapshot, pod = cycle.snapshot, decision.pod
     request = snapshot.requests[int(snapshot.pod_shape[pod])]
     asked = int(request @ weights)
     group = int(snapshot.pod_group[pod])
-    node = int(snapshot.pod_node[pod]) if isinstance(decision, Evict) else decision.node
+    node = int(origins[pod]) if isinstance(decision, Evict) else decision.node
     return {
         "cycle": cycle.number,
         "pod": snapshot.pods[pod].key,

@@ -72,6 +72,20 @@ def test_a_job_that_others_make_room_for_starts_after_they_have_left(ask):
     )
 
 
+def test_where_there_is_no_room_for_the_nodes_they_go_on_below(ask, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "34")
+    lines = ask().out.splitlines()
+    assert lines[2:6] == [
+        "  + train     2 pods x 2 GPUs  n1",
+        "  - borrower  4 pods, 4 GPUs   n1",
+        "Plan: 2 to start, 4 to evict (4",
+        "  GPUs), 0 to move. No quota is",
+    ]
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = ask().out.splitlines()
+    assert lines[2:6] == ["  + train     2 pods x 2 GPUs", "      n1", "  - borrower  4 pods, 4 GPUs", "      n1"]
+
+
 def test_a_job_that_waits_says_why_and_exits_with_one(ask):
     out = ask(job=JOB % 4, code=1).out
     assert out.startswith("train would wait: ")
@@ -128,6 +142,13 @@ def test_what_the_scheduler_does_anyway_is_told_apart(ask, tmp_path, capsys):
     found = capsys.readouterr()
     assert "note: besides, for other jobs: 3 pods start" in found.err
     assert "Plan: 0 to start, 0 to evict, 0 to move." in found.out
+
+
+def test_a_pod_that_starts_and_moves_in_one_cycle_leaves_the_node_that_it_was_to_start_on(capsys):
+    assert run(["would-run", str(LAB.parent / "rack"), "--from", str(LAB), "-q", "-o", "json"]) == 1
+    plan = json.loads(capsys.readouterr().out)
+    assert {(each["job"], each["node"], each["to"]) for each in plan["move"]} >= {("lab/probe-b", "a1-15", "gpu-13")}
+    assert all(each["node"] for each in (*plan["move"], *plan["evict"]))
 
 
 def test_several_workloads_are_answered_together(ask):
