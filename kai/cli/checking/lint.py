@@ -7,6 +7,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import INPUT, NO
+from kai.cli.tables import columns, wrapped
 
 if TYPE_CHECKING:
     from kai.manifests import Finding
@@ -76,10 +77,12 @@ def _explain(name: str, console: Console) -> None:
         ]
         write_kind("CodeList", {"items": items}, console)
     elif name == _ALL:
-        console.write("\n".join(f"{name}  {code.severity:<7}  {code.title}" for name, code in known.items()))
+        rows = [[name, code.severity, code.title] for name, code in known.items()]
+        console.write(columns(rows, width=console.width))
     else:
         ((code_name, code),) = known.items()
-        console.write(f"{code_name} ({code.severity}): {code.title}\n{code.text}")
+        lines = (f"{code_name} ({code.severity}): {code.title}", code.text)
+        console.write("\n".join(wrapped(each, console.width) for each in lines))
 
 
 def _codes(flag: str, text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.api.kubernetes.pod import GRACE_SECONDS
-from kai.cli.tables import cut_text, shown_width, wrapped
+from kai.cli.tables import columns, cut_text, shown_width, wrapped
 from kai.model.axis import GPU_UNIT
 from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, STARTS, Arrival, answer_of
 from kai.wording import counted, first_of, number_text
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _FEW = 6
 _ROWS = 8
 """So many lines of jobs that leave are shown, unless all are asked for."""
+_BETWEEN = "   "
 _LAST = 24
 """The last column is dropped where so little room is left."""
 _CAUSES = {
@@ -170,14 +171,21 @@ def _quotas(over: "Sequence[QueueLine]") -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]], console: "Console") -> list[str]:
-    """Return rows in columns; the last one is cut, or dropped, where there is no room for it."""
+    """Return rows in columns; the last one is cut, or dropped, where there is no room for it.
+
+    Where there is none for the nodes, they go on below.
+    """
     widths = [max(shown_width(row[at]) for row in rows) for at in range(4)] if rows else []
     left = console.width - sum(widths) - 3 * 3 - 3 if console.width else 0
+    if rows and left < -len(_BETWEEN):
+        return [
+            columns([[f"  {mark} {name}", size, nodes] for mark, name, size, nodes, _ in rows], width=console.width)
+        ]
     lines = []
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         last = row[4] if not left else cut_text(row[4], left) if left >= _LAST else ""
-        lines.append(f"  {cells[0]} {'   '.join([*cells[1:], last])}".rstrip())
+        lines.append(f"  {cells[0]} {_BETWEEN.join([*cells[1:], last])}".rstrip())
     return lines
 
 

@@ -190,7 +190,7 @@ def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":
 
 def _text(found: "Comparison", console: Console) -> str:
     from kai.cli.deciding.diffruns import changed_jobs
-    from kai.cli.tables import Column, table
+    from kai.cli.tables import Column, table, wrapped
 
     if found.is_equal:
         return "nothing changes: the same decisions, jobs and figures"
@@ -209,7 +209,8 @@ def _text(found: "Comparison", console: Console) -> str:
     if first is not None:
         one, other = _decision(first.decision_a), _decision(first.decision_b)
         pod = (first.decision_a or first.decision_b or {}).get("pod")
-        parts.append(f"first divergence: cycle {first.cycle}, {pod}: {found.a} {one}, {found.b} {other}")
+        told = f"first divergence: cycle {first.cycle}, {pod}: {found.a} {one}, {found.b} {other}"
+        parts.append(wrapped(told, console.width, indent="  "))
     return "\n\n".join(parts)
 
 

@@ -49,7 +49,7 @@ class NodeAnswer:
             profiles = [f"{each.resource} {each.in_use} of {each.total} in use" for each in found.slices]
             lines += ["", wrapped(f"  MIG slices: {', '.join(profiles)}", console.width, indent="    ")]
         if why := closed(found):
-            lines += ["", f"  {why}"]
+            lines += ["", wrapped(f"  {why}", console.width, indent="    ")]
         if found.kept_away:
             lines += ["", "Waiting jobs that are not on it"]
             kept = [[f"  {len(jobs)}", first_of(jobs, _MOST_NAMED), why] for why, jobs in found.kept_away]

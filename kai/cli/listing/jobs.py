@@ -14,7 +14,7 @@ from kai.cli.console import Console
 from kai.cli.deciding.report import COLORS
 from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
-from kai.cli.tables import Column, cut_text, table
+from kai.cli.tables import Column, cut_text, table, wrapped
 from kai.cli.views import ServedView, View, show
 from kai.documents.spans import span
 from kai.errors import InputError
@@ -360,4 +360,5 @@ def _order_table(rows: Sequence[Row], console: Console) -> str:
         values = {key.name: number_text(key.value) for key in row.first.keys}
         line = [str(row.position or _NONE), name, row.queue]
         out.append([*line, *(values.get(key, _NONE) for key in keys), row.reason[0] or _NONE])
-    return table(heads, out, console.width) + "\nsmaller keys go first, from left to right; ties go by age"
+    rule = wrapped("smaller keys go first, from left to right; ties go by age", console.width, indent="  ")
+    return f"{table(heads, out, console.width)}\n{rule}"

@@ -220,6 +220,13 @@ def test_slices_are_counted_as_quotas_count_them(write, capsys):
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 12 GPUs, gang of 6\n"
 
 
+@pytest.mark.parametrize("code", [[], ["J010"], ["J015"]])
+def test_codes_are_explained_within_the_width_of_the_terminal(capsys, monkeypatch, code):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run(["lint", "--explain", *code]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+
+
 def test_codes_are_explained_one_by_one_or_listed_all_also_for_machines(capsys):
     assert run(["lint", "--explain"]) == 0
     assert "\nJ011  error    gpu-fraction must be more than 0 and less than 1\n" in capsys.readouterr().out
