@@ -91,6 +91,8 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
 
     if not on:
         refuse_given(_OVER_TIME, "without --on", "--on names what two policies run on")
+        if OWN in {a, b} and not Path(OWN).exists():
+            raise click.UsageError(f"{OWN} is a policy, and no cluster is named\n--on names what two policies run on")
         saved = (result_in(Path(a)), result_in(Path(b)))
         if saved[0] is None or saved[1] is None:
             _refuse_a_run_beside(*((a, b) if saved[1] is None else (b, a)), is_run=saved != (None, None))

@@ -1,6 +1,7 @@
 """Files of runs over virtual time: results as documents and tables, timelines, and the page with charts."""
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +40,8 @@ def check_places(out: str | None, page: str | None, engine: str | None) -> None:
             from kai.virtual.results.parquet import require_pyarrow
 
             _require(require_pyarrow)
-    elif out is not None and Path(out).exists() and not Path(out).is_dir():
-        raise InputError(f"{out}: found a file, expected a folder, or a name that ends in .json or .parquet")
+    elif out is not None:
+        _check_place(Path(out))
 
 
 def _require(library: Callable[[], object]) -> None:
@@ -53,6 +54,21 @@ def _require(library: Callable[[], object]) -> None:
 def _check_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: found no folder {path.parent}, expected one to write to")
+    _check_right(path, path.parent)
+
+
+def _check_place(folder: Path) -> None:
+    """See that a folder is there, or can be made; it is made when there is something to write."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: found a file, expected a folder, or a name that ends in .json or .parquet")
+    _check_right(folder, next(each for each in (folder, *folder.parents) if each.exists()))
+
+
+def _check_right(path: Path, above: Path) -> None:
+    if not above.is_dir():
+        raise InputError(f"{path}: found {above}, a file, expected a folder to write to")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: found no right to write to {above}, expected a place to write to")
 
 
 def document(result: "SimulationResult") -> dict[str, Any]:

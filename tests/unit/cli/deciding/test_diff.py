@@ -61,6 +61,16 @@ def test_flags_over_time_are_refused_without_a_workload(
         ]
 
 
+@pytest.mark.parametrize("sides", [("default", "default"), ("default", "other.yaml"), (CASE, "default")])
+def test_the_policy_of_a_cluster_is_none_where_no_cluster_is_named(
+    capsys: pytest.CaptureFixture[str], sides: tuple[str, str]
+):
+    assert refused(capsys, *sides) == [
+        "error: default is a policy, and no cluster is named",
+        "  help: --on names what two policies run on",
+    ]
+
+
 def test_flags_over_time_are_refused_where_no_time_passes(capsys: pytest.CaptureFixture[str], moment: str):
     assert refused(capsys, "default", "default", "--on", moment, "--seed", "1", "--skip-bad-rows") == [
         "error: --seed and --skip-bad-rows cannot be used without virtual time",

@@ -89,3 +89,25 @@ def test_a_missing_extra_is_one_line_before_anything_runs(
     error = capsys.readouterr().err
     assert f"pip install 'kai-scheduler[{extra}]'" in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["out", "out/deep", "x.json"])
+def test_a_place_without_the_right_to_write_there_is_named_before_anything_runs(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    monkeypatch.setattr("os.access", lambda place, _: place != tmp_path)
+    place = tmp_path / name
+    assert run(["simulate", CASE, "--until", "8h", "--out", str(place)]) == 4
+    wanted = f"error: {place}: found no right to write to {tmp_path}, expected a place to write to\n"
+    assert capsys.readouterr().err == wanted
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_below_a_file_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    (tmp_path / "taken").write_text("")
+    assert run(["simulate", CASE, "--until", "8h", "--out", str(tmp_path / "taken" / "out")]) == 4
+    assert "taken, a file, expected a folder to write to" in capsys.readouterr().err
