@@ -35,6 +35,8 @@ _LONGEST_PAUSE: Final = 60.0
 _MOST_BUGS: Final = 3
 """So often an attempt may end in an error of kai's own; some such errors go by themselves, with what they met."""
 
+_MOST_LEFT: Final = 1 << 10
+
 
 # --- Events --------------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class BindQueue:
                 for group in groups_to_sweep(before, after, self.settings.scheduler_name):
                     self._want_sweep(group, now)
                     if self._entries:
-                        self._left.add(group)
+                        self._note_left(group)
             case AttemptWaits(ref):
                 self._give_way(ref)
             case AttemptEnded(ref, outcome):
@@ -242,6 +244,12 @@ class BindQueue:
         if request.spec.received_resource_type == names.FRACTION:
             for group in request.spec.selected_gpu_groups:
                 self._want_sweep(group, now)
+
+    def _note_left(self, group: str) -> None:
+        """Remember that a pod left a group; of more than a few those are forgotten that no request means to use."""
+        self._left.add(group)
+        if len(self._left) > _MOST_LEFT + len(self._entries):
+            self._left &= {each for entry in self._entries.values() for each in entry.request.spec.selected_gpu_groups}
 
     def _give_way(self, ref: Ref[BindRequest]) -> None:
         entry = self._entries.get((ref.namespace, ref.name))

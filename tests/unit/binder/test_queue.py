@@ -229,6 +229,18 @@ def test_a_group_that_a_pod_left_during_an_attempt_is_swept_again_after_it():
     assert sweeps(binds.step(ended(Verdict.BOUND), 3.0)) == ["g"]
 
 
+def test_of_groups_that_pods_left_no_more_are_remembered_than_requests_still_mean_to_use():
+    """Where a request is always unfinished, one that never succeeds or another one each time, no end forgets them."""
+    binds = queue()
+    binds.step(RequestSeen(sharing(groups=("g",))), 0.0)
+    for number, group in enumerate(("g", *map(str, range(3000)))):
+        gone = structure_as(Pod, pod(f"p{number}", labels={"runai-gpu-group": group}, phase="Running"))
+        binds.step(PodSeen(gone, None), 1.0)
+        binds.step(SweepEnded(group, succeeded=True), 1.0)
+    assert len(binds._left) < 2000
+    assert sweeps(binds.step(ended(Verdict.BOUND), 2.0)) == ["g"]
+
+
 def test_a_sweep_that_failed_is_repeated_ever_later():
     binds = queue()
     binds.step(RequestGone(sharing(groups=("g",))), 0.0)
