@@ -5,6 +5,7 @@ decided by the same engine, whether it is a running cluster, a file, a folder, a
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -55,6 +56,8 @@ class Source:
     """About how often what is read will be decided again."""
     command: str = "kai"
     """What was typed, for hints."""
+    subjects: tuple[str, ...] = ()
+    """What was typed behind it: names and files."""
 
     @property
     def is_live(self) -> bool:
@@ -172,10 +175,11 @@ class Source:
             return case if policy is None else policy.over(case)
         except UnreachableError as error:
             others = access.others
-            elsewhere = f"{self.command} --context {others[0]}   or offline:  " if others else ""
+            asked = shlex.join((*self.command.split(), *self.subjects))
+            elsewhere = f"{asked} --context {others[0]}   or offline:  " if others else ""
             with_what = f"the context {self.context}" if self.context else "the kubeconfig's current context"
             detail = f"{error.detail} with {with_what}" if error.detail.startswith("tried") else error.detail
-            hint = f"{elsewhere}{self.command} --from snapshot.zip"
+            hint = f"{elsewhere}{asked} --from snapshot.zip"
             raise UnreachableError(
                 str(error), detail=detail, is_forbidden=error.is_forbidden, help=hint, missing=error.missing
             ) from None
@@ -215,6 +219,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
                 watch=is_watch,
                 service=service,
                 command=click.get_current_context().command_path,
+                subjects=_subjects(click.get_current_context()),
             )
             return function(source=source, console=console, **options)
 
@@ -225,6 +230,13 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
         return result
 
     return decorate
+
+
+def _subjects(context: click.Context) -> tuple[str, ...]:
+    """Return the arguments of a command line, without its flags."""
+    named = [context.params.get(each.name or "") for each in context.command.params if isinstance(each, click.Argument)]
+    words = (word for value in named for word in (value if isinstance(value, tuple) else (value,)))
+    return tuple(str(word) for word in words if word)
 
 
 def _refuse_contradictions(

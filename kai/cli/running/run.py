@@ -27,6 +27,11 @@ operator writes for each component, in Go's form (--name=value, --name value,
 class Run(click.Command):
     """The command with the flags of roles, which it takes in Go's form and not in click's."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; help that is asked for before the roles is theirs as well."""
+        asks_first = bool(args) and args[0] in ctx.help_option_names
+        return super().parse_args(ctx, [*args[1:], args[0]] if asks_first else args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the flags of the roles that were named."""
         from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER

@@ -66,6 +66,20 @@ def test_a_cluster_that_is_away_leaves_with_3_and_says_what_else_can_be_typed(sh
     assert third == "  help: kai show --context staging   or offline:  kai show --from snapshot.zip"
 
 
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["why", "train"], "kai why train"),
+        (["snapshot", "a b.zip"], "kai snapshot 'a b.zip'"),
+        (["would-run", "examples/rack", "examples/lab"], "kai would-run examples/rack examples/lab"),
+    ],
+)
+def test_what_can_be_typed_instead_names_what_was_asked_about(words, again, nothing, capsys):
+    assert command.run([*words, "--kubeconfig", nothing]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == f"  help: {again} --context staging   or offline:  {again} --from snapshot.zip"
+
+
 def test_the_context_that_was_asked_for_is_named(shown, nothing):
     lines = shown("--kubeconfig", nothing, "--context", "staging", code=3).err.splitlines()
     assert lines[1] == "  tried 3 times in 0s with the context staging"

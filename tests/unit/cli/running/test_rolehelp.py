@@ -23,6 +23,12 @@ def test_a_role_shows_its_flags_and_no_others(role, capsys):
     assert sorted(listed) == sorted(name for name, flag in FLAGS.items() if role in flag.roles)
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_of_a_role_may_be_asked_for_first(flag, capsys):
+    assert run(["run", flag, "binder"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: kai run binder")
+
+
 def test_two_roles_show_the_flags_of_both_and_shared_ones_once():
     text = help_of(("scheduler", "binder"))
     heads = [line for line in text.splitlines() if re.match("  --[a-z]", line)]
