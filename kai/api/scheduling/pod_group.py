@@ -161,9 +161,28 @@ def name_after(owner: str, uid: str) -> str:
 
 
 def least_members(spec: PodGroupSpec) -> int:
-    """Return how many pods of a group must be there for it to start: of one with sub-groups, what its leaves need."""
-    parents = {each.parent for each in spec.sub_groups}
-    leaves = [each for each in spec.sub_groups if each.name not in parents]
-    if leaves:
-        return max(1, sum(1 if each.min_member is None else each.min_member for each in leaves))
-    return max(1, spec.minimum)
+    """Return how many pods of a group must be there for it to start: the fewest that its tree of sub-groups needs.
+
+    Sub-groups that hang on no top one count for nothing.
+    """
+    below: dict[str, list[SubGroup]] = {}
+    for each in spec.sub_groups:
+        below.setdefault(each.parent or "", []).append(each)
+    if not below:
+        return max(1, spec.minimum)
+    parents = set(below)
+    tree = below.pop("", [])
+    for each in tree:  # grows while it is walked: parents before children
+        tree += below.pop(each.name, [])
+    found: dict[str, list[int]] = {}
+    for each in reversed(tree):
+        least = 1 if each.min_member is None else each.min_member
+        if each.name in parents:
+            least = _fewest(found.get(each.name, []), each.min_sub_group)
+        found.setdefault(each.parent or "", []).append(least)
+    return max(1, _fewest(found.get("", []), spec.min_sub_group))
+
+
+def _fewest(counts: list[int], needed: int | None) -> int:
+    """Return the sum of the ``needed`` least of some counts, of all if that is not said."""
+    return sum(sorted(counts)[:needed])
