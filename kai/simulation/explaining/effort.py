@@ -12,7 +12,7 @@ Tell: TypeAlias = Callable[[str, int, int, str], None]
 """Takes what is being done, how much of it is done, how much there may be, and what else is to be said of it."""
 
 
-def tell_nobody(what: str, done: int, total: int, detail: str, /) -> None:
+def untold(what: str, done: int, total: int, detail: str, /) -> None:
     """Say nothing: for answers that a service has ready before they are asked for."""
 
 
@@ -23,7 +23,7 @@ class Effort:
     Holds: no more is told as done than there may be, and all of it once the last group is explained.
     """
 
-    tell: Tell = tell_nobody
+    tell: Tell = untold
     _groups: int = 0
     _each: int = 0
     """Decisions that one of them may take; 0: nothing is tried, and nothing is told."""

@@ -19,7 +19,7 @@ from kai.simulation.deciding.search_budget import TRYING
 from kai.simulation.explaining.absent_classes import absent_classes
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.changes import Site
-from kai.simulation.explaining.effort import Effort, Tell, tell_nobody
+from kai.simulation.explaining.effort import Effort, Tell, untold
 from kai.simulation.explaining.eta import Eta, Starts
 from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.evidence import evidence
@@ -104,7 +104,7 @@ class Explained:
         return tuple(fold.explanation for fold in self.folds)
 
 
-def explained(outcome: Outcome, seen: Overview, tell: Tell = tell_nobody) -> Explained:
+def explained(outcome: Outcome, seen: Overview, tell: Tell = untold) -> Explained:
     """Return the explanation of the last cycle; ``tell`` is told how far the search for changes is.
 
     Jobs that differ only in name are explained once. Of more than MOST_APART jobs those are explained together that
@@ -152,7 +152,7 @@ class Explainer:
         *,
         lines: Iterable[JobLine] = (),
         most: int = MOST_DECISIONS,
-        tell: Tell = tell_nobody,
+        tell: Tell = untold,
     ) -> None:
         """Look at an outcome and its overview; ``lines`` are its jobs, where they are known already.
 
