@@ -341,8 +341,8 @@ class AssumeCache(Generic[T]):
             if not assumption.is_answered:
                 self.forget(key)
         for key in list(self._overlays.known):
-            shown = self._shown.objects.get(key)
-            beneath = None if shown is None else self._overlays.beneath(key, shown)
+            there = self.actual(key)
+            beneath = None if there is None else self._overlays.beneath(key, there)
             self._overlays.take_away(key)
             if beneath is not None:
                 self._set(key, beneath)

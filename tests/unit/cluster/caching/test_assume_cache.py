@@ -485,6 +485,14 @@ def test_to_forget_everything_leaves_what_the_server_confirmed():
     assert not cache.is_assumed(KEY)
 
 
+def test_to_forget_everything_does_not_take_a_confirmed_write_for_what_is_there():
+    cache = painted_and_enlarged(is_painted=True)
+    cache.overlay(KEY, {"group": "g"})
+    cache.forget_all()
+    listed(cache, 5, config(version=5, colour="blue"))
+    assert (cache.get(KEY).data, cache.get(KEY).metadata.annotations) == ({"colour": "blue"}, {})
+
+
 def test_a_list_refutes_a_write_beneath_another():
     cache = painted_and_enlarged(is_painted=True)
     listed(cache, 5, config(version=5, colour="blue"))
