@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.doubles.packets import LENGTHS
-from tests.integration.client import PATIENCE, Refused, until
+from tests.integration.client import PATIENCE, STRATEGIC, Refused, until
 from tests.integration.installation import install
 from tests.integration.kubelet import RESERVED, Kubelet
 from tests.integration.together import GPU, add_node, add_queues, an_object, own_environment, running, serving_webhooks
@@ -95,6 +95,16 @@ def test_containers_without_gpus_are_told_that_they_see_none(admin):
     found = variables(made)
     assert found["looks"][VISIBLE]["value"] == "void"
     assert VISIBLE not in found["uses"]
+
+
+@pytest.mark.parametrize("visible", [None, "all"])
+def test_a_container_that_is_added_to_look_into_a_pod_sees_no_gpus(admin, visible):
+    made = admin.create(a_pod(f"looked-into-{visible}".lower(), container(gpus=1)))
+    added = {"name": "debug", "image": "none", "env": container(visible=visible)["env"]}
+    patch = {"spec": {"ephemeralContainers": [added]}}
+    found = admin.patch(made, patch, subresource="ephemeralcontainers", content_type=STRATEGIC)
+    assert found["spec"]["ephemeralContainers"][0]["env"] == [{"name": VISIBLE, "value": "void"}]
+    assert VISIBLE not in variables(found)["main"]
 
 
 def test_neither_a_packet_nor_connections_that_say_nothing_keep_the_api_server_from_its_answer(admin):
