@@ -60,6 +60,16 @@ class Refusal:
         """What the server said, or else the reason in a word."""
         return self.message or self.reason.value
 
+    @property
+    def interrupts(self) -> bool:
+        """Whether nothing was decided: the server was not there, or its answer was lost."""
+        return self.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it says nothing about the object, which the same request may find as it was."""
+        return self.interrupts or self.reason is Reason.TIMED_OUT
+
 
 class RefusedError(ApiError):
     """A refusal, inside of a plan."""
@@ -78,7 +88,7 @@ class RefusedError(ApiError):
     @property
     def interrupts(self) -> bool:
         """Whether nothing was decided, so that the same plan should simply be started again."""
-        return self.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}
+        return self.refusal.interrupts
 
     @property
     def is_unknown(self) -> bool:

@@ -286,7 +286,7 @@ class PodGrouper:
         if refusal.reason in {Reason.CONFLICT, Reason.NOT_FOUND}:
             current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
             return DONE if current is None else Ended(failure=refusal.why)
-        if refusal.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}:
+        if refusal.interrupts:
             # The API server is not there to be told either; every write here can be repeated.
             return Ended(failure=refusal.why, after=refusal.retry_after)
         return await self._failed(pod, refusal.message)

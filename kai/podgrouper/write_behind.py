@@ -19,7 +19,7 @@ import attrs
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Reason, Ref, Refusal
+from kai.api.plans import Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values.times import instant_text
 from kai.cluster.port import Cluster
@@ -33,7 +33,6 @@ from kai.podgrouper.update import GroupWrite
 _OPTIONS: Final = QueueOptions(concurrency=16, gather=0.05)
 _MOST_OPEN: Final = 1 << 12
 """Namespaces that are remembered; in one that was forgotten, the next group is written before it is shown."""
-_AGAIN: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN})
 
 
 @attrs.frozen
@@ -108,7 +107,7 @@ class WriteBehind:
         ref = Ref(PodGroup, name, namespace)
         manifest = shown.write.apply_configuration()
         reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=self.manager, can_wait=True))
-        if isinstance(reply, Refusal) and reply.reason in _AGAIN:
+        if isinstance(reply, Refusal) and reply.interrupts:
             return Ended(failure=reply.why, after=reply.retry_after)
         self._end(look.key)
         self.note(namespace, refused=isinstance(reply, Refusal))

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.api.plans import Emit, Patch, Refusal
 from kai.backoff import doubling_pause
 from kai.cluster.requests import Forbidden
 from kai.deadlines import Deadlines
@@ -31,8 +31,6 @@ _LIFE: Final = 600.0
 """Seconds after which a message is no news: an event shows when it was written, not when the pod was evicted."""
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-_PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN, Reason.TIMED_OUT})
-"""Refusals that say nothing about the message."""
 
 
 @attrs.define
@@ -79,7 +77,7 @@ class MessageRetries:
         letter = self._letters.get(ticket)
         if letter is None:
             return False
-        if not isinstance(reply, Refusal) or not (reply.reason in _PASSING or isinstance(reply, Forbidden)):
+        if not isinstance(reply, Refusal) or not (reply.is_passing or isinstance(reply, Forbidden)):
             self._end(ticket)
         elif ticket not in self._dues:
             letter.attempts += 1

@@ -15,15 +15,13 @@ import attrs
 
 from kai.api import names
 from kai.api.kinds import Key, key_of
-from kai.api.plans import Patch, Reason, Refusal
+from kai.api.plans import Patch, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values.bad_value import BadValue
 from kai.api.values.times import instant
 from kai.deadlines import Deadlines
 
 _MOST: Final = 50_000
-_PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN, Reason.TIMED_OUT})
-"""Refusals that say nothing about the group."""
 
 
 @attrs.frozen
@@ -50,11 +48,11 @@ class Losses:
     def stamps_with(self, group: PodGroup, told: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """Return the timestamps that an account tells of a group, with the last loss that is known by now."""
         written = group.metadata.annotations.get(names.LAST_EVICTION)
-        known, found = self._unwritten.get(key_of(group)), told.get(names.LAST_EVICTION)
-        is_known = known is not None and known.uid == group.metadata.uid
-        if known is not None and is_known and (found is None or instant_of(found) < instant_of(known.time)):
-            found = known.time
-        if found is None or (written is not None and instant_of(found) <= instant_of(written)):
+        known = self._unwritten.get(key_of(group))
+        kept = known.time if known is not None and known.uid == group.metadata.uid else None
+        losses = [time for time in (told.get(names.LAST_EVICTION), kept) if time is not None]
+        found = max(losses, key=_instant_of, default=None)
+        if found is None or (written is not None and _instant_of(found) <= _instant_of(written)):
             return {key: text for key, text in told.items() if key != names.LAST_EVICTION}
         return {**told, names.LAST_EVICTION: found}
 
@@ -78,7 +76,7 @@ class Losses:
         known = self._unwritten.get(key)
         if known is None or request.patch["metadata"]["annotations"].get(names.LAST_EVICTION) != known.time:
             return
-        if isinstance(reply, Refusal) and reply.reason in _PASSING:
+        if isinstance(reply, Refusal) and reply.is_passing:
             self._dues[key] = now + max(self.pause, reply.retry_after or 0.0)
         else:
             self._drop(key)
@@ -101,7 +99,7 @@ class Losses:
         self._dues.pop(key, None)
 
 
-def instant_of(text: str) -> float:
+def _instant_of(text: str) -> float:
     """Return a time as seconds since the epoch; of what is none the beginning of all times."""
     try:
         return instant(text)
