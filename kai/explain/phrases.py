@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kai.model import units
-from kai.model.amounts import parts_of
 from kai.model.units import GPU_UNIT
 from kai.wording import number_text
 
@@ -38,7 +37,7 @@ def quantity(amount: int, resource: str) -> str:
             return "1 pod" if amount == 1 else f"{amount} pods"
         case _ if "/mig-" in resource:
             return f"{number_text(amount)} {resource}"
-        case _ if parts_of(resource) == 1:  # bytes
+        case _ if units.is_bytes(resource):
             return f"{number_text(amount / 1e9, 4)} GB of {resource}"
         case _:
             return f"{number_text(amount / 1000)} {resource}"

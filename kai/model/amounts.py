@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping
 
 from kai import quantity
+from kai.model.units import is_bytes
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource names on the axis and amounts in axis units, by name."""
@@ -18,8 +19,6 @@ the cut for other amounts would not keep what profiles come to together within 6
 
 _GPU = "gpu"
 _MIG = "nvidia.com/mig-"
-_HUGE_PAGES = "hugepages-"
-_WHOLE = frozenset({"memory", "pods", "ephemeral-storage", "storage"})
 _MILLI = 1000
 
 
@@ -33,7 +32,7 @@ def axis_name(resource: str) -> str:
 
 def parts_of(resource: str) -> int:
     """Return how many axis units make a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
-    return 1 if resource in _WHOLE or resource.startswith((_MIG, _HUGE_PAGES)) else _MILLI
+    return 1 if resource == "pods" or resource.startswith(_MIG) or is_bytes(resource) else _MILLI
 
 
 def _most(resource: str) -> int:

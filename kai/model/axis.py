@@ -105,3 +105,7 @@ class ResourceAxis:
     def mig(self) -> Int64s:
         """Return bool-like int64[R]: 1 for MIG profile resources."""
         return np.array([int("mig-" in name) for name in self.names], np.int64)
+
+    def is_bytes(self, row: int) -> bool:
+        """Return whether a resource is counted in bytes."""
+        return units.is_bytes(self.names[row])

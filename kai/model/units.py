@@ -7,3 +7,11 @@ PLUGGED_GPU = "GPUs of a device plugin"
 
 ``gpu`` counts both kinds. No resource of Kubernetes can be called so.
 """
+
+_BYTES = frozenset({"memory", "ephemeral-storage", "storage"})
+_HUGE_PAGES = "hugepages-"
+
+
+def is_bytes(resource: str) -> bool:
+    """Return whether amounts of a resource are bytes."""
+    return resource in _BYTES or resource.startswith(_HUGE_PAGES)

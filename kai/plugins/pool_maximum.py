@@ -29,8 +29,6 @@ from kai.framework import (
 )
 
 LEADING_NAMES: Mapping[int, str] = {GPU: "GPU", CPU: "CPU", MEMORY: "memory"}
-STORAGE = ("ephemeral-storage", "storage")
-HUGE_PAGES = "hugepages-"
 GIGABYTE = 10**9
 MILLI = 1000
 
@@ -123,8 +121,7 @@ def _in_units(session: SessionView, resource: int, amount: int) -> tuple[float, 
     """Return an amount in the unit that people use, and the unit's name if it needs one."""
     if resource == CPU:
         return amount / MILLI, "cores"
-    name = session.snapshot.axis.names[resource]
-    if resource == MEMORY or name in STORAGE or name.startswith(HUGE_PAGES):
+    if session.snapshot.axis.is_bytes(resource):
         return amount / GIGABYTE, "GB"
     return (float(amount), "") if session.facts.nodes.mig_resource[resource] else (amount / MILLI, "")
 
