@@ -6,6 +6,7 @@ Source: KubeRay. The pod that submits a RayJob comes when the cluster is ready, 
 from collections.abc import Iterator
 
 from kai.manifests.workloads.making import Identity, Made, child, count, is_set, pods
+from kai.podgrouper.groupers.ray import within_bounds
 from kai.podgrouper.resource import Fields, Resource
 
 CLUSTER_SPECS = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
@@ -57,9 +58,8 @@ def _workers(workload: Resource, group: Fields, index: int, labels: dict[str, st
         return
     name = group.text("groupName") or f"worker-group-{index}"
     least = count(group, "minReplicas", default=0)
-    wanted = max(count(group, "replicas", default=least), least)
-    most = wanted if group.value.get("maxReplicas") is None else group.integer("maxReplicas") or 0
-    replicas = (least if wanted == least else min(wanted, max(most, 0))) * count(group, "numOfHosts", default=1)
+    most = None if group.value.get("maxReplicas") is None else group.integer("maxReplicas")
+    replicas = within_bounds(count(group, "replicas", default=0), least, most) * count(group, "numOfHosts", default=1)
     own = {**labels, "ray.io/node-type": "worker", "ray.io/group": name}
     identities = (Identity(name=f"{workload.name}-{name}-worker-{each}", labels=own) for each in range(replicas))
     yield from pods(workload, group.child("template"), identities)

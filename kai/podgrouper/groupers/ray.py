@@ -108,10 +108,14 @@ def _workers(group: Fields, *, is_scaled: bool) -> int | None:
 def wanted_replicas(group: Fields) -> int:
     """Return how many replicas KubeRay makes of a worker group: as many as it asks for, within its bounds."""
     replicas, least = (group.integer(key) or 0 for key in ("replicas", "minReplicas"))
+    return within_bounds(replicas, least, group.integer("maxReplicas"))
+
+
+def within_bounds(replicas: int, least: int, most: int | None) -> int:
+    """Return how many replicas KubeRay makes of so many, which have bounds; the lower one counts before the upper."""
     if replicas <= least:
         return least
-    most = group.integer("maxReplicas")
-    return replicas if most is None else min(replicas, most)
+    return replicas if most is None else min(replicas, max(most, 0))
 
 
 def _topology(group: Fields) -> Topology | None:
