@@ -199,11 +199,11 @@ class Look:
         return attrs.evolve(
             trial,
             reason=None if trial.reason is None else _general(trial.reason),
-            placement=trial.placement if self.scope.nodes else tuple((pod, "a node") for pod, _ in trial.placement),
+            placement=trial.placement if self.scope.nodes else tuple((pod, FOREIGN_NODE) for pod, _ in trial.placement),
             losses=tuple(
                 each
                 if self.scope.sees(each.namespace)
-                else attrs.evolve(each, name="another job", namespace="another namespace")
+                else attrs.evolve(each, name=FOREIGN_JOB, namespace=FOREIGN_NAMESPACE)
                 for each in trial.losses
             ),
         )

@@ -138,9 +138,11 @@ def _plain_pod(pod: Pod, *, is_member: bool) -> Pod:
 
 
 def _plain_metadata(metadata: ObjectMeta, hidden: Iterable[str]) -> ObjectMeta:
+    def is_ours(key: str) -> bool:
+        return key == names.APP or key.startswith(_OURS)
+
     def kept(texts: Mapping[str, str]) -> Mapping[str, str]:
-        ours = {key: value for key, value in texts.items() if key == names.APP or key.startswith(_OURS)}
-        return {key: value for key, value in ours.items() if key not in hidden}
+        return {key: value for key, value in texts.items() if key not in hidden and is_ours(key)}
 
     return ObjectMeta(
         name=metadata.name,
