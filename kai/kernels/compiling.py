@@ -7,7 +7,7 @@ during a long cycle), without fast-math (a changed order of additions would chan
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Any, Final
 
 import numba
 import numpy as np
@@ -17,7 +17,7 @@ from numba.experimental import structref
 from kai.kernels import struct
 from kai.kernels.cache import identity, install, spare
 from kai.kernels.linking import KernelCompiler
-from kai.kernels.struct import Struct
+from kai.kernels.struct import Struct, array_of
 
 # Parts of numba that its own types do not describe.
 _CONFIG: Any = numba.config
@@ -63,15 +63,12 @@ def type_of(compiled_function: Any) -> Any:  # noqa: ANN401 - as above
 
 def compiled_type(hint: Any) -> Any:  # noqa: ANN401 - as above
     """Return the compiler's type for the annotation of a field, or of a kernel's parameter."""
-    dimensions = 1
-    if get_origin(hint) is Annotated:
-        hint, dimensions = get_args(hint)
-    if hint in _SCALARS:
-        return _SCALARS[hint]
+    array = array_of(hint)
+    if array is not None:
+        return types.Array(_ELEMENTS[array.element], array.dimensions, "C")
     if isinstance(hint, type) and issubclass(hint, Struct):
         return hint._numba_type_
-    element = get_args(get_args(hint)[1])[0]
-    return types.Array(_ELEMENTS[element], dimensions, "C")
+    return _SCALARS[hint]
 
 
 class _StructType(types.StructRef):

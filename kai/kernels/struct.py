@@ -8,19 +8,27 @@ memory of their own, which a struct gets when the first of them takes it.
 
 import inspect
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, Self, dataclass_transform, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Int64Table = Annotated[NDArray[np.int64], 2]
-Float64Table = Annotated[NDArray[np.float64], 2]
-BoolTable = Annotated[NDArray[np.bool_], 2]
 
-_SCALARS: Final = (int, float, bool)
+
+class ArrayOf(NamedTuple):
+    """What an array of an annotation holds, said beside numpy's own name for it, whose parts numpy moves about."""
+
+    element: type[np.generic]
+    dimensions: int
+
+
+Int64s = Annotated[NDArray[np.int64], ArrayOf(np.int64, 1)]
+Float64s = Annotated[NDArray[np.float64], ArrayOf(np.float64, 1)]
+Bools = Annotated[NDArray[np.bool_], ArrayOf(np.bool_, 1)]
+Int64Table = Annotated[NDArray[np.int64], ArrayOf(np.int64, 2)]
+Float64Table = Annotated[NDArray[np.float64], ArrayOf(np.float64, 2)]
+BoolTable = Annotated[NDArray[np.bool_], ArrayOf(np.bool_, 2)]
+
 STRUCTS: Final[list[type["Struct"]]] = []
 """Every class of structs, in the order in which they were defined."""
 
@@ -65,8 +73,8 @@ class Struct:
         """Read the annotations."""
         hints = get_type_hints(cls, include_extras=True)
         cls._fields = {name: hints[name] for name in inspect.get_annotations(cls)}
-        arrays = {name: _array(hint) for name, hint in cls._fields.items()}
-        cls._arrays = {name: kind for name, kind in arrays.items() if kind is not None}
+        arrays = {name: array_of(hint) for name, hint in cls._fields.items()}
+        cls._arrays = {name: (of.dimensions, np.dtype(of.element)) for name, of in arrays.items() if of is not None}
         STRUCTS.append(cls)
 
     def __new__(cls, **fields: Any) -> Self:
@@ -122,14 +130,9 @@ class Struct:
         return instance
 
 
-def _array(hint: Any) -> tuple[int, np.dtype[Any]] | None:
-    """Return dimensions and elements of a field that is an array; None for a number or a struct."""
-    dimensions = 1
-    if get_origin(hint) is Annotated:
-        hint, dimensions = get_args(hint)
-    if hint in _SCALARS or (isinstance(hint, type) and issubclass(hint, Struct)):
-        return None
-    return dimensions, np.dtype(get_args(get_args(hint)[1])[0])
+def array_of(hint: Any) -> ArrayOf | None:
+    """Return what the array of an annotation holds; None for a number or a struct."""
+    return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, ArrayOf)), None)
 
 
 def _check(cls: type[Struct], values: Mapping[str, Any]) -> None:

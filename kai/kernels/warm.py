@@ -76,7 +76,7 @@ def signature(function: Any) -> tuple[Any, ...]:  # noqa: ANN401  a kernel has a
 def _compiled(function: Any, name: str, hint: object) -> Any:  # noqa: ANN401  numba's types have none
     try:
         return compiled_type(hint)
-    except (KeyError, IndexError, AttributeError):
+    except KeyError:
         found = "no type" if hint is None else hint
         where = f"kernel {function.__module__}.{function.__qualname__}: parameter {name}"
         expected = "int, float, bool, an array type of kai.framework.kernel, or a Struct"
