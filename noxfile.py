@@ -45,13 +45,14 @@ NO_KERNEL = [
 
 def python(session: nox.Session, *args: str, env: dict[str, str] | None = None) -> None:
     """Run ``python *args`` in the session's environment, installing the pinned packages first where it has its own."""
-    if not SHARED:
+    shared = SHARED and session.python is None
+    if not shared:
         session.install("--require-hashes", "--requirement", "requirements/dev.txt")
         session.install("--no-deps", "--no-build-isolation", "--editable", ".")
     # Bytecode is kept even where the caller keeps none: each process of pytest would rewrite all tests, and each
     # program that they start compile all of kai.
     variables = {"PYTHONDONTWRITEBYTECODE": "", **(env or {})}
-    session.run(sys.executable if SHARED else "python", *args, env=variables, external=SHARED)
+    session.run(sys.executable if shared else "python", *args, env=variables, external=shared)
 
 
 @nox.session
@@ -94,6 +95,13 @@ def tests(session: nox.Session) -> None:
         rest = (*rest, *EVENLY)
         python(session, "-m", "kai", "warm")  # once, rather than in each of the processes
     python(session, "-m", "pytest", *rest, *session.posargs)
+
+
+@nox.session(venv_backend="virtualenv", python=["3.12", "3.13"])
+def newer(session: nox.Session) -> None:
+    """Check types and run the suite with newer versions of Python, for which the pins have a newer numpy as well."""
+    python(session, "-m", "mypy")
+    tests(session)
 
 
 @nox.session

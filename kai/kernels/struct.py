@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-
 class ArrayOf(NamedTuple):
     """What an array of an annotation holds, said beside numpy's own name for it, whose parts numpy moves about."""
 
@@ -29,6 +28,7 @@ Int64Table = Annotated[NDArray[np.int64], ArrayOf(np.int64, 2)]
 Float64Table = Annotated[NDArray[np.float64], ArrayOf(np.float64, 2)]
 BoolTable = Annotated[NDArray[np.bool_], ArrayOf(np.bool_, 2)]
 
+_SCALARS: Final = (int, float, bool)
 STRUCTS: Final[list[type["Struct"]]] = []
 """Every class of structs, in the order in which they were defined."""
 
@@ -70,11 +70,16 @@ class Struct:
     _meminfo = _Memory()
 
     def __init_subclass__(cls) -> None:
-        """Read the annotations."""
+        """Read the annotations.
+
+        Raises: TypeError for a field of a kind that kernels cannot take.
+        """
         hints = get_type_hints(cls, include_extras=True)
         cls._fields = {name: hints[name] for name in inspect.get_annotations(cls)}
-        arrays = {name: array_of(hint) for name, hint in cls._fields.items()}
-        cls._arrays = {name: (of.dimensions, np.dtype(of.element)) for name, of in arrays.items() if of is not None}
+        arrays = {name: of for name, hint in cls._fields.items() if (of := array_of(hint)) is not None}
+        for name in cls._fields.keys() - arrays.keys():
+            _check_simple(f"{cls.__module__}.{cls.__qualname__}.{name}", cls._fields[name])
+        cls._arrays = {name: (of.dimensions, np.dtype(of.element)) for name, of in arrays.items()}
         STRUCTS.append(cls)
 
     def __new__(cls, **fields: Any) -> Self:
@@ -133,6 +138,13 @@ class Struct:
 def array_of(hint: Any) -> ArrayOf | None:
     """Return what the array of an annotation holds; None for a number or a struct."""
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, ArrayOf)), None)
+
+
+def _check_simple(field: str, hint: Any) -> None:
+    if hint not in _SCALARS and not (isinstance(hint, type) and issubclass(hint, Struct)):
+        raise TypeError(
+            f"{field}: found {hint}, expected int, float, bool, an array type of kai.framework.kernel, or a Struct"
+        )
 
 
 def _check(cls: type[Struct], values: Mapping[str, Any]) -> None:

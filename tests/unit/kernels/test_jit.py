@@ -6,6 +6,7 @@ from threading import Thread
 import numba
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kai.kernels import _jit, compiling
 from kai.kernels.struct import Float64s, Struct
@@ -175,6 +176,12 @@ def test_a_field_that_kernels_cannot_take_is_refused_by_name():
         Amounts(values=np.zeros(2, np.int64), factor=1.0)
     with pytest.raises(TypeError, match="fields missing or unknown: factor"):
         Amounts(values=np.zeros(2))
+
+
+@pytest.mark.parametrize("hint", [str, NDArray[np.float64], list[int]])
+def test_a_struct_with_a_field_of_another_kind_is_refused_where_it_is_defined(hint):
+    with pytest.raises(TypeError, match=r"Odd\.racks: found .*, expected int, float, bool, an array type of kai"):
+        type("Odd", (Struct,), {"__annotations__": {"racks": hint}})
 
 
 def test_a_struct_with_other_fields_takes_what_a_new_one_would_take():
