@@ -199,6 +199,7 @@ def plain_words(answer: NoAnswer, timeout: float = _TIMEOUT) -> str:
     text = answer.message.partition(": ")[2] or answer.message
     error, _, rest = text.partition(": ")
     for name, words in (
+        ("Proxy", f"is not reached: {rest}"),
         ("ConnectionRefused", "refused the connection"),
         ("gaierror", "is a name that has no address"),
         ("ClientConnectorDNS", "is a name that has no address"),

@@ -293,7 +293,11 @@ def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
 
 
 def _words(error: BaseException) -> str:
-    """Return what went wrong, on one line."""
+    """Return what went wrong, on one line, without the password that the address of a proxy may hold."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{type(error).__name__}: the proxy answered {error.status}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"{type(error).__name__}: the proxy {error.host}:{error.port} cannot be reached"
     error = getattr(error, "os_error", None) or error  # aiohttp's own words name the host, which callers know
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"

@@ -33,6 +33,7 @@ import attrs
 
 from kai.cluster.transport.plainconfig import read_plain
 from kai.cluster.transport.programs import program_failed
+from kai.cluster.transport.proxies import proxy_for
 from kai.errors import ConfigError
 from kai.wording import found_by
 
@@ -101,7 +102,8 @@ class Credentials:
 class Source:
     """Where credentials come from: a kubeconfig file if there is one, else the pod's own account.
 
-    `server` overrides the address that the file has; `impersonated` is the user in whose name requests are made.
+    Where the file names no proxy, the environment may. `server` overrides the address that the file has; `impersonated`
+    is the user in whose name requests are made.
     """
 
     kubeconfig: str = ""
@@ -118,8 +120,9 @@ class Source:
         """
         paths = self.paths
         loaded = (_from_plain(paths, self.context) or _from_files(paths, self.context)) if paths else self._from_pod()
-        server = self.server.rstrip("/") or loaded.server
-        return attrs.evolve(loaded, server=server, impersonated=self.impersonated)
+        server = _address(self.server, "flags", "--server").rstrip("/") if self.server else loaded.server
+        proxy = loaded.proxy or self._proxy_of_environment(server)
+        return attrs.evolve(loaded, server=server, proxy=proxy, impersonated=self.impersonated)
 
     @property
     def paths(self) -> str:
@@ -129,6 +132,10 @@ class Source:
             home = Path(self.environment.get("HOME", "/")) / ".kube" / "config"
             paths = str(home) if home.is_file() else ""
         return paths
+
+    def _proxy_of_environment(self, server: str) -> str:
+        name, found = proxy_for(server, self.environment)
+        return _address(found, "environment", name) if found else ""
 
     @property
     def is_in_pod(self) -> bool:
@@ -155,7 +162,7 @@ def _from_plain(paths: str, context: str) -> Credentials | None:
     if plain is None or not plain.token.isascii() or any(map(str.isspace, plain.token)):
         return None
     return Credentials(
-        server=_address(plain.server, "clusters.server", paths),
+        server=_address(plain.server, paths, "clusters.server"),
         authority=plain.authority,
         is_insecure=plain.is_insecure,
         server_name=plain.server_name,
@@ -182,14 +189,14 @@ def _from_files(paths: str, context: str) -> Credentials:
         wanted = "a kubeconfig file with a context, its cluster and its user"
         raise ConfigError(f"{paths}: found nothing to use ({_reason(error)}), expected {wanted}") from None
     return Credentials(
-        server=_address(found.host, "clusters.server", paths).rstrip("/"),
+        server=_address(found.host, paths, "clusters.server").rstrip("/"),
         authority=_material(found.ssl_ca_cert, "certificate-authority", paths),
         is_insecure=not found.verify_ssl,
         server_name=str(found.tls_server_name or ""),
         authorization=_authorization(str(found.api_key.get("BearerToken") or "")),
         certificate=_material(found.cert_file, "client-certificate", paths),
         key=_material(found.key_file, "client-key", paths),
-        proxy=_address(found.proxy, "clusters.proxy-url", paths) if found.proxy else "",
+        proxy=_address(found.proxy, paths, "clusters.proxy-url") if found.proxy else "",
         user=user,
     )
 
@@ -219,16 +226,23 @@ async def _read(paths: str, context: str) -> tuple[str, Any]:
     return user, configuration
 
 
-def _address(found: object, field: str, paths: str) -> str:
+def _address(found: object, subject: str, field: str) -> str:
     address = str(found or "")
     try:
         parts = urlsplit(address)
-        is_one = parts.scheme in {"http", "https"} and parts.port != 0  # which raises for what is no port
+        # Asking for the port raises for what is none.
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_one = False
-    if not is_one or not address.isprintable():
-        raise ConfigError.about(paths, field, found=address or None, wanted="an http or https address")
+    if not is_one or not address.isprintable() or " " in address:
+        raise ConfigError.about(subject, field, found=_shown(address) or None, wanted="an http or https address")
     return address
+
+
+def _shown(address: str) -> str:
+    """Return an address without the name and the password that may stand in it."""
+    scheme, mark, rest = address.rpartition("//")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _authorization(found: str) -> str:

@@ -164,6 +164,21 @@ async def test_a_proxy_is_asked_for_the_whole_address():
         assert server.requests[0][0].startswith("GET http://there:1/base/x HTTP/1.1\r\n")
 
 
+@pytest.mark.anyio
+async def test_a_proxy_that_refuses_is_named_without_its_password():
+    async with serving(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as server:
+        proxy = server.address.replace("//", "//me:secret@")
+        connections = Connections("https://there:1", proxy=proxy)
+        found = await connections.exchange(GET)
+        await connections.close()
+    assert found == NoAnswer(was_sent=False, message="ClientHttpProxyError: the proxy answered 407")
+    connections = Connections("https://there:1", proxy=proxy)
+    found = await connections.exchange(GET)
+    await connections.close()
+    place = server.address.removeprefix("http://")
+    assert found == NoAnswer(was_sent=False, message=f"ClientProxyConnectionError: the proxy {place} cannot be reached")
+
+
 # --- What comes back -----------------------------------------------------------------------------------------------
 
 

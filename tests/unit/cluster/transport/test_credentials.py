@@ -23,7 +23,7 @@ def kubeconfig(folder, *, user=None, cluster=None, **changed):
 
 
 def loaded(path, **options):
-    return Source(kubeconfig=str(path), environment={}, **options).load()
+    return Source(kubeconfig=str(path), **{"environment": {}, **options}).load()
 
 
 @pytest.fixture
@@ -130,6 +130,31 @@ def test_how_a_server_is_reached_is_read(tmp_path):
         ConfigError, match=r"clusters\.proxy-url: found 'socks5://p', expected an http or https address"
     ):
         loaded(kubeconfig(tmp_path, cluster={"proxy-url": "socks5://p"}))
+
+
+def test_the_environment_may_name_a_proxy_where_the_file_names_none(tmp_path):
+    environment = {"HTTPS_PROXY": "http://e:1", "NO_PROXY": "10.0.0.0/8"}
+    plain, other = kubeconfig(tmp_path), {"server": "https://api.example:6443"}
+    assert loaded(plain, environment=environment, server="https://api.example").proxy == "http://e:1"
+    assert loaded(plain, environment=environment, server="https://10.1.1.1").proxy == ""
+    own = kubeconfig(tmp_path, cluster=other | {"proxy-url": "http://own:2"})
+    assert loaded(own, environment=environment).proxy == "http://own:2"
+
+
+def test_a_proxy_that_cannot_be_used_is_named_without_its_password(tmp_path):
+    environment = {"https_proxy": "socks5://me:secret@p:1"}
+    with pytest.raises(
+        ConfigError, match=r"^environment: https_proxy: found 'socks5://p:1', expected an http or https"
+    ):
+        loaded(kubeconfig(tmp_path), environment=environment, server="https://api.example")
+    with pytest.raises(ConfigError, match=r"clusters\.proxy-url: found 'socks5://p', expected"):
+        loaded(kubeconfig(tmp_path, cluster={"proxy-url": "socks5://me:secret@p"}))
+
+
+@pytest.mark.parametrize("server", ["api", "https://", "ftp://api", "https://a b", "https://api:99999"])
+def test_an_address_beside_the_file_must_be_one(tmp_path, server):
+    with pytest.raises(ConfigError, match=r"^flags: --server: found '.*', expected an http or https address$"):
+        loaded(kubeconfig(tmp_path), server=server)
 
 
 def test_an_empty_file_is_called_so(tmp_path):
