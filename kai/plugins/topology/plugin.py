@@ -189,8 +189,10 @@ class _DomainSearch:
         if not fits[self._top][0]:
             return self._refused(tree.names[self._top][code] or "the cluster")
         if -1 in (self._required, self._preferred):
+            placement = "required" if self._required == -1 else "preferred"
+            level = getattr(self._constraint, placement)
             return Partition(
-                verdict=Verdict.refused(DOMAIN_TOO_SMALL, missing="level", level=self._constraint.required)
+                verdict=Verdict.refused(DOMAIN_TOO_SMALL, missing="level", level=level, placement=placement)
             )
         order = self._tree_order(branch, ratio)
         scores = self._preferred_scores(branch, order) if self._preferred else None

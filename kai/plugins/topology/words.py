@@ -37,7 +37,7 @@ def _text(facts: Facts) -> str:
     if facts.get("missing") == "level":
         return (
             f"topology constraint error: {f'sub-group {named}' if named else 'workload'} specified "
-            f"'{facts.get('level', '')}' as the required topology constraint level, "
+            f"'{facts.get('level', '')}' as the {facts.get('placement', 'required')} topology constraint level, "
             f"but the topology tree '{topology}' does not contain a level with this name"
         )
     whom = f"job <{facts.get('group', '')}>" + (f", subgroup {named}" if named else "")

@@ -49,3 +49,21 @@ def test_for_pods_that_differ_it_says_what_is_short(cpu, short):
     assert [each.message for each in explanations(found)] == [", ".join(lines), ", ".join(lines), REFUSED]
     text = group_message(found)
     assert all(f"2 {line}" in text for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("required", "preferred", "told"),
+    [
+        ("", "row", "'row' as the preferred"),
+        ("zone", "row", "'row' as the preferred"),
+        ("row", "rack", "'row' as the required"),
+        ("row", "aisle", "'row' as the required"),
+    ],
+)
+def test_a_level_that_the_topology_lacks_is_named(required, preferred, told):
+    constraint = {"topology": "tree", "required": required, "preferred": preferred}
+    gang = {"members": 2, "each": {"gpu": 1}, "topology": {key: value for key, value in constraint.items() if value}}
+    nodes = {"n": {"gpu": 2, "labels": {"zone": "z", "rack": "r"}}}
+    taken = snapshot(nodes, {"gang": gang}, topologies=TREE)
+    report = run_cycle(taken, default_profile_with(), RecordingSink())
+    assert f"workload specified {told} topology constraint level" in group_message(report.records[0].reasons)
