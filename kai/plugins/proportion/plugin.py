@@ -44,6 +44,8 @@ SCALING_POD = "scaling-pod"
 _SCALES: Final = Column(read=lambda labels, _: float(labels["app"] == SCALING_POD), otherwise=0.0)
 """Whether a pod is labelled as a scaling pod."""
 _UNITS: Final = (1.0, 1.0, float(GPU_UNIT))
+_ROUNDING: Final = 1e-12
+"""The part of a number that a few sums and products may round off."""
 
 
 @attrs.frozen(kw_only=True)
@@ -127,7 +129,7 @@ class Proportion:
                     self.k,
                     out,
                 )
-                shares[family.rows, resource] = out * unit
+                shares[family.rows, resource] = in_axis_units(out, asked[:, resource], unit)
         allocatable = np.where(facts.quota < 0, facts.limit, np.maximum(facts.quota, shares))
         capped = np.where(facts.limit < 0, allocatable, np.minimum(allocatable, facts.limit))
         return FairShares(
@@ -136,6 +138,18 @@ class Proportion:
             total=total,
             requested=requested,
         )
+
+
+def in_axis_units(shares: Float64s, asked: Float64s, unit: float) -> Float64s:
+    """Return ``shares`` [Q], which are counted in units, in axis units, as ``asked`` [Q] is.
+
+    Holds: a queue that gets all it asks for has just that, and one that gets a number of six decimals, which quotas are
+        (``kai.intake.queues``), has that number. 2.01 devices times 1000 is less than 2010.
+    """
+    found = shares * unit
+    for exact in (np.round(found, 6), asked):
+        found = np.where(np.abs(found - exact) <= _ROUNDING * exact, exact, found)
+    return found
 
 
 class Terms(NamedTuple):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 
 from kai.actions.search.solver import Search
@@ -10,6 +11,8 @@ from kai.configuration.profiles import default_profile
 from kai.engine.observe import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
+from kai.model.axis import GPU_UNIT
+from kai.plugins.proportion.plugin import in_axis_units
 from kai.testing import check_scenario
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
@@ -46,6 +49,18 @@ def test_scaling_pods_take_nothing_and_a_label_alone_makes_none():
     assert total(node("a", allocatable=GPUS), labelled) == (6, 5)
     labelled["metadata"]["namespace"] = "kai-scale-adjust"
     assert total(node("a", allocatable=GPUS), labelled) == (8, 6)
+
+
+@pytest.mark.parametrize("asked", [2010.0, 4060.0, GPU_UNIT * 513 / 16300])
+def test_a_queue_that_gets_all_it_asks_for_has_just_that_as_its_share(asked):
+    devices = asked / GPU_UNIT
+    assert devices * GPU_UNIT < asked
+    assert in_axis_units(np.array([devices]), np.array([asked]), float(GPU_UNIT)) == [asked]
+
+
+def test_a_share_that_is_its_quota_is_so_in_both_units():
+    found = in_axis_units(np.array([2.01, 2.005, 2.0100001]), np.full(3, 9000.0), float(GPU_UNIT))
+    assert found.tolist() == [2010.0, 2005.0, 2010.0001]
 
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "reclaim"
