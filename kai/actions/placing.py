@@ -66,11 +66,23 @@ class _Placer:
         if len(children) == 1:
             placed: bool = yield self.place(children[0], pods, nodes)
             return placed
+        below = self._by_child(subgroup, pods)
         for child in self._portion.in_order(children):
-            below = pods[np.isin(self._session.facts.pods.leaf[pods], self._portion.leaves_below(child))]
-            if len(below) and not (yield self.place(child, below, nodes)):
+            if child in below and not (yield self.place(child, below[child], nodes)):
                 return False
         return True
+
+    def _by_child(self, subgroup: int, pods: PodRows) -> dict[int, PodRows]:
+        """Return ``pods``, all of them below ``subgroup``, by the child that they are below."""
+        groups = self._session.facts.groups
+        leaves, which = np.unique(self._session.facts.pods.leaf[pods], return_inverse=True)
+        children = leaves.copy()
+        while (above := groups.parent[children] != subgroup).any():
+            children[above] = groups.parent[children[above]]
+        of_pod = children[which]
+        order = np.argsort(of_pod, kind="stable")
+        found, begins = np.unique(of_pod[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(pods[order], begins[1:]), strict=True))
 
     def _parts(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> list[NodeRows]:
         parts = [nodes]
@@ -105,8 +117,8 @@ def must_wait(portion: Portion, session: Session) -> bool:
 
     If so, the whole group waits.
     """
-    for leaf in portion.leaves:
-        promised = int(session.columns.pipelined[leaf])
-        if promised and portion.active(leaf) - promised < portion.minimum(leaf):
+    leaves = np.array(portion.leaves, np.int64)
+    for leaf in leaves[session.columns.pipelined[leaves] > 0].tolist():
+        if portion.active(leaf) - int(session.columns.pipelined[leaf]) < portion.minimum(leaf):
             return True
     return False

@@ -7,7 +7,7 @@ the group does (``minimum``) and keep answers of their own.
 Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_info and its sub-group order plugin.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from kai.engine.descent import Descent, descend
 from kai.engine.world import World
 from kai.kernels.columns import PENDING, RELEASING
 from kai.kernels.groups import ROOT_AND_LEAF, next_chunk, sum_waiting
-from kai.model.rows import Float64s, PodRows
+from kai.model.rows import Float64s, Int64s, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
 
 NOTHING: PodRows = np.zeros(0, np.int64)
@@ -41,12 +41,14 @@ class Portion:
         self._minimum = minimum or {}
         self._epoch = -1
         self._chunk = NOTHING
-        self._reached: dict[int, int] = {}
-        """What `reached` answers about inner sub-groups, in one epoch."""
+        self._reached: list[int] = []
+        """What `reached` answers about each sub-group, in one epoch."""
         self._reached_epoch = -1
         self._amounts: Float64s | None = None
-        self._in_reach: dict[int, int] | None = None
-        """What `reached` would answer if all had a place that wait, for the answer that is worked out."""
+        self._waiting_below: list[int] = []
+        """How many pods wait below each sub-group, for the answer that is worked out."""
+        self._in_reach: list[int] | None = None
+        """What `reached` would answer if all had a place that wait, likewise."""
 
     @cached_property
     def leaves(self) -> list[int]:
@@ -59,6 +61,28 @@ class Portion:
         """The rows of all sub-groups: parents before children."""
         return range(self.root, int(self._world.facts.groups.first_subgroup[self.group + 1]))
 
+    @property
+    def _slice(self) -> slice:
+        """Where they are in columns of sub-groups."""
+        return slice(self._rows.start, self._rows.stop)
+
+    @cached_property
+    def _minimums(self) -> Int64s:
+        """[n] What `minimum` says of each sub-group."""
+        minimums = self._world.facts.groups.minimum[self._slice].copy()
+        for row, minimum in self._minimum.items():
+            minimums[row - self.root] = minimum
+        return minimums
+
+    @cached_property
+    def _parents(self) -> list[int]:
+        """By sub-group, counted from the root: the one above it."""
+        return [parent - self.root for parent in self._world.facts.groups.parent[self._slice].tolist()]
+
+    @cached_property
+    def _pods_of_part(self) -> PodRows:
+        return np.concatenate([self.pods_of(leaf) for leaf in self.leaves]) if self.leaves else NOTHING
+
     def pods_of(self, leaf: int) -> PodRows:
         """Return the pods of a leaf in pod order."""
         if self._pods is not None:
@@ -68,9 +92,9 @@ class Portion:
 
     def pods(self, subgroup: int | None = None) -> PodRows:
         """Return all pods below ``subgroup`` (of the portion, if it is left out)."""
-        if subgroup is None and self._pods is None:
-            return self._world.pods_of(self.group)
-        below = self.leaves if subgroup is None else self.leaves_below(subgroup)
+        if subgroup is None:
+            return self._world.pods_of(self.group) if self._pods is None else self._pods_of_part
+        below = self.leaves_below(subgroup)
         return np.concatenate([self.pods_of(leaf) for leaf in below]) if below else NOTHING
 
     def leaves_below(self, subgroup: int) -> list[int]:
@@ -109,26 +133,30 @@ class Portion:
 
     def reached(self, subgroup: int) -> int:
         """Return how many of what ``minimum`` counts there are."""
-        if self._world.facts.groups.leaf[subgroup]:
-            return self.active(subgroup)
+        return self._reached_now()[subgroup - self.root]
+
+    def _reached_now(self) -> list[int]:
         epoch = int(self._world.columns.epoch[self.group])
         if epoch != self._reached_epoch:
-            self._reached, self._reached_epoch = self._counted(self.active), epoch
-        return self._reached[subgroup]
+            self._reached, self._reached_epoch = self._counted(self._per_leaf(self.holding(ACTIVE_ALLOCATED))), epoch
+        return self._reached
 
-    def _counted(self, count: Callable[[int], int]) -> dict[int, int]:
-        """Return, by sub-group, what ``count`` says of a leaf, and how many satisfied children an inner one has.
+    def _per_leaf(self, pods: PodRows) -> list[int]:
+        """Return, by sub-group, how many of ``pods`` a leaf has; 0 for an inner one."""
+        leaves = self._world.facts.pods.leaf[pods] - self.root
+        counts: list[int] = np.bincount(leaves, minlength=len(self._rows)).tolist()
+        return counts
+
+    def _counted(self, counts: list[int]) -> list[int]:
+        """Return, by sub-group, the ``counts`` of leaves, and how many satisfied children an inner one has.
 
         Cost: a look at each sub-group, however deep the tree is.
         """
-        groups = self._world.facts.groups
-        found = dict.fromkeys(self._rows, 0)
-        for row in reversed(self._rows):
-            if groups.leaf[row]:
-                found[row] = count(row)
-            if row != self.root and found[row] >= self.minimum(row):
-                found[int(groups.parent[row])] += 1
-        return found
+        minimums, parents = self._minimums.tolist(), self._parents
+        for at in range(len(counts) - 1, 0, -1):
+            if counts[at] >= minimums[at]:
+                counts[parents[at]] += 1
+        return counts
 
     def is_satisfied(self, subgroup: int) -> bool:
         """Say whether a sub-group has what it needs."""
@@ -141,33 +169,28 @@ class Portion:
         """
         if self._world.facts.groups.simple[self.group]:
             return self.occupying(self.root + 1) >= self.minimum(self.root + 1)
-        return self._counted(self.occupying)[self.root] >= self.minimum(self.root)
+        return self._counted(self._per_leaf(self.holding(ACTIVE_USED)))[0] >= self.minimum(self.root)
 
     def has_pending(self) -> bool:
         """Say whether some pod of the portion waits for a place."""
         if self._pods is None:
-            return bool(self._world.columns.pending[self.leaves].any())
+            return bool(self._world.columns.pending[self._slice].any())
         return bool(len(self.holding(1 << Status.PENDING)))
 
-    def in_order(self, subgroups: Iterable[int]) -> list[int]:
-        """Return sub-groups in the order in which they are served.
+    def in_order(self, subgroups: Sequence[int]) -> list[int]:
+        """Return sub-groups, which come by name, in the order in which they are served.
 
         Unsatisfied ones come first, then the emptiest of those that need something, then those that need nothing and
         have the least; at last the name decides.
         """
-        if not self._world.policy.sub_group_fill:
-            return sorted(subgroups, key=self._world.subgroup_name)
-        return sorted(subgroups, key=self._fill_key)
-
-    def _fill_key(self, subgroup: int) -> tuple[int, int, float, str]:
-        needed = self.minimum(subgroup)
-        reached = self.reached(subgroup)
-        name = self._world.subgroup_name(subgroup)
-        if reached < needed:
-            return (0, 0, 0.0, name)
-        if needed > 0:
-            return (1, 0, reached / needed, name)
-        return (1, 1, float(reached), name)
+        if not self._world.policy.sub_group_fill or len(subgroups) <= 1:
+            return list(subgroups)
+        rows = np.array(subgroups, np.int64)
+        needed, reached = self._minimums[rows - self.root], np.array(self._reached_now(), np.int64)[rows - self.root]
+        is_satisfied = reached >= needed
+        filled = np.where(is_satisfied, reached / np.maximum(needed, 1), 0.0)
+        in_order: list[int] = rows[np.lexsort((filled, is_satisfied & (needed <= 0), is_satisfied))].tolist()
+        return in_order
 
     # ------------------------------------------------------------------ what to place next
 
@@ -207,8 +230,10 @@ class Portion:
             out = np.empty(max(1, len(self.pods_of(leaf))), np.int64)
             self._chunk = out[: next_chunk(self._world.facts, self._world.columns, leaf, out)]
         else:
+            self._waiting_below = self._count_waiting()
+            self._in_reach = None
             self._chunk = np.array(descend(self._chunk_of(self.root)), np.int64)
-        self._amounts = self._in_reach = None
+        self._amounts = None
 
     def _waiting(self, pods: PodRows) -> PodRows:
         """Return those of ``pods`` that are pending, or that the open statement evicted."""
@@ -216,6 +241,12 @@ class Portion:
         status = columns.status[pods]
         waiting: PodRows = pods[(status == PENDING) | ((status == RELEASING) & (columns.virtual[pods] > 0))]
         return waiting
+
+    def _count_waiting(self) -> list[int]:
+        counts = self._per_leaf(self._waiting(self.pods()))
+        for at in range(len(counts) - 1, 0, -1):
+            counts[self._parents[at]] += counts[at]
+        return counts
 
     def _chunk_of(self, subgroup: int) -> Descent[list[int]]:
         if self._world.facts.groups.leaf[subgroup]:
@@ -225,7 +256,9 @@ class Portion:
         children = self.in_order(self._world.children(subgroup))
         if self.is_satisfied(subgroup):
             for child in children:
-                first: list[int] = [] if self._is_to_come(child) else (yield self._chunk_of(child))
+                if not self._waiting_below[child - self.root] or self._is_to_come(child):
+                    continue
+                first: list[int] = yield self._chunk_of(child)
                 if first:
                     return first
             return []
@@ -248,8 +281,9 @@ class Portion:
     def _has_too_few(self, subgroup: int) -> bool:
         """Say whether a sub-group lacks pods that exist, with a place or without."""
         if self._in_reach is None:
-            self._in_reach = self._counted(lambda leaf: self.active(leaf) + len(self._waiting(self.pods_of(leaf))))
-        return self._in_reach[subgroup] < self.minimum(subgroup)
+            placed = self.holding(ACTIVE_ALLOCATED)
+            self._in_reach = self._counted(self._per_leaf(np.concatenate([placed, self._waiting(self.pods())])))
+        return self._in_reach[subgroup - self.root] < self.minimum(subgroup)
 
     def _is_to_come(self, subgroup: int) -> bool:
         """Say whether a sub-group that the group can do without has nothing yet, and could not start as a whole.
@@ -333,10 +367,11 @@ class Portion:
 
     def elastic_state(self) -> float:
         """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
-        counts = [(self.active(leaf), self.minimum(leaf)) for leaf in self.leaves]
-        if any(active < minimum for active, minimum in counts):
+        leaf = self._world.facts.groups.leaf[self._slice]
+        active, needed = np.array(self._reached_now(), np.int64)[leaf], self._minimums[leaf]
+        if (active < needed).any():
             return 0.0
-        return 1.0 if all(active == minimum for active, minimum in counts) else 2.0
+        return 1.0 if (active == needed).all() else 2.0
 
 
 class Portions:

@@ -1,12 +1,16 @@
+import sys
+
 import attrs
 import pytest
 
+from kai.actions.allocate import Allocate
 from kai.engine import fast_path
 from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
 from kai.framework import Code
 from kai.framework.decisions import Bind, Nominate
 from kai.testing import RecordingSink, default_profile_with, snapshot
+from tests.unit.actions.search.stage import opened
 
 PARTS = {"fraction": 0.6, "devices": 2}
 
@@ -130,3 +134,29 @@ def test_a_cycle_that_left_groups_does_not_end_a_gang_that_one_of_them_may_make_
     report = run_cycle(taken, profile, RecordingSink(), budget=Hurried(1))
     assert len(report.left) == 1
     assert report.counts == {"binds": 1, "evictions": 0, "pipelines": 0}
+
+
+def calls_to_place_ten_pods(parts):
+    """Return how many calls of Python it takes, of a group with so many sub-groups of one pod each, that needs one."""
+    each = {f"s{at:03}": {"members": 1, "minimum": 0, "each": {"gpu": 1}} for at in range(parts)}
+    session = opened({"many": {"minimum": 1, "subgroups": each}}, {"n": {"gpu": 10}})
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        Allocate().run(session)
+    finally:
+        sys.setprofile(before)
+    assert session.counts["binds"] == 10
+    return calls
+
+
+def test_a_sub_group_more_costs_little_for_each_pod_that_is_placed():
+    """Else a group of thousands, which grow by one pod at a time, holds up all others for minutes."""
+    calls_to_place_ten_pods(20)  # what is made once
+    assert calls_to_place_ten_pods(120) - calls_to_place_ten_pods(20) < 10 * 100
