@@ -36,7 +36,10 @@ class Budget(Protocol):
         """Another scenario is about to be tried."""
 
     def pass_over(self) -> BudgetAnswer:
-        """A scenario was proposed that need not be tried: it failed before, or takes no pod. Answers are as above."""
+        """No scenario is tried for a while: those proposed failed before or take no pod, or no victims suffice yet.
+
+        Answers are as above.
+        """
 
 
 @attrs.define

@@ -10,7 +10,7 @@ from kai.kernels.booking import accepted_gpu, requested_gpu
 from kai.kernels.columns import KIND_NONE, PENDING, PIPELINED, RELEASING, Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.group_state import GroupState
-from kai.kernels.prefix import EXHAUSTED, NOT_PLAIN, PODS, Prefix, begin, extend
+from kai.kernels.prefix import EXHAUSTED, NOT_PLAIN, PAUSED, PODS, Prefix, begin, extend
 from kai.kernels.struct import Bools, Int64s, Struct
 from kai.kernels.trying import Aggressor
 from kai.kernels.victims import losing_on, refresh_free_gpus
@@ -134,6 +134,8 @@ def propose_first(
     prefix = probe.prefix
     while True:
         ended = extend(facts, columns, rules, vectors, prefix)
+        if ended == PAUSED:  # one pod more or less costs too little to be asked about
+            continue
         if ended == EXHAUSTED:
             return NONE_PASSES
         if ended == NOT_PLAIN:

@@ -14,8 +14,10 @@ from kai.kernels.fit import Rules, Vectors
 from kai.kernels.order import Heap, pop, push
 from kai.kernels.struct import Bools, Int64s, Struct
 
-EXHAUSTED, ACCEPTED, NOT_PLAIN = 0, 1, 2
-BATCHES, PODS, GROUP, PLACES = 0, 1, 2, 3
+EXHAUSTED, ACCEPTED, NOT_PLAIN, PAUSED = 0, 1, 2, 3
+BATCHES, PODS, GROUP, PLACES, LARGE_PLACES = 0, 1, 2, 3, 4
+AT_A_TIME = 512
+"""Batches that are taken before a caller may end it."""
 
 
 class Prefix(Struct):
@@ -31,13 +33,18 @@ class Prefix(Struct):
     masks: Int64s  # [m] rows of Vectors.masks that some node in reach must satisfy
     reached: Bools  # [m] whether one does
     changed: Int64s  # [1] entries of the heap that are another part of their group since this was set to 0
-    state: Int64s  # [4] batches, pods in them, group to ask about, places for pods that all want the same
+    state: Int64s  # [5] batches, pods in them, group to ask about, places for pods of the least and of the largest size
 
 
 @inner
-def _places(prefix: Prefix, node: int) -> int:
-    smallest = prefix.wanted[prefix.wanted.shape[0] - 1]
-    return prefix.capacity[node] // smallest if smallest > 0 and prefix.capacity[node] >= smallest else 0
+def _count_places(prefix: Prefix, node: int, sign: int) -> None:
+    """Count the pods of the least and of the largest size that a node could hold (sign 1), or no more (-1)."""
+    wanted, capacity = prefix.wanted, prefix.capacity[node]
+    least, largest = wanted[wanted.shape[0] - 1], wanted[0]
+    if 0 < least <= capacity:
+        prefix.state[PLACES] += sign * (capacity // least)
+    if 0 < largest <= capacity:
+        prefix.state[LARGE_PLACES] += sign * (capacity // largest)
 
 
 @inner
@@ -46,9 +53,9 @@ def _free(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pod:
     node = columns.node[pod]
     if node < 0:
         return
-    before = _places(prefix, node)
+    _count_places(prefix, node, -1)
     prefix.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
-    prefix.state[PLACES] += _places(prefix, node) - before
+    _count_places(prefix, node, 1)
     for at in range(prefix.masks.shape[0]):
         prefix.reached[at] = prefix.reached[at] or vectors.masks[prefix.masks[at], node]
 
@@ -61,16 +68,29 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, know
     prefix.state[:] = 0
     prefix.start[0] = 0
     for node in range(prefix.capacity.shape[0]):
-        prefix.state[PLACES] += _places(prefix, node)
+        _count_places(prefix, node, 1)
     for pod in known:
         if not prefix.known[pod]:
             prefix.known[pod] = True
             _free(facts, columns, vectors, prefix, pod)
 
 
+@inner
+def _has_too_few_places(prefix: Prefix) -> bool:
+    """Say whether there are fewer places for pods of the largest size than such pods, or of the least than pods."""
+    wanted, large = prefix.wanted, 0
+    count = wanted.shape[0]
+    while large < count and wanted[large] == wanted[0]:
+        large += 1
+    return prefix.state[LARGE_PLACES] < large or (wanted[count - 1] > 0 and prefix.state[PLACES] < count)
+
+
 @kernel
 def accepts(prefix: Prefix) -> bool:
-    """Say whether the waiting pods might fit: each finds a holder, largest first into the largest with enough left."""
+    """Say whether the waiting pods might fit: each finds a holder, largest first into the largest with enough left.
+
+    Cost: where pods differ in what they want, O(N log N); O(n) if there are too few places for the largest or for all.
+    """
     for at in range(prefix.reached.shape[0]):
         if not prefix.reached[at]:
             return False
@@ -80,6 +100,8 @@ def accepts(prefix: Prefix) -> bool:
         return True
     if wanted[0] == wanted[count - 1]:
         return prefix.state[PLACES] >= count
+    if _has_too_few_places(prefix):
+        return False
     sizes = falling(prefix.capacity)[:count]
     left = sizes.copy()
     for amount in wanted:
@@ -175,9 +197,10 @@ def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefi
     """Take batches until the filters accept; return why it ended.
 
     EXHAUSTED: none is left. ACCEPTED: look at it. NOT_PLAIN: ``prefix.state[GROUP]`` was popped and is not for this
-    loop. Cost: for each batch two pops and little more, unless waiting pods differ in what they want: then O(N log N).
+    loop. PAUSED: so many were taken that a caller with a budget will ask it; call again.
+    Cost: for each batch two pops and little more, and what ``accepts`` costs.
     """
-    while True:
+    for _ in range(AT_A_TIME):
         group = pop(facts, columns, rules, prefix.heap)
         if group < 0:
             return EXHAUSTED
@@ -186,6 +209,7 @@ def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefi
             return NOT_PLAIN
         if _give_up(facts, columns, rules, vectors, prefix, group) and accepts(prefix):
             return ACCEPTED
+    return PAUSED
 
 
 @kernel

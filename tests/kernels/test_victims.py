@@ -140,7 +140,7 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
         masks=np.array(masks, np.int64),
         reached=np.zeros(len(masks), np.bool_),
         changed=np.zeros(1, np.int64),
-        state=np.zeros(4, np.int64),
+        state=np.zeros(5, np.int64),
     )
     tables = [stage.vectors.masks[row].tolist() for row in masks]
     twin = naive.Prefix(stage.world, pair.twin, [0] * len(stage.world.nodes), wanted, tables)

@@ -33,20 +33,21 @@ def fits_greedily(wanted: Sequence[int], capacities: Sequence[int], *, stop_at_z
     """Say whether each amount finds a holder, largest first into the largest with enough left.
 
     ``stop_at_zero``: an amount of nothing ends the test, everything after it is nothing too.
+
+    Cost: a look at each holder for each amount that differs from the one before, besides sorting.
     """
-    sizes = sorted(capacities, reverse=True)
-    left = list(sizes)
+    left = sorted(capacities, reverse=True)
+    at, before = 0, -1
     for amount in sorted(wanted, reverse=True):
         if stop_at_zero and amount == 0:
             return True
-        for at, size in enumerate(sizes):
-            if size < amount:
-                return False
-            if left[at] >= amount:
-                left[at] -= amount
-                break
-        else:
+        if amount != before:  # holders that had too little for an equal amount have no more now
+            at, before = 0, amount
+        while at < len(left) and left[at] < amount:
+            at += 1
+        if at == len(left):
             return False
+        left[at] -= amount
     return True
 
 

@@ -195,6 +195,6 @@ class GroupStates:
                 masks=np.zeros(masks, np.int64),
                 reached=np.zeros(masks, np.bool_),
                 changed=self._changed,
-                state=np.zeros(4, np.int64),
+                state=np.zeros(5, np.int64),
             )
         return known

@@ -3,7 +3,8 @@
 Source: the peer's actions/common/solvers/scenario (by pod, accumulated scenario builder).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import attrs
 import numpy as np
@@ -19,6 +20,9 @@ from kai.kernels.first_probe import propose_first
 from kai.kernels.prefix import Prefix
 from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, NodeRows
 
+AT_A_TIME: Final = 64
+"""Sets of victims that domains refuse before it is asked whether to go on."""
+
 
 @attrs.frozen(kw_only=True)
 class Terms:
@@ -31,6 +35,8 @@ class Terms:
     """[N] thousandths of GPUs that nodes have without taking anything."""
     feasible: NodeRows
     filters: Filters
+    goes_on: Callable[[], bool]
+    """Whether there is time for more victims: filters may refuse those of a whole cluster."""
 
     def outer(self, session: Session, batches: Batches) -> Outer:
         """Return the outer scenario with these batches."""
@@ -109,20 +115,27 @@ class CompiledVictims:
         self._member = member
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
-        """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
+        """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch.
+
+        They end when there is no time for more.
+        """
         session = self._session
         state = self._begin(terms)
         parts: dict[int, Portion] = {}
         known = set(terms.recorded.pods.tolist())
-        found = prefix.accepts(state)
+        found, refused = prefix.accepts(state), 0
         while True:
             if found and terms.filters.domains_can_hold(state.capacity):
                 count, pods = state.state[prefix.BATCHES], state.state[prefix.PODS]
                 yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))
+            elif found:
+                refused += 1
+                if refused % AT_A_TIME == 0 and not terms.goes_on():
+                    return
             ended = prefix.extend(session.facts, session.columns, session.policy.rules, session.policy.vectors, state)
-            if ended == prefix.EXHAUSTED:
+            if ended == prefix.EXHAUSTED or (ended == prefix.PAUSED and not terms.goes_on()):
                 return
-            found = ended == prefix.ACCEPTED or self._take(state, parts, known)
+            found = self._take(state, parts, known) if ended == prefix.NOT_PLAIN else ended == prefix.ACCEPTED
 
     def propose_first(self, group: int) -> int:
         """Look for the first scenario that victims of one node make for ``group``; it is in ``states.probe`` then.

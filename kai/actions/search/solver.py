@@ -101,6 +101,8 @@ class Search:
         self._failed: set[object] = set()
         self._judges = [each for each in session.policy.victims if each.accept is not None]
         self._states = states
+        self._more = BudgetAnswer.GO
+        """The last answer of the budget about more victims."""
         self.cap: Cap | None = None
         """The cap on evictions that held back what was found: the least of it that would serve the whole group."""
         self._done: VictimProposals | None = None
@@ -208,7 +210,9 @@ class Search:
             free=free,
             feasible=self._feasible,
             filters=Filters(self._session, part, waiting, free, self._feasible),
+            goes_on=self._may_grow,
         )
+        self._more = BudgetAnswer.GO
         for scenario in proposals.propose(self._victims.outers(terms)):
             if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
                 if not self._goes_on(self._session.budget.pass_over()):
@@ -220,7 +224,13 @@ class Search:
             if found is not None:
                 return found
             self._failed.add(scenario.fingerprint())
+        self._goes_on(self._more)
         return None
+
+    def _may_grow(self) -> bool:
+        """Say whether there is time for more victims. A no is heeded once the generator has ended for want of them."""
+        self._more = self._session.budget.pass_over()
+        return self._more is BudgetAnswer.GO
 
     def _first(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
         """Try the first scenario of a search for one pod in kernels; what they cannot say is left to ``_probe``."""

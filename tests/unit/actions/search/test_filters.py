@@ -24,6 +24,10 @@ NODES = {"n1": {"gpu": 2, "labels": {"rack": "a"}}, "n2": {"gpu": 4, "labels": {
         ([2, 2], [3, 1], False),
         ([1, 1, 1], [3], True),
         ([3], [2, 2], False),
+        ([3, 3, 2, 2], [5, 5], True),
+        ([3, 3, 2, 2, 1], [5, 5], False),
+        ([4, 3, 3], [8, 3], True),
+        ([0, 0], [-1], False),
     ],
 )
 def test_each_amount_needs_one_holder_that_has_as_much_left(wanted, capacities, fits):

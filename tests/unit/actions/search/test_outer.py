@@ -7,6 +7,7 @@ from kai.actions.search.filters import Filters
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms, give_up
 from kai.framework.scenario import NO_BATCHES
+from kai.kernels.prefix import AT_A_TIME
 from tests.unit.actions.search.stage import opened, pods_of, row
 
 GROUPS = {
@@ -52,14 +53,20 @@ def test_a_group_of_which_all_pods_are_known_victims_has_none_left(session):
     assert rest is None
 
 
-def grown(session, victims, free=0):
+def grown(session, victims, free=0, goes_on=lambda: True):
     """Return the batches of each outer scenario that passes the filters of the group that wants."""
     aggressor = session.portion(row(session, "wants"))
     waiting = tuple(aggressor.chunk().tolist())
     room, feasible = np.full(len(session.all_nodes), free, np.int64), np.zeros(0, np.int64)
     filters = Filters(session, aggressor, waiting, room, feasible)
     terms = Terms(
-        aggressor=aggressor, waiting=waiting, recorded=NO_BATCHES, free=room, feasible=feasible, filters=filters
+        aggressor=aggressor,
+        waiting=waiting,
+        recorded=NO_BATCHES,
+        free=room,
+        feasible=feasible,
+        filters=filters,
+        goes_on=goes_on,
     )
     return [[sorted(names(session, batch)) for batch in outer.batches] for outer in victims.outers(terms)]
 
@@ -109,3 +116,32 @@ def test_only_pods_of_groups_that_may_be_taken_are_in_a_set(session, victims):
 @either_way
 def test_without_groups_to_take_from_nothing_is_proposed(session, victims):
     assert grown(session, victims(session, member(session))) == []
+
+
+@pytest.mark.parametrize("left", [0, 1, 99])
+def test_a_set_grows_no_further_than_there_is_time(left):
+    """Filters may refuse the victims of a whole cluster, one after the other."""
+    crowd = {"members": 2 * AT_A_TIME, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"}
+    session = opened({"crowd": crowd, "wants": {"members": 2, "each": {"gpu": 4}}}, {"n1": {"gpu": 4}})
+    asked = []
+
+    def goes_on():
+        asked.append(len(asked))
+        return len(asked) <= left
+
+    assert grown(session, by_kernel(session, member(session, "crowd")), -(10**9), goes_on) == []
+    assert len(asked) == min(left + 1, 2)
+
+
+def test_a_set_that_no_domain_of_the_group_holds_grows_no_further_than_there_is_time(monkeypatch):
+    monkeypatch.setattr("kai.actions.search.outer.AT_A_TIME", 1)
+    nodes = {f"n{at}": {"gpu": 1, "labels": {"rack": f"r{at}"}} for at in range(4)}
+    groups = {f"v{at}": {"each": {"gpu": 1}, "runs_on": f"n{at}"} for at in range(4)}
+    wants = {"members": 2, "each": {"gpu": 1}, "topology": {"topology": "tree", "required": "rack"}}
+    session = opened({**groups, "wants": wants}, nodes, topologies={"tree": ["rack"]})
+    asked = []
+    made = grown(
+        session, by_kernel(session, member(session, *groups)), goes_on=lambda: asked.append(1) or len(asked) < 2
+    )
+    assert made == []
+    assert len(asked) == 2

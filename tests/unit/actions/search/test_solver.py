@@ -231,3 +231,15 @@ def test_a_plugin_that_accepts_nothing_leaves_everything_as_it_was(shortcuts):
     assert search(session, "wants", ("youngest",), shortcuts=shortcuts) is Outcome.FAILED
     assert told(session) == []
     assert session.ledger.fingerprint() == before
+
+
+def test_a_search_ends_when_there_is_no_time_to_grow_its_victims(monkeypatch):
+    """What no domain holds is never proposed, so the budget would not be asked about it."""
+    monkeypatch.setattr("kai.actions.search.outer.AT_A_TIME", 1)
+    nodes = {f"n{at}": {"gpu": 1, "labels": {"rack": f"r{at}"}} for at in range(4)}
+    full = {f"v{at}": {**ONE, "runs_on": f"n{at}"} for at in range(4)}
+    wants = {"members": 2, "priority": 60, "each": {"gpu": 1}, "topology": {"topology": "tree", "required": "rack"}}
+    budget = Passing(5)
+    session = opened({**full, "wants": wants}, nodes, topologies={"tree": ["rack"]}, budget=budget)
+    assert search(session, "wants", full) is Outcome.STOPPED
+    assert budget.seen == 6
