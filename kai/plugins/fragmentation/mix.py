@@ -129,6 +129,7 @@ def term_of(session: SessionView, kinds: Kinds, most: int, weight: float) -> Fra
     by_shape = np.bincount(facts.pods.shape[alive], minlength=len(kinds.of_shape))
     asking = kinds.of_shape >= 0
     counts = np.bincount(kinds.of_shape[asking], weights=by_shape[asking], minlength=len(kinds.shapes))
+    counts[kinds.wants[:, GPU] <= 0] = 0  # by memory, where that of no device is known: such pods fit nowhere
     usual = np.argsort(-counts, kind="stable")[:most]
     usual = usual[counts[usual] > 0]
     if not len(usual):

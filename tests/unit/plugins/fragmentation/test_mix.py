@@ -56,6 +56,18 @@ def test_nothing_is_said_where_no_pod_asks_for_gpus():
     assert stage.is_silent
 
 
+def test_pods_that_ask_by_memory_are_not_usual_where_that_of_no_device_is_known():
+    """Nothing would be divided by the GPUs that they ask for."""
+    by_memory = pod("a-0", metadata={"annotations": {"pod-group-name": "a", "gpu-memory": "500"}})
+    unknown = gpu_node("n1", labels={"nvidia.com/gpu.memory": "many"})
+    stage, term = term_of(unknown, by_memory)
+    assert stage.session.facts.shapes.memory.tolist() == [500]
+    assert term is None
+    stage, term = term_of(unknown, by_memory, asking("b-0", 2))
+    assert asked(stage, term) == [2]
+    assert np.isfinite(term.pressure).all()
+
+
 def test_pods_that_are_over_are_no_longer_usual():
     done = asking("a-0", 2, on="n1", status={"phase": "Succeeded"})
     stage, term = term_of(gpu_node("n1"), done, asking("b-0", 1))
