@@ -83,12 +83,12 @@ def _share_surplus(
             if surplus == 0.0:
                 break
             wanted = requestable[queue] - shares[queue]
-            part = offered * rates[queue] / total
+            part = offered * (rates[queue] / total)
             if wanted <= part:
                 given = wanted
                 leftovers[queue] = 0.0
             else:
-                given = np.floor(part)
+                given = max(0.0, np.floor(part))  # what is left is less than nothing where sums were rounded
                 if part - given > 0.0:
                     leftovers[queue] = part - given
             shares[queue] += given
@@ -189,4 +189,4 @@ def divide(
     remaining = give_quota(total, quota, requestable, shares)
     if remaining <= 0.0:
         return 0.0
-    return give_surplus(remaining, order, priority, weight, usage, request, limit, k, shares)
+    return max(0.0, give_surplus(remaining, order, priority, weight, usage, request, limit, k, shares))

@@ -74,3 +74,30 @@ def test_nothing_is_divided_that_is_not_there_once_quotas_are_covered(drawn, tot
     # A remainder may lift a queue above what it can use, by less than one unit.
     assert np.all(shares <= usable + 1.0)
     assert shares.sum() + left <= max(total, granted.sum()) + 1e-6
+
+
+hundredths = st.integers(0, 300).map(lambda amount: amount / 100)
+
+
+@given(st.lists(st.tuples(hundredths, st.sampled_from((200, 100))), min_size=2, max_size=6), strengths)
+def test_what_rounding_leaves_of_a_surplus_takes_nothing_from_a_queue(wishes, k):
+    """There may be just as much as the first queues ask for; sums of hundredths then end a little below 0."""
+    request, priority = (np.array(column, np.float64) for column in zip(*wishes, strict=True))
+    queues = len(wishes)
+    order, shares = np.arange(queues, dtype=np.int64), np.zeros(queues, np.float64)
+    total = round(float(request[priority == 200].sum()), 2)
+    unlimited, none = np.full(queues, naive.UNLIMITED), np.zeros(queues)
+    left = fairshare.divide(
+        total, order, priority.astype(np.int64), none, unlimited, np.ones(queues), none, request, k, shares
+    )
+    assert left >= 0.0
+    assert np.all(shares >= 0.0)
+
+
+def test_queues_of_lower_priority_get_nothing_where_others_get_all():
+    request = np.array([0.6, 0.6, 0.6, 0.6, 0.6, 4.0, 4.0])
+    priority = np.array([200, 200, 200, 200, 200, 100, 100])
+    shares, none = np.zeros(7), np.zeros(7)
+    order, unlimited = np.arange(7), np.full(7, naive.UNLIMITED)
+    assert fairshare.divide(3.0, order, priority, none, unlimited, np.ones(7), none, request, 1.0, shares) == 0.0
+    assert shares.tolist() == [0.6, 0.6, 0.6, 0.6, 0.6, 0.0, 0.0]

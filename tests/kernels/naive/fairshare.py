@@ -40,7 +40,7 @@ def divide(total: float, queues: list[Queue], k: float) -> float:
         given = min(quota, queue.usable)
         queue.share += given
         left -= given
-    return give_surplus(left, queues, k) if left > 0 else 0.0
+    return max(0.0, give_surplus(left, queues, k)) if left > 0 else 0.0
 
 
 def give_surplus(surplus: float, queues: list[Queue], k: float) -> float:
@@ -83,11 +83,11 @@ def _round(surplus: float, band: list[Queue], k: float) -> tuple[float, bool]:
     for queue, speed in zip(thirsty, speeds, strict=True):
         if queue.weight <= 0 or surplus == 0:
             continue
-        wanted, part = queue.usable - queue.share, offered * speed / total
+        wanted, part = queue.usable - queue.share, offered * (speed / total)
         if wanted <= part:
             given, queue.leftover = wanted, None
         else:
-            given = float(math.floor(part))
+            given = float(max(0, math.floor(part)))
             if part > given:
                 queue.leftover = part - given
         queue.share += given
