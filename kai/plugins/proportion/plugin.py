@@ -216,8 +216,8 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
     taken = np.bincount(snapshot.pod_shape[rows], minlength=len(snapshot.shapes))
     for row in rows[session.pod_column(_SCALES)[rows] > 0].tolist():
         taken[snapshot.pod_shape[row]] -= snapshot.pods[row].namespace == scaling_namespace
-    total -= taken @ session.requested
-    return total
+    # Others may hold GPUs that have failed since; less than nothing would count as no bound.
+    return np.maximum(total - taken @ session.requested, 0.0)
 
 
 def _ready_total(session: SessionView) -> Float64s:

@@ -44,6 +44,13 @@ def test_pods_of_other_schedulers_count_where_they_are_on_nodes_that_are_ready()
     assert total(ready, cordoned, pod("theirs-0", on="a", **FOREIGN)) == (6, 5)
 
 
+def test_there_is_never_less_than_nothing():
+    """Pods may hold GPUs that have failed: an amount below 0 would be no bound for a queue of unlimited quota."""
+    failed = node("a", allocatable={**GPUS, "nvidia.com/gpu": "1", "nvidia.com/mig-2g.10gb": "0"})
+    theirs = (pod(f"theirs-{at}", on="a", **FOREIGN) for at in range(2))
+    assert total(failed, *theirs) == (4, 0)
+
+
 def test_scaling_pods_take_nothing_and_a_label_alone_makes_none():
     labelled = pod("scaling-0", on="a", labels={"app": "scaling-pod"}, **FOREIGN)
     assert total(node("a", allocatable=GPUS), labelled) == (6, 5)
