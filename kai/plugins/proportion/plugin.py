@@ -17,6 +17,7 @@ from attrs.validators import ge
 from kai.framework import (
     ACCEPTED,
     ACTIVE_USED,
+    GPU,
     GPU_UNIT,
     SHARED_RESOURCES,
     UNLIMITED,
@@ -129,7 +130,8 @@ class Proportion:
                     self.k,
                     out,
                 )
-                shares[family.rows, resource] = in_axis_units(out, asked[:, resource], unit)
+                shares[family.rows, resource] = out * unit
+        shares[:, GPU] = without_rounding(shares[:, GPU], requested[:, GPU])
         allocatable = np.where(facts.quota < 0, facts.limit, np.maximum(facts.quota, shares))
         capped = np.where(facts.limit < 0, allocatable, np.minimum(allocatable, facts.limit))
         return FairShares(
@@ -140,16 +142,15 @@ class Proportion:
         )
 
 
-def in_axis_units(shares: Float64s, asked: Float64s, unit: float) -> Float64s:
-    """Return ``shares`` [Q], which are counted in units, in axis units, as ``asked`` [Q] is.
+def without_rounding(shares: Float64s, asked: Float64s) -> Float64s:
+    """Return ``shares`` [Q], which were divided in other units, as they would be without that.
 
-    Holds: a queue that gets all it asks for has just that, and one that gets a number of six decimals, which quotas are
-        (``kai.intake.queues``), has that number. 2.01 devices times 1000 is less than 2010.
+    Holds: a queue that gets all it asked for has just that, and one that gets a number of six decimals has that number,
+        as quotas are (``kai.intake.queues``). 2.01 devices times 1000 is less than 2010.
     """
-    found = shares * unit
-    for exact in (np.round(found, 6), asked):
-        found = np.where(np.abs(found - exact) <= _ROUNDING * exact, exact, found)
-    return found
+    for exact in (np.round(shares, 6), asked):
+        shares = np.where(np.abs(shares - exact) <= _ROUNDING * exact, exact, shares)
+    return shares
 
 
 class Terms(NamedTuple):

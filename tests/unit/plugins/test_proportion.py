@@ -12,7 +12,7 @@ from kai.engine.observe import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
 from kai.model.axis import GPU_UNIT
-from kai.plugins.proportion.plugin import in_axis_units
+from kai.plugins.proportion.plugin import without_rounding
 from kai.testing import check_scenario
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
@@ -60,13 +60,13 @@ def test_scaling_pods_take_nothing_and_a_label_alone_makes_none():
 
 @pytest.mark.parametrize("asked", [2010.0, 4060.0, GPU_UNIT * 513 / 16300])
 def test_a_queue_that_gets_all_it_asks_for_has_just_that_as_its_share(asked):
-    devices = asked / GPU_UNIT
-    assert devices * GPU_UNIT < asked
-    assert in_axis_units(np.array([devices]), np.array([asked]), float(GPU_UNIT)) == [asked]
+    share = asked / GPU_UNIT * GPU_UNIT
+    assert share < asked
+    assert without_rounding(np.array([share]), np.array([asked])) == [asked]
 
 
 def test_a_share_that_is_its_quota_is_so_in_both_units():
-    found = in_axis_units(np.array([2.01, 2.005, 2.0100001]), np.full(3, 9000.0), float(GPU_UNIT))
+    found = without_rounding(np.array([2.01, 2.005, 2.0100001]) * GPU_UNIT, np.full(3, 9000.0))
     assert found.tolist() == [2010.0, 2005.0, 2010.0001]
 
 
