@@ -179,8 +179,10 @@ class HttpServer:
         stale = _stale(manifest, body.get("metadata", {}))
         if stale is not None:
             return stale
-        changed = body if call.method == "PUT" else merged(manifest, body)
-        changed["metadata"] = {**manifest["metadata"], **changed.get("metadata", {})}
+        changed, kept = merged(manifest, body), manifest["metadata"]
+        if call.method == "PUT":
+            changed, kept = body, {key: value for key, value in kept.items() if key not in {"labels", "annotations"}}
+        changed["metadata"] = {**kept, **changed.get("metadata", {})}
         if changed == manifest:
             return _answer(200, manifest)
         return _answer(200, self._store(plural, changed, "MODIFIED"))

@@ -246,7 +246,7 @@ class LeaseLeadership:
     async def _write(self, effect: WriteLease) -> Event:
         body = to_json(self._manifest(effect))
         sent_at = self._clock.monotonic()
-        if effect.version:
+        if effect.before.version:
             answer = await self._transport.request(self._call("PUT", self._path(), body))
         else:
             answer = await self._transport.request(self._call("POST", self._path().rpartition("/")[0], body))
@@ -275,20 +275,20 @@ class LeaseLeadership:
         return f"/apis/coordination.k8s.io/v1/namespaces/{quote(settings.namespace)}/leases/{quote(settings.name)}"
 
     def _manifest(self, effect: WriteLease) -> Mapping[str, Any]:
-        settings = self._settings
+        settings, before = self._settings, effect.before
         now = dt.datetime.fromtimestamp(self._clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        metadata = {"name": settings.name, "namespace": settings.namespace}
-        if effect.version:
-            metadata["resourceVersion"] = effect.version
+        kept = before.manifest
+        metadata = {**mapping_of(kept.get("metadata")), "name": settings.name, "namespace": settings.namespace}
         spec = {
+            **mapping_of(kept.get("spec")),
             "holderIdentity": effect.holder,
             # A lease that was given back is free after a second for clients that look at nothing else.
             "leaseDurationSeconds": 1 if effect.ends else math.ceil(settings.duration),
             "leaseTransitions": effect.transitions,
             "renewTime": now,
-            "acquireTime": now if effect.begins or not effect.acquired else effect.acquired,
+            "acquireTime": now if effect.begins or not before.acquired else before.acquired,
         }
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        return {**kept, "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
 @attrs.frozen
@@ -339,4 +339,5 @@ def _record(answer: Answer | NoAnswer) -> Record | None:
         version=str(metadata.get("resourceVersion") or ""),
         renewed=str(spec.get("renewTime") or ""),
         acquired=str(spec.get("acquireTime") or ""),
+        manifest=body,
     )

@@ -19,7 +19,8 @@ against such a write.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -74,6 +75,8 @@ class Record:
     version: str = ""
     renewed: str = ""
     acquired: str = ""
+    manifest: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
+    """The whole lease: labels, annotations and whatever else others put there stay when it is written."""
 
 
 # --- Events --------------------------------------------------------------------------------------------------------
@@ -134,15 +137,14 @@ class ReadLease:
 
 @attrs.frozen(kw_only=True)
 class WriteLease:
-    """Write the lease, if it still has this version; without one, create it.
+    """Write the lease, if it still has the version that it had before; where there was none, create it.
 
     ``begins`` says whether the time of acquisition is set to now, ``ends`` whether the lease is given back.
     """
 
     holder: str
     transitions: int
-    version: str
-    acquired: str = ""
+    before: Record = Record()
     begins: bool = False
     ends: bool = False
 
@@ -342,13 +344,7 @@ class Election:
         self._resignations += 1
         if self._resignations > _MOST_RESIGNATIONS:
             return Finished()
-        return WriteLease(
-            holder="",
-            transitions=seen.transitions,
-            version=seen.version,
-            acquired=seen.acquired,
-            ends=True,
-        )
+        return WriteLease(holder="", transitions=seen.transitions, before=seen, ends=True)
 
     def _ran_out(self, record: Record | None, now: float) -> bool:
         return record is not None and now >= self._changed_at + record.duration
@@ -356,20 +352,11 @@ class Election:
     # --- Writes ----------------------------------------------------------------------------------------------------
 
     def _renewal(self, record: Record) -> WriteLease:
-        return WriteLease(
-            holder=self.settings.identity,
-            transitions=record.transitions,
-            version=record.version,
-            acquired=record.acquired,
-        )
+        return WriteLease(holder=self.settings.identity, transitions=record.transitions, before=record)
 
     def _acquisition(self, record: Record) -> WriteLease:
-        return WriteLease(
-            holder=self.settings.identity,
-            transitions=max(record.transitions, self._highest) + 1,
-            version=record.version,
-            begins=True,
-        )
+        transitions = max(record.transitions, self._highest) + 1
+        return WriteLease(holder=self.settings.identity, transitions=transitions, before=record, begins=True)
 
     def _is_earlier_life(self, holder: str) -> bool:
         container = self.settings.container

@@ -30,6 +30,23 @@ async def test_one_of_two_leads_and_the_other_follows_when_it_resigns():
             assert server.objects[LEASE]["spec"]["holderIdentity"] == "b_1"
 
 
+@in_virtual_time
+async def test_what_others_put_on_a_lease_stays_while_it_is_taken_renewed_and_given_back():
+    server = HttpServer()
+    labels, annotations = {"app.kubernetes.io/managed-by": "Helm"}, {"backup": "no"}
+    server.put("leases", "lock", "kai", metadata={"labels": labels}, spec={"strategy": "OldestEmulationVersion"})
+    async with running(server, lease="a_1") as cluster:
+        await cluster.leadership.begun()
+        await anyio.sleep(5)
+        server.put("leases", "lock", "kai", metadata={"annotations": annotations})
+        await anyio.sleep(5)
+        await cluster.leadership.give_back()
+    lease = server.objects[LEASE]
+    assert (lease["metadata"]["labels"], lease["metadata"]["annotations"]) == (labels, annotations)
+    assert lease["spec"]["strategy"] == "OldestEmulationVersion"
+    assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("", 1)
+
+
 async def _seconds_until_the_second_leads(first, second, after=61.3):
     await first.leadership.begun()
     await anyio.sleep(after)

@@ -49,7 +49,7 @@ def test_a_lease_that_does_not_exist_is_created():
     machine = election()
     assert machine.step(Ticked(), 0.0) == ReadLease()
     effect = machine.step(ReadDone(None), 0.0)
-    assert effect == WriteLease(holder="me_1", transitions=1, version="", begins=True)
+    assert effect == WriteLease(holder="me_1", transitions=1, begins=True)
     record = Record(holder="me_1", transitions=1, version="1")
     assert machine.step(WriteDone(record=record, sent_at=0.0), 1.0) == WakeAt(2.0)
     assert machine.term == Term(epoch=1, identity="me_1")
@@ -60,7 +60,7 @@ def test_a_held_lease_is_left_alone_until_it_did_not_change_for_its_duration():
     assert machine.step(ReadDone(OTHER), 100.0) == WakeAt(100.5)
     assert isinstance(machine.step(ReadDone(OTHER), 114.9), WakeAt)
     effect = machine.step(ReadDone(OTHER), 115.0)
-    assert (effect.holder, effect.transitions, effect.version) == ("me_1", 5, "9")
+    assert (effect.holder, effect.transitions, effect.before) == ("me_1", 5, OTHER)
 
 
 def test_a_renewal_by_its_holder_starts_the_wait_anew():
@@ -174,7 +174,7 @@ def test_a_leader_that_was_cut_off_at_once_looks_and_waits_for_its_turn():
 
 
 def renewal(version):
-    return WriteLease(holder="me_1", transitions=1, version=version)
+    return WriteLease(holder="me_1", transitions=1, before=Record(holder="me_1", transitions=1, version=version))
 
 
 def test_a_write_that_did_not_land_is_not_repeated_at_once():
@@ -289,7 +289,7 @@ class World:
         sent_at = self.now
 
         def land(is_answered):
-            if effect.version != ("" if self.record is None else self.record.version):
+            if effect.before.version != ("" if self.record is None else self.record.version):
                 if is_answered:
                     later(latency / 2, WriteRefused())
                 return
