@@ -49,8 +49,8 @@ from kai.errors import InputError
 from kai.manifests.lint import lint
 from kai.manifests.reading import documents_of, open_text
 from kai.manifests.reading import read as read_manifests
-from kai.plugins.dra.quantity import base_units, version
 from kai.plugins.dra.selectors import Selectors
+from kai.plugins.dra.versions import version
 from kai.podgrouper.karta.definition import described_kind, read_definition
 from kai.podgrouper.karta.evaluate import evaluate
 from kai.podgrouper.karta.values import QueryError
@@ -251,13 +251,6 @@ TARGETS: Final = (
         samples=_texts("500m", "2Gi", "1e3", "0.5", "-1", "1.5T", "128974848"),
         read=_text(lambda text: quantity.amount(text, 1000)),
         refusals=(quantity.QuantityError,),
-        is_raw=True,
-    ),
-    Target(
-        name="quantity of devices",
-        samples=_texts("500m", "2Gi", "1e3", "-0.5"),
-        read=_text(base_units),
-        refusals=(ValueError,),
         is_raw=True,
     ),
     Target(

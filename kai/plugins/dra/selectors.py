@@ -1,24 +1,20 @@
 """Which devices an expression selects: compiled once, asked once for each device, remembered while devices stay.
 
 Expressions see one variable, ``device``, with ``driver``, ``attributes`` and ``capacity`` by domain, and
-``allowMultipleAllocations``. Quantities are integers in base units, semantic versions are texts.
+``allowMultipleAllocations``. What they may call: `kai.plugins.dra.libraries`.
 
-Source: resource.k8s.io/v1, CELDeviceSelector; functions of the Kubernetes CEL libraries for quantities and versions.
+Source: resource.k8s.io/v1, CELDeviceSelector.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from kai.framework.claims import Device
-from kai.plugins.dra.quantity import base_units, is_nearly_version, is_quantity, is_version, normalized, version
-
-Row = tuple[Any, list[Any], bool, Callable[..., Any]]
-"""Result type, parameter types, whether it is called on its first parameter, and what computes it."""
+from kai.plugins.dra.libraries import environment
 
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
 _DOMAIN_TEST = re.compile(r"\bin(\s+)device\.(attributes|capacity)\b(?!\s*[.\[])")
@@ -31,78 +27,6 @@ class Fault:
     """An expression that does not compile, or that fails on a device: then nothing may be allocated by it."""
 
     text: str
-
-
-def _compared(left: Any, right: Any) -> int:  # noqa: ANN401 - integers or versions, whatever the overload says
-    return int(left > right) - int(left < right)
-
-
-def _checked_version(text: str, normalize: bool = False) -> str:  # noqa: FBT001, FBT002 - as expressions call it
-    if normalize:
-        return normalized(text)
-    version(text)
-    return text
-
-
-def _is_version(text: str, normalize: bool) -> bool:  # noqa: FBT001 - as expressions call it
-    return is_nearly_version(text) if normalize else is_version(text)
-
-
-def _overloads(name: str, *rows: Row) -> Any:  # noqa: ANN401 - the library ships stubs without a typing marker
-    return cel.FunctionDecl(
-        name,
-        [
-            cel.Overload(f"{name}_{at}", result, parameters, member, call)
-            for at, (result, parameters, member, call) in enumerate(rows)
-        ],
-    )
-
-
-def _environment() -> Any:  # noqa: ANN401 - as above
-    kind = cel.Type
-    number, text, truth = kind.INT, kind.STRING, kind.BOOL
-    return cel.NewEnv(
-        variables={"device": kind.DYN},
-        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
-        functions=[
-            _overloads("quantity", (number, [text], False, base_units)),
-            _overloads("isQuantity", (truth, [text], False, is_quantity)),
-            _overloads("asInteger", (number, [number], True, int)),
-            _overloads("isInteger", (truth, [number], True, lambda _: True)),
-            _overloads("asApproximateFloat", (kind.DOUBLE, [number], True, float)),
-            _overloads("sign", (number, [number], True, lambda value: _compared(value, 0))),
-            _overloads("add", (number, [number, number], True, lambda left, right: left + right)),
-            _overloads("sub", (number, [number, number], True, lambda left, right: left - right)),
-            _overloads(
-                "semver",
-                (text, [text], False, _checked_version),
-                (text, [text, truth], False, _checked_version),
-            ),
-            _overloads(
-                "isSemver",
-                (truth, [text], False, is_version),
-                (truth, [text, truth], False, _is_version),
-            ),
-            _overloads("major", (number, [text], True, lambda value: version(value)[0])),
-            _overloads("minor", (number, [text], True, lambda value: version(value)[1])),
-            _overloads("patch", (number, [text], True, lambda value: version(value)[2])),
-            _overloads(
-                "compareTo",
-                (number, [number, number], True, _compared),
-                (number, [text, text], True, lambda left, right: _compared(version(left), version(right))),
-            ),
-            _overloads(
-                "isGreaterThan",
-                (truth, [number, number], True, lambda left, right: left > right),
-                (truth, [text, text], True, lambda left, right: version(left) > version(right)),
-            ),
-            _overloads(
-                "isLessThan",
-                (truth, [number, number], True, lambda left, right: left < right),
-                (truth, [text, text], True, lambda left, right: version(left) < version(right)),
-            ),
-        ],
-    )
 
 
 @attrs.frozen
@@ -193,7 +117,7 @@ class Selectors:
 
     def _compile_anew(self, expression: str) -> _Compiled | Fault:
         if self._environment is None:
-            self._environment = _environment()
+            self._environment = environment()
         try:
             program = self._environment.compile(rewritten(expression))
         except RuntimeError as error:
