@@ -1,4 +1,4 @@
-"""Numbers and truth values in text, such as annotations, labels and flags, read as the peer's programs read them.
+"""Numbers and truth values: what is a number, and those in text, read as the peer's programs read them.
 
 Python's ``int`` and ``float`` accept more than Go's ``strconv`` (blanks, digits of other scripts, ``1_0`` as an
 integer) and less (hexadecimal floats). A reader with a different idea admits pods that the peer refuses.
@@ -7,7 +7,7 @@ integer) and less (hexadecimal floats). A reader with a different idea admits po
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
 _TRUTHS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -24,6 +24,16 @@ _HEXADECIMAL: Final = re.compile(
 _NAMED: Final = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 # No number of 64 bits takes more; Python would work for seconds on the texts that are refused here.
 _LONGEST: Final = 200
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number, which true and false are not here."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number, which true and false are not here."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def truth(text: str) -> bool | None:

@@ -25,8 +25,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kai.admission.certificates import Pair, end_of, hosts_of, make_pair, split
-from kai.api.codec.manifest_text import mapping_of
 from kai.errors import InputError
+from kai.lenient import mapping_of
 
 INTRODUCED: Final = "kai.scheduler/certificate-introduced"
 PROMOTED: Final = "kai.scheduler/certificate-promoted"
@@ -89,8 +89,8 @@ class Held:
 
 def read_held(secret: Mapping[str, Any]) -> Held:
     """Return what a Secret holds."""
-    data = mapping_of(secret.get("data"))
-    annotations = mapping_of(mapping_of(secret.get("metadata")).get("annotations"))
+    data = mapping_of(secret, "data")
+    annotations = mapping_of(secret, "metadata", "annotations")
     return Held(
         serving=_pair(data, "tls"),
         following=_pair(data, "next"),

@@ -18,6 +18,7 @@ from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import told
 from kai.notation import shown
+from kai.numerals import is_number, is_whole
 
 T = TypeVar("T")
 Options = Mapping[str, object]
@@ -185,13 +186,13 @@ def _boolean(value: object, _: object) -> bool:
 
 
 def _whole(value: object, _: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole(value):
         return value
     raise ValueError
 
 
 def _number(value: object, _: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+    if is_number(value) and abs(value) < float("inf"):
         return float(value)
     raise ValueError
 

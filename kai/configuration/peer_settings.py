@@ -12,6 +12,7 @@ from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError
 from kai.framework.parameters import UNBOUNDED, Parameters, SearchBudgets
 from kai.notation import shown
+from kai.numerals import is_whole
 
 _NANOSECONDS = 10**9
 BUDGETED = ("default", "reclaim", "preempt", "consolidation")
@@ -29,7 +30,7 @@ def read_depths(value: object, place: str) -> Mapping[str, int]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{place}: found {shown(value)}, expected a mapping from action names to numbers")
     for name, depth in value.items():
-        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
+        if not is_whole(depth) or depth < 0:
             raise ConfigError(f"{place}.{name}: found {shown(depth)}, expected a whole number, 0 or more")
     return {str(name): depth for name, depth in value.items()}
 
@@ -78,7 +79,7 @@ def duration(value: object, place: str) -> float:
 
     Raises: ConfigError.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole(value):
         return value / _NANOSECONDS
     try:
         if isinstance(value, str):
@@ -131,7 +132,7 @@ class Settings:
     def whole(self, key: str, default: int) -> int:
         """Return a whole number."""
         value = self.values.get(key, 0 if self.zeroed else default)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if is_whole(value):
             return value
         raise ConfigError(f"{self.place}.{key}: found {shown(value)}, expected a whole number")
 

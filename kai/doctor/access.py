@@ -8,7 +8,8 @@ from typing import Final
 from kai.api import names
 from kai.api.conventions.queue_access import Admits
 from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import Seen, annotations_of, key_of, labels_of, name_of, text
+from kai.doctor.seen import Seen, annotations_of, key_of, labels_of, name_of
+from kai.lenient import text_of
 from kai.wording import counted, first_of
 
 _FLAG: Final = "queue-access"
@@ -27,7 +28,7 @@ def queue_access(seen: Seen) -> Looked:
     labels = {name_of(each): labels_of(each) for each in seen.all("namespaces")}
     refused: dict[str, list[str]] = {}
     for each in seen.all("podgroups"):
-        queue, namespace = text(each, "spec", "queue"), text(each, "metadata", "namespace")
+        queue, namespace = text_of(each, "spec", "queue"), text_of(each, "metadata", "namespace")
         if queue in admitting and not admitting[queue].admits(namespace, labels.get(namespace, {})):
             refused.setdefault(queue, []).append(key_of(each))
     problems = [

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import PART_OF, Manifest, Seen, items, labels_of, name_of, text, within
+from kai.doctor.seen import PART_OF, Manifest, Seen, labels_of, name_of
+from kai.lenient import list_of, part_of, text_of
 from kai.wording import counted, first_of
 
 _POLICIES: Final = ("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-podgroup-status", "kai-bound-pods")
 _SOON: Final = 7 * 86_400.0
 _SERVICE: Final = "kubernetes.io/service-name"
+_RENEW: Final = "kubectl apply -k deploy/components/certificates    or let kai make them; see docs/install.md#webhooks"
 _KINDS: Final = {"validating": "validatingwebhookconfiguration", "mutating": "mutatingwebhookconfiguration"}
 
 
@@ -25,11 +27,11 @@ def endpoints(seen: Seen) -> Looked:
     count = 0
     for kind, config, hook in _hooks(seen):
         count += 1
-        namespace, service = (text(hook, "clientConfig", "service", key) for key in ("namespace", "name"))
+        namespace, service = (text_of(hook, "clientConfig", "service", key) for key in ("namespace", "name"))
         if not service or _is_answered(seen, namespace, service):
             continue
-        closed = text(hook, "failurePolicy") != "Ignore"
-        told = f"webhook {text(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
+        closed = text_of(hook, "failurePolicy") != "Ignore"
+        told = f"webhook {text_of(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
         what = "the API server refuses what it is about" if closed else "what it would refuse is let through"
         tell = failure if closed else warning
         problems.append(
@@ -50,30 +52,20 @@ def certificates(seen: Seen) -> Looked:
     count = 0
     for kind, config, hook in _hooks(seen):
         count += 1
-        about = f"{_KINDS[kind]}/{name_of(config)}"
-        bundle = text(hook, "clientConfig", "caBundle")
+        bundle, webhook = text_of(hook, "clientConfig", "caBundle"), f"webhook {text_of(hook, 'name')}"
         end = _end_of(bundle)
-        help_text = (
-            "kubectl apply -k deploy/components/certificates    or let kai make them; see docs/install.md#webhooks"
-        )
+        said = ""
         if not bundle:
-            problems.append(failure(f"webhook {text(hook, 'name')} has no caBundle", help_text, about=about))
+            said = f"{webhook} has no caBundle"
         elif end is None:
-            problems.append(
-                failure(f"the caBundle of webhook {text(hook, 'name')} is no certificate", help_text, about=about)
-            )
-        elif end < seen.now:
-            days = (seen.now - end) / 86_400
-            problems.append(
-                failure(
-                    f"the caBundle of webhook {text(hook, 'name')} ended {days:.1f} days ago", help_text, about=about
-                )
-            )
+            said = f"the caBundle of {webhook} is no certificate"
         elif end < seen.now + _SOON:
             days = (end - seen.now) / 86_400
-            problems.append(
-                warning(f"the caBundle of webhook {text(hook, 'name')} ends in {days:.1f} days", help_text, about=about)
-            )
+            when = f"ends in {days:.1f} days" if days >= 0 else f"ended {-days:.1f} days ago"
+            said = f"the caBundle of {webhook} {when}"
+        if said:
+            tell = failure if end is None or end < seen.now else warning
+            problems.append(tell(said, _RENEW, about=f"{_KINDS[kind]}/{name_of(config)}"))
         if end is not None and math.isfinite(end):
             ends.append(end)
     first = f", the first ends in {(min(ends) - seen.now) / 86_400:.0f} days" if ends else ""
@@ -83,7 +75,7 @@ def certificates(seen: Seen) -> Looked:
 def policies(seen: Seen) -> Looked:
     """Whether the admission policies are there that keep tenants from writing what only kai may."""
     known = {name_of(each) for each in seen.all("policies")}
-    bound = {text(each, "spec", "policyName") for each in seen.all("policybindings")}
+    bound = {text_of(each, "spec", "policyName") for each in seen.all("policybindings")}
     absent = [name for name in _POLICIES if name not in known]
     idle = [name for name in _POLICIES if name in known and name not in bound]
     problems: list[Finding] = []
@@ -109,15 +101,15 @@ def _hooks(seen: Seen) -> Iterator[tuple[str, Manifest, Mapping[str, Any]]]:
     for kind in _KINDS:
         for config in seen.all(kind):
             if labels_of(config).get(PART_OF) == "kai" or "kai-" in name_of(config):
-                yield from ((kind, config, hook) for hook in items(config, "webhooks"))
+                yield from ((kind, config, hook) for hook in list_of(config, "webhooks"))
 
 
 def _is_answered(seen: Seen, namespace: str, service: str) -> bool:
     return any(
-        within(endpoint, "conditions", "ready") is not False
+        part_of(endpoint, "conditions", "ready") is not False
         for each in seen.all("endpointslices")
-        if labels_of(each).get(_SERVICE) == service and text(each, "metadata", "namespace") == namespace
-        for endpoint in items(each, "endpoints")
+        if labels_of(each).get(_SERVICE) == service and text_of(each, "metadata", "namespace") == namespace
+        for endpoint in list_of(each, "endpoints")
     )
 
 

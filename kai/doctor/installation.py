@@ -15,14 +15,12 @@ from kai.doctor.seen import (
     Manifest,
     Program,
     Seen,
-    items,
     key_of,
     labels_of,
     lease_of,
     name_of,
-    text,
-    within,
 )
+from kai.lenient import list_of, part_of, text_of
 from kai.notation import shown
 from kai.wording import counted, first_of
 
@@ -40,8 +38,8 @@ _ASLEEP: Final = 120.0
 
 def api_server(seen: Seen) -> Looked:
     """Whether the API server is of a version that kai works with."""
-    version = text(seen.version, "gitVersion") or "an unknown version"
-    numbers = [re.match(r"\d+", text(seen.version, part)) for part in ("major", "minor")]
+    version = text_of(seen.version, "gitVersion") or "an unknown version"
+    numbers = [re.match(r"\d+", text_of(seen.version, part)) for part in ("major", "minor")]
     found = tuple(int(each[0]) for each in numbers if each)
     oldest = ".".join(map(str, _OLDEST))
     problems: list[Finding] = []
@@ -79,7 +77,7 @@ def definitions(seen: Seen) -> Looked:
     problems: list[Finding] = []
     for name, version in _KINDS.items():
         definition = known.get(name)
-        served = [text(each, "name") for each in items(definition, "spec", "versions") if within(each, "served")]
+        served = [text_of(each, "name") for each in list_of(definition, "spec", "versions") if part_of(each, "served")]
         if definition is None:
             problems.append(
                 failure(
@@ -185,8 +183,8 @@ def leases(seen: Seen) -> Looked:
     problems: list[Finding] = []
     for key, program in sorted(wanted.items()):
         lease = known.get(key)
-        holder, age = text(lease, "spec", "holderIdentity"), _age(lease, seen.now)
-        lasting = within(lease, "spec", "leaseDurationSeconds")
+        holder, age = text_of(lease, "spec", "holderIdentity"), _age(lease, seen.now)
+        lasting = part_of(lease, "spec", "leaseDurationSeconds")
         if not holder:
             problems.append(
                 warning(
@@ -263,7 +261,7 @@ def other_scheduler(seen: Seen) -> Looked:
     ours = {each.pool[1] for each in seen.programs() if "scheduler" in each.roles}
     problems: list[Finding] = []
     for each in seen.all("deployments"):
-        replicas = within(each, "spec", "replicas")
+        replicas = part_of(each, "spec", "replicas")
         if not is_of_peer(each) or not name_of(each).startswith("kai-scheduler-") or replicas == 0:
             continue
         pool = _flags(each).get("partition-label-value", "")
@@ -284,7 +282,7 @@ def is_of_peer(deployment: Manifest) -> bool:
     """Return whether a Deployment is one of KAI-Scheduler's."""
     if labels_of(deployment).get(PART_OF) == "kai":
         return False
-    images = [text(each, "image") for each in items(deployment, "spec", "template", "spec", "containers")]
+    images = [text_of(each, "image") for each in list_of(deployment, "spec", "template", "spec", "containers")]
     name = name_of(deployment)
     return (
         name == "kai-operator" or name.startswith("kai-scheduler-") or any("/kai-scheduler/" in each for each in images)
@@ -293,12 +291,12 @@ def is_of_peer(deployment: Manifest) -> bool:
 
 def _way_to_stop(seen: Seen, deployment: Manifest) -> str:
     """Return the command that stops the scheduler: by the field of its Config where this version has one."""
-    namespace = text(deployment, "metadata", "namespace")
+    namespace = text_of(deployment, "metadata", "namespace")
     config = next(iter(seen.all("configs")), None)
     crd = next((each for each in seen.all("crds") if name_of(each) == "configs.kai.scheduler"), None)
-    schemas = [within(each, "schema", "openAPIV3Schema") for each in items(crd, "spec", "versions")]
+    schemas = [part_of(each, "schema", "openAPIV3Schema") for each in list_of(crd, "spec", "versions")]
     path = ("properties", "spec", "properties", "scheduler", "properties", "replicas")
-    if config is not None and any(within(each, *path) is not None for each in schemas):
+    if config is not None and any(part_of(each, *path) is not None for each in schemas):
         patch = '{"spec": {"scheduler": {"replicas": 0}}}'
         field = "sets spec.scheduler.replicas"
         return f"kubectl patch config.kai.scheduler {name_of(config)} --type=merge -p '{patch}'    {field}"
@@ -310,14 +308,14 @@ def _flags(deployment: Manifest) -> Mapping[str, str]:
 
 
 def _words(deployment: Manifest) -> Iterator[tuple[str, str]]:
-    for container in items(deployment, "spec", "template", "spec", "containers"):
-        for word in items(container, "args"):
+    for container in list_of(deployment, "spec", "template", "spec", "containers"):
+        for word in list_of(container, "args"):
             name, _, value = str(word).lstrip("-").partition("=")
             yield name, value
 
 
 def _age(lease: object, now: float) -> float | None:
     try:
-        return now - times.instant(text(lease, "spec", "renewTime"))
+        return now - times.instant(text_of(lease, "spec", "renewTime"))
     except BadValue:
         return None

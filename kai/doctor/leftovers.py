@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from kai.doctor.findings import Finding, Looked, failure
-from kai.doctor.seen import PART_OF, Manifest, Seen, items, key_of, labels_of, name_of, text, within
+from kai.doctor.seen import PART_OF, Manifest, Seen, key_of, labels_of, name_of
+from kai.lenient import list_of, part_of, text_of
 from kai.wording import first_of
 
 _GROUP: Final = "kai.scheduler/"
@@ -20,18 +21,18 @@ _OURS: Final = "kai"
 
 def leftovers(seen: Seen) -> Looked:
     """Whether each Deployment of kai is kai's alone."""
-    operators = [text(each, "metadata", "namespace") for each in seen.all("deployments") if _is_operator(each)]
+    operators = [text_of(each, "metadata", "namespace") for each in seen.all("deployments") if _is_operator(each)]
     stop = f"kubectl -n {operators[0]} scale deploy kai-operator --replicas=0; " if operators else ""
     problems: list[Finding] = []
     for each in seen.all("deployments"):
         owner = _owner(each)
         if labels_of(each).get(PART_OF) != "kai" or not owner:
             continue
-        namespace, name = text(each, "metadata", "namespace"), name_of(each)
+        namespace, name = text_of(each, "metadata", "namespace"), name_of(each)
         others = [
-            text(container, "name")
-            for container in items(each, "spec", "template", "spec", "containers")
-            if text(container, "name") != _OURS
+            text_of(container, "name")
+            for container in list_of(each, "spec", "template", "spec", "containers")
+            if text_of(container, "name") != _OURS
         ]
         beside = f", and runs {first_of(others)} of KAI-Scheduler beside kai" if others else ""
         problems.append(
@@ -48,11 +49,11 @@ def leftovers(seen: Seen) -> Looked:
 
 def _owner(deployment: Manifest) -> str:
     """Return which object of KAI-Scheduler owns a Deployment, as ``Kind name``; "" for none."""
-    for owner in items(deployment, "metadata", "ownerReferences"):
-        if text(owner, "apiVersion").startswith(_GROUP):
-            return f"{text(owner, 'kind')} {text(owner, 'name')}"
+    for owner in list_of(deployment, "metadata", "ownerReferences"):
+        if text_of(owner, "apiVersion").startswith(_GROUP):
+            return f"{text_of(owner, 'kind')} {text_of(owner, 'name')}"
     return ""
 
 
 def _is_operator(deployment: Manifest) -> bool:
-    return name_of(deployment) == "kai-operator" and within(deployment, "spec", "replicas") != 0
+    return name_of(deployment) == "kai-operator" and part_of(deployment, "spec", "replicas") != 0

@@ -19,8 +19,9 @@ from kai.cluster.requesting.listing import address_of, plain_words
 from kai.cluster.transport.answers import redirected, said
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport
 from kai.doctor.rights import rights_of, rights_of_readers
-from kai.doctor.seen import Manifest, Right, Seen, within
+from kai.doctor.seen import Manifest, Right, Seen
 from kai.errors import UnreachableError
+from kai.lenient import part_of
 
 LISTS: Final[Mapping[str, str]] = {
     "nodes": "/api/v1/nodes",
@@ -125,8 +126,8 @@ class Look:
             if page is None:
                 self._unread[name] = _why(answer)
                 return
-            out += within(page, "items") or ()
-            token = within(page, "metadata", "continue") or ""
+            out += part_of(page, "items") or ()
+            token = part_of(page, "metadata", "continue") or ""
             if not token:
                 break
         self._lists[name] = tuple(out)
@@ -156,7 +157,7 @@ class Look:
             self._unread[REVIEWS] = _why(answer)
             return
         self._asked[account] = self._asked.get(account, 0) + 1
-        if within(found, "status", "allowed") is not True:
+        if part_of(found, "status", "allowed") is not True:
             self._missing.setdefault(account, []).append(right)
 
 

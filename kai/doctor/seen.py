@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import ENDED
+from kai.lenient import has_condition, list_of, mapping_of, text_of
 from kai.numerals import truth
 
 Manifest = Mapping[str, Any]
@@ -96,70 +96,51 @@ class Seen:
         return tuple(_programs(self.all("pods")))
 
 
-def text(manifest: object, *path: str) -> str:
-    """Return a text inside of a manifest; "" where there is none."""
-    found = within(manifest, *path)
-    return found if isinstance(found, str) else ""
-
-
-def within(manifest: object, *path: str) -> Any:  # noqa: ANN401 - JSON from outside
-    """Return what is at a path inside of a manifest; None where the path leads nowhere."""
-    for step in path:
-        manifest = manifest.get(step) if isinstance(manifest, Mapping) else None
-    return manifest
-
-
-def items(manifest: object, *path: str) -> tuple[Any, ...]:
-    """Return the list at a path inside of a manifest; an empty one where there is none."""
-    found = within(manifest, *path)
-    return tuple(found) if isinstance(found, list | tuple) else ()
-
-
 def name_of(manifest: Manifest) -> str:
     """Return the name of an object."""
-    return text(manifest, "metadata", "name")
+    return text_of(manifest, "metadata", "name")
 
 
 def key_of(manifest: Manifest) -> str:
     """Return ``namespace/name`` of an object, or its name where it has no namespace."""
-    namespace = text(manifest, "metadata", "namespace")
+    namespace = text_of(manifest, "metadata", "namespace")
     return f"{namespace}/{name_of(manifest)}" if namespace else name_of(manifest)
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, str]:
     """Return the labels of an object."""
-    return mapping_of(within(manifest, "metadata", "labels"))
+    return mapping_of(manifest, "metadata", "labels")
 
 
 def annotations_of(manifest: Manifest) -> Mapping[str, Any]:
     """Return the annotations of an object."""
-    return mapping_of(within(manifest, "metadata", "annotations"))
+    return mapping_of(manifest, "metadata", "annotations")
 
 
 def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:
     for pod in pods:
-        if text(pod, "status", "phase") in ENDED:
+        if text_of(pod, "status", "phase") in ENDED:
             continue
-        for container in items(pod, "spec", "containers"):
-            words = [*items(container, "command"), *items(container, "args")]
+        for container in list_of(pod, "spec", "containers"):
+            words = [*list_of(container, "command"), *list_of(container, "args")]
             if labels_of(pod).get(PART_OF) != "kai" or "run" not in words:
                 continue
             words = words[words.index("run") + 1 :]
             yield Program(
-                namespace=text(pod, "metadata", "namespace"),
+                namespace=text_of(pod, "metadata", "namespace"),
                 pod=name_of(pod),
                 owner=_owner(pod),
-                account=text(pod, "spec", "serviceAccountName") or "default",
+                account=text_of(pod, "spec", "serviceAccountName") or "default",
                 roles=tuple(word for word in words if word in ROLES) or TOGETHER,
                 flags=dict(_flags(words)),
-                is_ready=_is_ready(pod),
+                is_ready=has_condition(pod, "Ready"),
             )
 
 
 def _owner(pod: Manifest) -> str:
-    for owner in items(pod, "metadata", "ownerReferences"):
-        name = text(owner, "name")
-        return name.rpartition("-")[0] if text(owner, "kind") == "ReplicaSet" else name
+    for owner in list_of(pod, "metadata", "ownerReferences"):
+        name = text_of(owner, "name")
+        return name.rpartition("-")[0] if text_of(owner, "kind") == "ReplicaSet" else name
     return name_of(pod)
 
 
@@ -171,12 +152,6 @@ def _flags(words: Sequence[object]) -> Iterator[tuple[str, str]]:
             if not is_whole and isinstance(after, str) and not after.startswith("-") and after not in ROLES:
                 value = after
             yield name, value
-
-
-def _is_ready(pod: Manifest) -> bool:
-    return any(
-        text(each, "type") == "Ready" and text(each, "status") == "True" for each in items(pod, "status", "conditions")
-    )
 
 
 LEASES: Final[Mapping[str, str]] = {

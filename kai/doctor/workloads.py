@@ -12,7 +12,8 @@ from kai.api.kubernetes.pod import ENDED
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, labels_of, name_of, text, within
+from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, labels_of, name_of
+from kai.lenient import part_of, text_of
 from kai.notation import shown
 from kai.wording import counted, first_of, number_text
 
@@ -24,7 +25,7 @@ _DEFAULT_CLASSES: Final = ("train", "build-preemptible", "build", "inference")
 
 def queue_tree(seen: Seen) -> Looked:
     """Whether each queue hangs below one that exists, and none below itself."""
-    parents = {name_of(each): text(each, "spec", "parentQueue") for each in seen.all("queues")}
+    parents = {name_of(each): text_of(each, "spec", "parentQueue") for each in seen.all("queues")}
     problems: list[Finding] = []
     for name, parent in sorted(parents.items()):
         if parent and parent not in parents:
@@ -46,7 +47,7 @@ def quotas(seen: Seen) -> Looked:
     queues = {name_of(each): each for each in seen.all("queues")}
     problems: list[Finding] = []
     for name, queue in sorted(queues.items()):
-        children = [each for each in queues.values() if text(each, "spec", "parentQueue") == name]
+        children = [each for each in queues.values() if text_of(each, "spec", "parentQueue") == name]
         for resource in _RESOURCES:
             own = _amount(queue, resource, "quota")
             promised = [_amount(each, resource, "quota") for each in children]
@@ -76,7 +77,7 @@ def quotas(seen: Seen) -> Looked:
 
 def jobs_in_parents(seen: Seen) -> Looked:
     """Whether jobs are in leaf queues: no other queue runs any."""
-    parents = {text(each, "spec", "parentQueue") for each in seen.all("queues")}
+    parents = {text_of(each, "spec", "parentQueue") for each in seen.all("queues")}
     found = _groups_by_queue(seen)
     problems = [
         failure(
@@ -115,9 +116,9 @@ def leaving_queues(seen: Seen) -> Looked:
     jobs = _groups_by_queue(seen)
     problems = []
     for each in sorted(seen.all("queues"), key=name_of):
-        name, since = name_of(each), text(each, "metadata", "deletionTimestamp")
+        name, since = name_of(each), text_of(each, "metadata", "deletionTimestamp")
         if since:
-            kept = first_of([str(one) for one in within(each, "metadata", "finalizers") or ()]) or "nothing"
+            kept = first_of([str(one) for one in part_of(each, "metadata", "finalizers") or ()]) or "nothing"
             count = f"{counted(len(jobs.get(name, ())), 'job')} in it" if name in jobs else "no job in it"
             problems.append(
                 warning(
@@ -152,7 +153,7 @@ def bind_requests(seen: Seen) -> Looked:
     """Whether what the scheduler ordered is carried out: the binder is at work."""
     late, failed = [], []
     for each in seen.all("bindrequests"):
-        phase = text(each, "status", "phase")
+        phase = text_of(each, "status", "phase")
         if phase == "Failed":
             failed.append(key_of(each))
         elif phase != "Succeeded" and _age(each, seen.now) > _LATE:
@@ -258,7 +259,7 @@ def priority_classes(seen: Seen) -> Looked:
     named = Counter(
         wanted
         for each in seen.all("podgroups")
-        if (wanted := text(each, "spec", "priorityClassName")) not in {"", *known}
+        if (wanted := text_of(each, "spec", "priorityClassName")) not in {"", *known}
     )
     problems = [
         warning(
@@ -282,19 +283,19 @@ def priority_classes(seen: Seen) -> Looked:
 
 def _amount(queue: Manifest, resource: str, field: str) -> float:
     """Return an amount of a queue; what is not said is 0, and -1 has no bound."""
-    found = within(queue, "spec", "resources", resource, field)
+    found = part_of(queue, "spec", "resources", resource, field)
     return float(found) if isinstance(found, int | float) else 0.0
 
 
 def _groups_by_queue(seen: Seen) -> Mapping[str, list[str]]:
     out: dict[str, list[str]] = {}
     for each in seen.all("podgroups"):
-        out.setdefault(text(each, "spec", "queue"), []).append(key_of(each))
+        out.setdefault(text_of(each, "spec", "queue"), []).append(key_of(each))
     return out
 
 
 def _leaves_below(seen: Seen, queue: str) -> list[str]:
-    parents = {name_of(each): text(each, "spec", "parentQueue") for each in seen.all("queues")}
+    parents = {name_of(each): text_of(each, "spec", "parentQueue") for each in seen.all("queues")}
     inner = set(parents.values())
     return sorted(name for name in parents if name not in inner and queue in ancestry(name, parents))
 
@@ -304,26 +305,26 @@ def _jobs(groups: list[str]) -> str:
 
 
 def _alive(seen: Seen) -> Iterator[Manifest]:
-    yield from (each for each in seen.all("pods") if text(each, "status", "phase") not in ENDED)
+    yield from (each for each in seen.all("pods") if text_of(each, "status", "phase") not in ENDED)
 
 
 def _waiting(seen: Seen) -> Iterator[Manifest]:
     """Yield the pods of ours that have no node yet."""
     ours = {each.pool[0] for each in seen.programs()} or {names.SCHEDULER_NAME}
     for each in _alive(seen):
-        if text(each, "spec", "schedulerName") in ours and not text(each, "spec", "nodeName"):
+        if text_of(each, "spec", "schedulerName") in ours and not text_of(each, "spec", "nodeName"):
             yield each
 
 
 def _age(manifest: Manifest, now: float) -> float:
     try:
-        return now - times.instant(text(manifest, "metadata", "creationTimestamp"))
+        return now - times.instant(text_of(manifest, "metadata", "creationTimestamp"))
     except BadValue:
         return 0.0
 
 
 def _gpus(node: Manifest) -> bool:
-    amounts = within(node, "status", "allocatable")
+    amounts = part_of(node, "status", "allocatable")
     found = [amounts.get(name) for name in names.GPU_RESOURCES] if isinstance(amounts, Mapping) else []
     return any(str(each or "0") != "0" for each in found)
 

@@ -3,11 +3,10 @@
 Source: the peer's pkg/scheduler/api and its status updater.
 """
 
-from collections.abc import Mapping
-
 from kai.explain.code_texts import amount
 from kai.framework.decisions import Cause, Evict
 from kai.framework.words import Facts
+from kai.lenient import mappings_of
 from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.state.snapshot import Snapshot
 
@@ -25,7 +24,7 @@ def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = Fals
             return f"Pod {pod} was preempted by higher priority workload {group}"
         case Cause.RECLAIM:
             queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
-            lines = [_queue_details(facts) for facts in queues if isinstance(facts, Mapping)]
+            lines = [_queue_details(facts) for facts in mappings_of(queues)]
             return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
         case Cause.CONSOLIDATE:
             return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"

@@ -15,6 +15,7 @@ from kai.intake import selection
 from kai.intake.record_cache import in_order
 from kai.intake.requests import MOST_DEVICES
 from kai.intake.settings import IntakeSettings
+from kai.lenient import list_of
 from kai.model.claim import (
     AllocatedDevice,
     Choice,
@@ -229,11 +230,10 @@ def _toleration(source: api_selection.Toleration) -> DeviceToleration:
 
 
 def _config(source: JsonObject) -> DeviceConfig:
-    requests = source.get("requests")
     body = {key: value for key, value in source.items() if key != "requests"}
     return DeviceConfig(
         body=json.dumps(body, sort_keys=True, default=dict),
-        requests=tuple(map(str, requests)) if isinstance(requests, list | tuple) else (),
+        requests=tuple(map(str, list_of(source, "requests"))),
     )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.queue_access import Admits
+from kai.lenient import mapping_of, part_of
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.queues import queues_of
@@ -26,11 +26,11 @@ def check_access(reading: Reading) -> Iterator[Finding]:
     labels = dict(_labels(reading))
     seen: set[int] = set()
     for job in reading.expansion.jobs:
-        queue = str(mapping_of(job.group.get("spec")).get("queue") or "")
+        queue = str(part_of(job.group, "spec", "queue") or "")
         if job.at in seen or job.at < 0 or queue not in admitting:
             continue
         seen.add(job.at)
-        namespace = str(mapping_of(reading.documents[job.at].manifest.get("metadata")).get("namespace") or "")
+        namespace = str(part_of(reading.documents[job.at].manifest, "metadata", "namespace") or "")
         admits = admitting[queue]
         is_judged = bool(namespace) and (namespace in labels or not admits.terms)
         if is_judged and not admits.admits(namespace, labels.get(namespace, {})):
@@ -38,7 +38,7 @@ def check_access(reading: Reading) -> Iterator[Finding]:
 
 
 def _refused(document: Document, job: Job, queue: str, namespace: str) -> Finding:
-    kind, name = document.manifest.get("kind"), mapping_of(job.group.get("metadata")).get("name")
+    kind, name = document.manifest.get("kind"), part_of(job.group, "metadata", "name")
     return document.finding(
         "J022",
         f"queue {queue} does not allow namespace {namespace}",
@@ -51,13 +51,13 @@ def _refused(document: Document, job: Job, queue: str, namespace: str) -> Findin
 
 
 def _said(queue: Document) -> Mapping[str, str]:
-    annotations = mapping_of(mapping_of(queue.manifest.get("metadata")).get("annotations"))
+    annotations = mapping_of(queue.manifest, "metadata", "annotations")
     return {key: str(annotations[key]) for key in _KEYS if key in annotations}
 
 
 def _labels(reading: Reading) -> Iterator[tuple[str, Mapping[str, str]]]:
     for document in reading.documents:
         if document.manifest.get("kind") == "Namespace":
-            metadata = mapping_of(document.manifest.get("metadata"))
-            found = mapping_of(metadata.get("labels"))
+            metadata = mapping_of(document.manifest, "metadata")
+            found = mapping_of(metadata, "labels")
             yield str(metadata.get("name")), {key: str(value) for key, value in found.items()}

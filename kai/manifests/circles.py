@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of, mappings_of
 
 Place = tuple[str, str]
 """Kind, and namespace and name."""
@@ -35,16 +35,12 @@ def _way_back(place: Place, owners: Mapping[Place, tuple[Place, ...]]) -> tuple[
 
 
 def _owners(manifest: Mapping[str, Any], namespace: str) -> tuple[Place, ...]:
-    metadata = mapping_of(manifest.get("metadata"))
-    references = metadata.get("ownerReferences")
+    metadata = mapping_of(manifest, "metadata")
     here = metadata.get("namespace") or namespace
-    return tuple(
-        (str(each.get("kind")), f"{here}/{each.get('name')}")
-        for each in (references if isinstance(references, list) else ())
-        if isinstance(each, Mapping)
-    )
+    references = mappings_of(metadata, "ownerReferences")
+    return tuple((str(each.get("kind")), f"{here}/{each.get('name')}") for each in references)
 
 
 def _place(manifest: Mapping[str, Any], namespace: str) -> Place:
-    metadata = mapping_of(manifest.get("metadata"))
+    metadata = mapping_of(manifest, "metadata")
     return str(manifest.get("kind")), f"{metadata.get('namespace') or namespace}/{metadata.get('name')}"

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of
 from kai.manifests.faults import Fault, Item, is_label, is_qualified, items, one_of, repeated
 from kai.manifests.positions import Path
 from kai.manifests.scalars import exact_amount
+from kai.numerals import is_whole
 
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
 _HUGE: Final = "hugepages-"
@@ -29,7 +30,7 @@ def faults_of_containers(spec: Mapping[str, Any], at: Path, *, is_own: bool) -> 
         yield from _of_ports(place, container, on_host=bool(spec.get("hostNetwork")))
         yield from _of_mounts(place, container, volumes)
         yield from _of_variables(place, container)
-        yield from _of_resources((*place, "resources"), mapping_of(container.get("resources")), claims)
+        yield from _of_resources((*place, "resources"), mapping_of(container, "resources"), claims)
     yield from repeated((*main, *first), "name")
     yield from _host_ports(main)
 
@@ -53,9 +54,8 @@ def _of_ports(place: Path, container: Mapping[str, Any], *, on_host: bool) -> It
         for field in ("containerPort", "hostPort"):
             number = port.get(field)
             is_missing = field == "containerPort" and number is None
-            is_number = isinstance(number, int) and not isinstance(number, bool)
             least = 1 if field == "containerPort" else 0
-            if is_missing or (is_number and not least <= int(number or 0) <= _LAST_PORT):
+            if is_missing or (is_whole(number) and not least <= number <= _LAST_PORT):
                 yield Fault((*where, field), "nothing" if is_missing else str(number), f"1 to {_LAST_PORT}")
         yield from one_of(where, port, "protocol", ("TCP", "UDP", "SCTP"))
         if on_host and port.get("hostPort") not in (None, 0, port.get("containerPort")):
@@ -91,7 +91,7 @@ def _of_variables(place: Path, container: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _of_resources(at: Path, resources: Mapping[str, Any], claims: list[Any]) -> Iterator[Fault]:
-    limits, requests = mapping_of(resources.get("limits")), mapping_of(resources.get("requests"))
+    limits, requests = mapping_of(resources, "limits"), mapping_of(resources, "requests")
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():
             yield from _of_amount((*at, part, str(name)), str(name), value)

@@ -14,10 +14,10 @@ import attrs
 
 from kai.api import names
 from kai.api.codec import structuring
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.kubernetes.pod import ENDED
 from kai.api.scheduling.shard import Config, SchedulingShard
 from kai.errors import InputError
+from kai.lenient import mapping_of, mappings_of, part_of
 from kai.manifests.circles import circles
 from kai.manifests.grouping import Grouping
 from kai.manifests.index import Index, Manifest
@@ -78,7 +78,7 @@ class Expansion:
         first: dict[tuple[str, str], int] = {}
         for manifest, at in zip(self.manifests, self.sources, strict=True):
             if manifest.get("kind") == "Pod":
-                annotations = mapping_of(mapping_of(manifest.get("metadata")).get("annotations"))
+                annotations = mapping_of(manifest, "metadata", "annotations")
                 key = (_place_of(manifest, "default")[0], str(annotations.get(names.POD_GROUP)))
                 members.setdefault(key, []).append(manifest)
                 first.setdefault(key, at)
@@ -137,10 +137,10 @@ def is_workload(manifest: Mapping[str, Any]) -> bool:
 
 def numbered(manifest: Mapping[str, Any], number: int) -> Mapping[str, Any]:
     """Return one more workload of the same sort: with the number behind its name, and behind that of its group."""
-    metadata = dict(mapping_of(manifest.get("metadata")))
+    metadata = dict(mapping_of(manifest, "metadata"))
     metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
     metadata.pop("uid", None)
-    annotations = mapping_of(metadata.get("annotations"))
+    annotations = mapping_of(metadata, "annotations")
     if names.POD_GROUP in annotations:
         metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{number}"}
     return {**manifest, "metadata": metadata}
@@ -221,10 +221,10 @@ class _Expanding:
         )
 
     def _take_pod(self, at: int, manifest: Mapping[str, Any]) -> None:
-        spec, metadata, status = (mapping_of(manifest.get(key)) for key in ("spec", "metadata", "status"))
+        spec, metadata, status = (mapping_of(manifest, key) for key in ("spec", "metadata", "status"))
         is_ours = spec.get("schedulerName") == self.scheduler_name and status.get("phase") not in ENDED
         self.workloads += is_ours
-        group = mapping_of(metadata.get("annotations")).get(names.POD_GROUP)
+        group = part_of(metadata, "annotations", names.POD_GROUP)
         if not is_ours or group:
             if is_ours and (_place_of(manifest, self.namespace)[0], group) not in self.groups:
                 self._note("Pod", NO_GROUP, manifest)
@@ -234,7 +234,7 @@ class _Expanding:
             return
         pod = self._placed(manifest)
         self.loose.append((at, pod))
-        if mapping_of(pod.get("metadata")).get("ownerReferences"):
+        if part_of(pod, "metadata", "ownerReferences"):
             self.adopted.add(at)
 
     def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
@@ -249,13 +249,13 @@ class _Expanding:
             self.workloads += 1
             self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
             return
-        ours = [pod for pod in pods if mapping_of(pod["spec"]).get("schedulerName") == self.scheduler_name]
+        ours = [pod for pod in pods if part_of(pod["spec"], "schedulerName") == self.scheduler_name]
         self.workloads += bool(ours)
         kind = workload.kind.kind
         if not pods:
             self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS, workload.manifest)
         elif not ours:
-            scheduler = str(mapping_of(pods[0]["spec"]).get("schedulerName") or "")
+            scheduler = str(part_of(pods[0]["spec"], "schedulerName") or "")
             self._note(kind, for_scheduler(scheduler), workload.manifest)
         self.loose += [(at, pod) for pod in ours]
 
@@ -271,7 +271,7 @@ class _Expanding:
         if not self.queue:
             return made
         metadata = made["metadata"]
-        labels = {**mapping_of(metadata.get("labels")), names.QUEUE: self.queue}
+        labels = {**mapping_of(metadata, "labels"), names.QUEUE: self.queue}
         return {**made, "metadata": {**metadata, "labels": labels}}
 
     def _pods_of(self, workload: Resource) -> Iterator[Manifest]:
@@ -306,7 +306,7 @@ class _Expanding:
         if (group, kind) in TEMPLATES:
             return  # a part of the workloads that name it
         found = templates(manifest)
-        if any(mapping_of(template.get("spec")).get("schedulerName") == self.scheduler_name for _, template in found):
+        if any(part_of(template, "spec", "schedulerName") == self.scheduler_name for _, template in found):
             self.workloads += 1
             self._note(kind, NO_MODEL, manifest)
         else:
@@ -351,15 +351,14 @@ def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[
         version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
         if (version, kind) != ("v1", "Pod") and not has_model(Kind.of(version, kind)):
             continue
-        metadata = mapping_of(manifest.get("metadata"))
-        references = metadata.get("ownerReferences")
-        for each in references if isinstance(references, list) else ():
-            if isinstance(each, Mapping) and (each.get("kind"), each.get("name")) != (kind, metadata.get("name")):
+        metadata = mapping_of(manifest, "metadata")
+        for each in mappings_of(metadata, "ownerReferences"):
+            if (each.get("kind"), each.get("name")) != (kind, metadata.get("name")):
                 found.add((str(each.get("kind")), str(each.get("uid"))))
                 found.add((str(each.get("kind")), f"{metadata.get('namespace') or 'default'}/{each.get('name')}"))
     return frozenset(found)
 
 
 def _place_of(manifest: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    metadata = mapping_of(manifest.get("metadata"))
+    metadata = mapping_of(manifest, "metadata")
     return str(metadata.get("namespace") or namespace), str(metadata.get("name"))

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import attrs
 
 from kai import notation
+from kai.lenient import list_of
 from kai.manifests.positions import Path
+from kai.numerals import is_number
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -74,11 +76,6 @@ def at_least(least: int, at: Path, fields: Mapping[str, Any], field: str) -> Ite
         yield Fault((*at, field), str(value), f"{least} or more")
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number, which true and false are not here."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def shown(value: object) -> str:
     """Return a value as a sentence has it."""
     if value is None or value == "":
@@ -90,12 +87,8 @@ def shown(value: object) -> str:
 
 def items(fields: Mapping[str, Any], field: str, at: Path) -> list[Item]:
     """Return the objects of a list with their places; what has another shape is passed over."""
-    found = fields.get(field)
-    return [
-        ((*at, field, index), each)
-        for index, each in enumerate(found if isinstance(found, list) else ())
-        if isinstance(each, Mapping)
-    ]
+    found = enumerate(list_of(fields, field))
+    return [((*at, field, index), each) for index, each in found if isinstance(each, Mapping)]
 
 
 def repeated(found: Iterable[Item], field: str) -> Iterator[Fault]:

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
 from kai.api.values.bad_value import BadValue
+from kai.lenient import list_of, mapping_of, mappings_of, part_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 from kai.manifests.scalars import exact_amount
@@ -85,7 +85,7 @@ def _unequal(document: Document, place: Path, template: Mapping[str, Any], path:
     resources: Any = template
     for step in above:
         resources = resources[step]
-    limit, asked = mapping_of(resources.get("limits")).get(str(resource)), resources["requests"][resource]
+    limit, asked = part_of(resources, "limits", str(resource)), resources["requests"][resource]
     numbers = exact_amount(asked), exact_amount(limit)
     if limit is None or numbers[0] == numbers[1] or any(each is None or each < 0 for each in numbers):
         return  # what cannot be is said where amounts are
@@ -163,12 +163,8 @@ def _container(
     key = names.GPU_FRACTION_CONTAINER
     if key not in annotations:
         return
-    spec = template.get("spec") or {}
     known = [
-        str(each["name"])
-        for kind in _CONTAINERS
-        for each in spec.get(kind) or ()
-        if isinstance(each, Mapping) and "name" in each
+        str(each["name"]) for kind in _CONTAINERS for each in mappings_of(template, "spec", kind) if "name" in each
     ]
     if annotations[key] not in known:
         message = f'no container is called "{annotations[key]}"'
@@ -179,14 +175,10 @@ def _container(
 
 def _amounts(template: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str, object]]:
     """Yield every amount of the containers of a template with its place; what has another shape is passed over."""
-    spec = template.get("spec")
     for kind in _CONTAINERS:
-        containers = spec.get(kind) if isinstance(spec, Mapping) else None
-        for index, container in enumerate(containers if isinstance(containers, list) else ()):
-            resources = container.get("resources") if isinstance(container, Mapping) else None
+        for index, container in enumerate(list_of(template, "spec", kind)):
             for part in ("limits", "requests"):
-                amounts = resources.get(part) if isinstance(resources, Mapping) else None
-                for name, value in amounts.items() if isinstance(amounts, Mapping) else ():
+                for name, value in mapping_of(container, "resources", part).items():
                     yield (*path, "spec", kind, index, "resources", part, str(name)), str(name), value
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of
 from kai.manifests.index import Index, Manifest
 from kai.podgrouper import Absent, Get, Groupers, Needs, Settings, Verb, group_pod, load_groupers
 from kai.podgrouper.kinds import POD_GROUP, PRIORITY_CLASS
@@ -89,9 +89,9 @@ def _patched(pod: Manifest, patch: object) -> Manifest:
     """Return a pod with labels and annotations of a merge patch."""
     if not isinstance(patch, dict):
         return pod
-    metadata = dict(mapping_of(pod.get("metadata")))
-    for key, more in mapping_of(patch.get("metadata")).items():
-        metadata[key] = {**mapping_of(metadata.get(key)), **more}
+    metadata = dict(mapping_of(pod, "metadata"))
+    for key, more in mapping_of(patch, "metadata").items():
+        metadata[key] = {**mapping_of(metadata, key), **more}
     return {**pod, "metadata": metadata}
 
 
@@ -100,8 +100,8 @@ def _renamed(group: Manifest, name: str) -> Manifest:
 
 
 def _linked(pod: Manifest, called: dict[tuple[str, str], str]) -> Manifest:
-    metadata = mapping_of(pod.get("metadata"))
-    annotations = mapping_of(metadata.get("annotations"))
+    metadata = mapping_of(pod, "metadata")
+    annotations = mapping_of(metadata, "annotations")
     name = called.get((str(metadata.get("namespace", "")), str(annotations.get(names.POD_GROUP, ""))))
     if name is None:
         return pod

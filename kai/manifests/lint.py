@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import list_of, mapping_of, mappings_of, part_of
 from kai.manifests.access import check_access
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
@@ -92,7 +92,7 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
 
 
 def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
-    queue = str(mapping_of(job.group.get("spec")).get("queue") or "")
+    queue = str(part_of(job.group, "spec", "queue") or "")
     path, key = _place_of_queue(document, queue)
     is_empty = not queue and bool(path) and document.text.has(document.number, (*document.path, *path))
     fault = queue_fault(queue, parents) if parents or is_empty else None
@@ -113,8 +113,8 @@ def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator
 
 
 def _gang(document: Document, job: Job) -> Iterator[Finding]:
-    spec = mapping_of(job.group.get("spec"))
-    parts = [mapping_of(each) for each in spec.get("subGroups") or ()]
+    spec = mapping_of(job.group, "spec")
+    parts = mappings_of(spec, "subGroups")
     is_group, is_kept = document.manifest.get("kind") == "PodGroup", "status" in document.manifest
     if is_group and not is_kept and parts and spec.get("minMember") is not None:
         message = f"minMember of {_title(job)} does not count beside its sub-groups"
@@ -155,13 +155,13 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
     offered: set[str] = set()
     for document in reading.documents:
         if document.manifest.get("kind") == "Node":
-            offered |= set(mapping_of(mapping_of(document.manifest.get("status")).get("allocatable")))
+            offered |= set(mapping_of(document.manifest, "status", "allocatable"))
     if not offered & set(names.GPU_RESOURCES):
         return
     for document in reading.documents:
         for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
-            for index, container in enumerate(mapping_of(template.get("spec")).get("containers") or ()):
-                limits = mapping_of(mapping_of(mapping_of(container).get("resources")).get("limits"))
+            for index, container in enumerate(list_of(template, "spec", "containers")):
+                limits = mapping_of(container, "resources", "limits")
                 for name in names.GPU_RESOURCES:
                     if name in limits and name not in offered:
                         place = (*path, "spec", "containers", index, "resources", "limits", name)
@@ -172,7 +172,7 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
 def _foreign(document: Document) -> Iterator[Finding]:
     """Yield templates that ask for GPUs, for another scheduler."""
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
-        spec = mapping_of(template.get("spec"))
+        spec = mapping_of(template, "spec")
         scheduler = str(spec.get("schedulerName") or "default-scheduler")
         if scheduler != names.SCHEDULER_NAME and gpus_of(template) > 0 and not spec.get("nodeName"):
             place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")
@@ -189,7 +189,7 @@ def _foreign(document: Document) -> Iterator[Finding]:
 
 def _misplaced(document: Document) -> Iterator[Finding]:
     """Yield annotations about GPUs of a workload, where they have no effect."""
-    annotations = mapping_of(mapping_of(document.manifest.get("metadata")).get("annotations"))
+    annotations = mapping_of(document.manifest, "metadata", "annotations")
     if _is_pod(document) or not any(name in annotations for name in _ON_PODS) or not templates(document.manifest):
         return
     for name in _ON_PODS:
@@ -209,16 +209,16 @@ def _without_model(reading: Reading) -> Iterator[Finding]:
 
 def _astray(reading: Reading) -> Iterator[Finding]:
     """Yield pods that name a node which is not among those of the input, where there are nodes."""
-    nodes = {mapping_of(each.manifest.get("metadata")).get("name") for each in reading.documents if _is_node(each)}
+    nodes = {part_of(each.manifest, "metadata", "name") for each in reading.documents if _is_node(each)}
     for document in reading.documents:
-        node = mapping_of(document.manifest.get("spec")).get("nodeName")
+        node = part_of(document.manifest, "spec", "nodeName")
         if nodes and _is_pod(document) and isinstance(node, str) and node and node not in nodes:
             message = f"nodeName: found {node}, which is not among the nodes of the input"
             yield document.finding("J025", message, ("spec", "nodeName"), found=node, hint="the pod runs nowhere")
 
 
 def _is_node(document: Document) -> bool:
-    name = mapping_of(document.manifest.get("metadata")).get("name")
+    name = part_of(document.manifest, "metadata", "name")
     return document.manifest.get("kind") == "Node" and isinstance(name, str)
 
 
@@ -228,7 +228,7 @@ def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
     if manifest.get("kind") == "PodGroup":
         return ("spec", "queue"), "queue"
     for path, holder in ((), manifest), *templates(manifest):
-        labels = mapping_of(mapping_of(holder.get("metadata")).get("labels"))
+        labels = mapping_of(holder, "metadata", "labels")
         if labels.get(names.QUEUE) == queue:
             return (*path, "metadata", "labels", names.QUEUE), names.QUEUE
     return (), names.QUEUE
@@ -254,7 +254,7 @@ def _leaves(queue: str, parents: Mapping[str, str], seen: frozenset[str] = froze
 
 
 def _title(job: Job) -> str:
-    metadata = mapping_of(job.group.get("metadata"))
+    metadata = mapping_of(job.group, "metadata")
     return f"job {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
 
 

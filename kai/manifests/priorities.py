@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of, part_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.grouping import PRIORITY_CLASSES
 from kai.manifests.positions import Path
@@ -19,7 +19,7 @@ _NEAR: Final = 0.8
 def classes_of(documents: Collection[Document]) -> frozenset[str]:
     """Return the names of the priority classes of an input."""
     classes = [each.manifest for each in documents if each.manifest.get("kind") == "PriorityClass"]
-    names_of = [mapping_of(each.get("metadata")).get("name") for each in classes]
+    names_of = [part_of(each, "metadata", "name") for each in classes]
     return frozenset(str(name) for name in names_of if name)
 
 
@@ -51,13 +51,13 @@ def _named(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield the priority classes that an object names for itself, or for its pods, with their places."""
     places: list[tuple[Path, Any]] = []
     if manifest.get("kind") == "PodGroup":
-        places.append((("spec", names.PRIORITY_CLASS), mapping_of(manifest.get("spec")).get(names.PRIORITY_CLASS)))
+        places.append((("spec", names.PRIORITY_CLASS), part_of(manifest, "spec", names.PRIORITY_CLASS)))
     made = [] if manifest.get("kind") == "Pod" else templates(manifest)
     if made or manifest.get("kind") == "Pod":
         for path, holder in ((), manifest), *made:
-            labels = mapping_of(mapping_of(holder.get("metadata")).get("labels"))
+            labels = mapping_of(holder, "metadata", "labels")
             places.append(((*path, "metadata", "labels", names.PRIORITY_CLASS), labels.get(names.PRIORITY_CLASS)))
-            spec = mapping_of(holder.get("spec"))
+            spec = mapping_of(holder, "spec")
             if "containers" in spec:
                 places.append(((*path, "spec", names.PRIORITY_CLASS), spec.get(names.PRIORITY_CLASS)))
     yield from ((path, name) for path, name in places if isinstance(name, str) and name)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of, part_of
 from kai.manifests.findings import Document, Finding
+from kai.numerals import is_number
 from kai.wording import number_text
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")
@@ -28,7 +29,7 @@ def queues_of(documents: Sequence[Document]) -> dict[str, Document]:
 
 def parent_of(queue: Document) -> str:
     """Return the name of the parent, "" for a queue at the top."""
-    return str(mapping_of(queue.manifest.get("spec")).get("parentQueue") or "")
+    return str(part_of(queue.manifest, "spec", "parentQueue") or "")
 
 
 def check_queues(documents: Sequence[Document]) -> Iterator[Finding]:
@@ -37,9 +38,9 @@ def check_queues(documents: Sequence[Document]) -> Iterator[Finding]:
     for name, queue in queues.items():
         yield from _check_parent(name, queue, queues)
         yield from _check_deletion(name, queue)
-        resources = mapping_of(mapping_of(queue.manifest.get("spec")).get("resources"))
+        resources = mapping_of(queue.manifest, "spec", "resources")
         for resource in _RESOURCES:
-            yield from _check_amounts(name, queue, resource, mapping_of(resources.get(resource)))
+            yield from _check_amounts(name, queue, resource, mapping_of(resources, resource))
     yield from _check_sums(queues)
 
 
@@ -70,7 +71,7 @@ def _check_parent(name: str, queue: Document, queues: Mapping[str, Document]) ->
 
 
 def _check_deletion(name: str, queue: Document) -> Iterator[Finding]:
-    since = mapping_of(queue.manifest.get("metadata")).get("deletionTimestamp")
+    since = part_of(queue.manifest, "metadata", "deletionTimestamp")
     if since:
         yield queue.finding(
             "Q007",
@@ -137,13 +138,13 @@ def _check_sums(queues: Mapping[str, Document]) -> Iterator[Finding]:
 
 
 def _quota(queue: Document) -> float | None:
-    resources = mapping_of(mapping_of(queue.manifest.get("spec")).get("resources"))
-    return _number(mapping_of(resources.get("gpu")).get("quota"))
+    resources = mapping_of(queue.manifest, "spec", "resources")
+    return _number(part_of(resources, "gpu", "quota"))
 
 
 def _number(value: object) -> float | None:
     """Return a value as a number; None for what is none, or none that a float can hold: reading it says so."""
     try:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return float(value) if is_number(value) else None
     except OverflowError:
         return None

@@ -15,7 +15,6 @@ from kai.api.codec.manifest_text import (
     MisplacedError,
     TextError,
     load_values,
-    mapping_of,
     other_than_text,
     place_documents,
 )
@@ -23,6 +22,7 @@ from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import Pod
 from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
+from kai.lenient import mapping_of
 from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
@@ -225,7 +225,7 @@ def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:
         manifest = document.manifest
-        version, kind, metadata = manifest.get("apiVersion"), manifest.get("kind"), mapping_of(manifest.get("metadata"))
+        version, kind, metadata = manifest.get("apiVersion"), manifest.get("kind"), mapping_of(manifest, "metadata")
         if not isinstance(version, str) or not isinstance(kind, str) or not metadata.get("name"):
             continue
         known = structuring.kind_of(manifest)

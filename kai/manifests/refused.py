@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of, part_of
 from kai.manifests.containers import faults_of_containers
 from kai.manifests.faults import (
     Fault,
     at_least,
     is_label,
-    is_number,
     is_subdomain,
     items,
     key_fault,
@@ -31,6 +30,7 @@ from kai.manifests.positions import Path
 from kai.manifests.selection import faults_of_selection
 from kai.manifests.unused import templates
 from kai.manifests.workloads.table import has_model
+from kai.numerals import is_number
 from kai.podgrouper import Kind
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
@@ -61,7 +61,7 @@ _CRON: Final = re.compile(r"\S+(?: +\S+){4}|@(?:yearly|annually|monthly|weekly|d
 def check_refused(document: Document) -> Iterator[Finding]:
     """Yield what an API server refuses in a document; of an object that comes from one, nothing."""
     manifest = document.manifest
-    metadata = mapping_of(manifest.get("metadata"))
+    metadata = mapping_of(manifest, "metadata")
     if metadata.get("resourceVersion") or not isinstance(manifest.get("kind"), str):
         return
     for fault in _faults(manifest, metadata):
@@ -93,15 +93,15 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
         yield from _of_priority(manifest, metadata)
     if is_own and not is_pod:
         if kind != "Job":
-            yield from _of_counts(kind, mapping_of(manifest.get("spec")), ("spec",))
-        yield from _of_controller(kind, mapping_of(manifest.get("spec")), metadata)
+            yield from _of_counts(kind, mapping_of(manifest, "spec"), ("spec",))
+        yield from _of_controller(kind, mapping_of(manifest, "spec"), metadata)
     if not is_own and has_model(Kind.of(str(manifest.get("apiVersion")), kind)):
         for path in _without_containers(manifest):
             yield Fault((*path, "containers"), "none", "at least one container")
     for path, template in pods:
-        spec = mapping_of(template.get("spec"))
+        spec = mapping_of(template, "spec")
         if not is_pod:
-            yield from _of_metadata(mapping_of(template.get("metadata")), (*path, "metadata"))
+            yield from _of_metadata(mapping_of(template, "metadata"), (*path, "metadata"))
         yield from faults_of_containers(spec, (*path, "spec"), is_own=is_own)
         yield from _of_pod(spec, (*path, "spec"))
 
@@ -113,7 +113,7 @@ def _bare_template(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str,
         path = ("spec", "jobTemplate", *path)
     found: Any = manifest
     for key in path:
-        found = mapping_of(found).get(str(key))
+        found = part_of(found, str(key))
     return [(path, found)] if isinstance(found, Mapping) and "spec" in found else []
 
 
@@ -122,7 +122,7 @@ def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         here = (*path, key if isinstance(key, int) else str(key))
-        spec = mapping_of(inner).get("spec") if key in _POD_TEMPLATES else inner if key == _POD_SPEC else None
+        spec = part_of(inner, "spec") if key in _POD_TEMPLATES else inner if key == _POD_SPEC else None
         if isinstance(spec, Mapping) and "template" not in spec:  # which the template of a job has
             if spec.get("containers") in (None, []):
                 yield here if key == _POD_SPEC else (*here, "spec")
@@ -131,7 +131,7 @@ def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
 
 
 def _of_metadata(metadata: Mapping[str, Any], path: Path) -> Iterator[Fault]:
-    labels, annotations = mapping_of(metadata.get("labels")), mapping_of(metadata.get("annotations"))
+    labels, annotations = mapping_of(metadata, "labels"), mapping_of(metadata, "annotations")
     for key, value in labels.items():
         yield from key_fault((*path, "labels", str(key)), key)
         yield from value_fault((*path, "labels", str(key)), value)
@@ -169,7 +169,7 @@ def _of_controller(kind: str, spec: Mapping[str, Any], metadata: Mapping[str, An
         yield from one_of(at, spec, "concurrencyPolicy", ("Allow", "Forbid", "Replace"))
         if len(str(metadata.get("name", ""))) > _LONGEST_CRON:
             yield Fault(("metadata", "name"), "a longer name", f"at most {_LONGEST_CRON} characters")
-        inner = mapping_of(mapping_of(spec.get("jobTemplate")).get("spec"))
+        inner = mapping_of(spec, "jobTemplate", "spec")
         yield from _of_job(inner, (*at, "jobTemplate", "spec"))
     elif kind == "Job":
         yield from _of_job(spec, at)
@@ -178,7 +178,7 @@ def _of_controller(kind: str, spec: Mapping[str, Any], metadata: Mapping[str, An
     if kind in _SELECTING:
         yield from _of_selector(spec, at)
     if kind in _ALWAYS:
-        inner = mapping_of(mapping_of(spec.get("template")).get("spec"))
+        inner = mapping_of(spec, "template", "spec")
         policy = inner.get("restartPolicy")
         if policy not in (None, "Always"):
             yield Fault((*at, "template", "spec", "restartPolicy"), shown(policy), f"Always in a {kind}")
@@ -194,7 +194,7 @@ def _of_counts(kind: str, spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
 
 
 def _of_job(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    template = mapping_of(mapping_of(spec.get("template")).get("spec"))
+    template = mapping_of(spec, "template", "spec")
     policy = template.get("restartPolicy")
     if template and policy in (None, "Always"):
         yield Fault((*at, "template", "spec", "restartPolicy"), shown(policy), "OnFailure or Never in a Job")
@@ -203,12 +203,12 @@ def _of_job(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
 
 
 def _of_selector(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    selector = mapping_of(spec.get("selector"))
-    wanted = mapping_of(selector.get("matchLabels"))
+    selector = mapping_of(spec, "selector")
+    wanted = mapping_of(selector, "matchLabels")
     if not wanted and not selector.get("matchExpressions"):
         yield Fault((*at, "selector"), "nothing", "the labels of the template")
         return
-    labels = mapping_of(mapping_of(mapping_of(spec.get("template")).get("metadata")).get("labels"))
+    labels = mapping_of(spec, "template", "metadata", "labels")
     for key, value in wanted.items():
         if labels.get(key) != value:
             found = f"{value} where the template has {labels.get(key, 'no such label')}"
@@ -223,7 +223,7 @@ def _of_pod(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
         if isinstance(name, str) and name and not is_subdomain(name):
             yield Fault((*at, field), f'"{name}"', "lower case letters, digits, '-' and '.'")
     yield from at_least(1, at, spec, "activeDeadlineSeconds")
-    for key, value in mapping_of(spec.get("nodeSelector")).items():
+    for key, value in mapping_of(spec, "nodeSelector").items():
         yield from key_fault((*at, "nodeSelector", str(key)), key)
         yield from value_fault((*at, "nodeSelector", str(key)), value)
     yield from _of_gates(spec, at)

@@ -12,6 +12,7 @@ import attrs
 
 from kai.api.values import quantity, times
 from kai.api.values.bad_value import BadValue
+from kai.numerals import is_number
 
 
 @attrs.frozen
@@ -26,9 +27,7 @@ def _is_whole(bits: int) -> Callable[[object], bool]:
     most = 1 << (bits - 1)
 
     def takes(value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return -most <= value < most and value == int(value)
+        return is_number(value) and -most <= value < most and value == int(value)
 
     return takes
 

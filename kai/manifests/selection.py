@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kai.api.codec.manifest_text import mapping_of
-from kai.manifests.faults import Fault, Item, at_least, is_number, items, key_fault, one_of, shown, value_fault
+from kai.lenient import mapping_of
+from kai.manifests.faults import Fault, Item, at_least, items, key_fault, one_of, shown, value_fault
 from kai.manifests.positions import Path
+from kai.numerals import is_number
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -24,10 +25,10 @@ def faults_of_selection(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     """Yield what is refused in the spec of a pod."""
     yield from _of_tolerations(spec, at)
     yield from _of_spreading(spec, at)
-    affinity = mapping_of(spec.get("affinity"))
-    yield from _of_node_affinity(mapping_of(affinity.get("nodeAffinity")), (*at, "affinity", "nodeAffinity"))
+    affinity = mapping_of(spec, "affinity")
+    yield from _of_node_affinity(mapping_of(affinity, "nodeAffinity"), (*at, "affinity", "nodeAffinity"))
     for name in ("podAffinity", "podAntiAffinity"):
-        yield from _of_pod_affinity(mapping_of(affinity.get(name)), (*at, "affinity", name))
+        yield from _of_pod_affinity(mapping_of(affinity, name), (*at, "affinity", name))
 
 
 def _of_tolerations(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
@@ -62,7 +63,7 @@ def _of_spreading(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
         yield from one_of(place, each, "whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"))
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             yield from one_of(place, each, field, ("Honor", "Ignore"))
-        yield from _of_selector(mapping_of(each.get("labelSelector")), (*place, "labelSelector"))
+        yield from _of_selector(mapping_of(each, "labelSelector"), (*place, "labelSelector"))
 
 
 def _of_node_affinity(affinity: Mapping[str, Any], at: Path) -> Iterator[Fault]:
@@ -75,18 +76,18 @@ def _of_node_affinity(affinity: Mapping[str, Any], at: Path) -> Iterator[Fault]:
             yield from _of_term(term, where)
     for place, each in items(affinity, _PREFERRED, at):
         yield from _of_weight(each, place)
-        yield from _of_term(mapping_of(each.get("preference")), (*place, "preference"))
+        yield from _of_term(mapping_of(each, "preference"), (*place, "preference"))
 
 
 def _of_pod_affinity(affinity: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     terms: list[Item] = items(affinity, _REQUIRED, at)
     for place, each in items(affinity, _PREFERRED, at):
         yield from _of_weight(each, place)
-        terms.append(((*place, "podAffinityTerm"), mapping_of(each.get("podAffinityTerm"))))
+        terms.append(((*place, "podAffinityTerm"), mapping_of(each, "podAffinityTerm")))
     for place, term in terms:
         yield from key_fault((*place, "topologyKey"), term.get("topologyKey") or None)
         for field in ("labelSelector", "namespaceSelector"):
-            yield from _of_selector(mapping_of(term.get(field)), (*place, field))
+            yield from _of_selector(mapping_of(term, field), (*place, field))
 
 
 def _of_weight(each: Mapping[str, Any], place: Path) -> Iterator[Fault]:
@@ -119,7 +120,7 @@ def _of_term(term: Mapping[str, Any], at: Path) -> Iterator[Fault]:
 
 def _of_selector(selector: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     """Yield what is refused in a selector of labels."""
-    for key, value in mapping_of(selector.get("matchLabels")).items():
+    for key, value in mapping_of(selector, "matchLabels").items():
         yield from key_fault((*at, "matchLabels", str(key)), key)
         yield from value_fault((*at, "matchLabels", str(key)), value)
     for place, each in items(selector, "matchExpressions", at):

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.bind_preparation import needs_preparation
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Clock, Store
 from kai.cluster.work import DONE, Ended
+from kai.lenient import mapping_of
 
 _BINDING_SECONDS: Final = 2.0
 """How long to wait for a binding that is under way, again and again."""

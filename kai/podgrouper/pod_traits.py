@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.kubernetes.pod import Pod
+from kai.lenient import mapping_of
 
 _FOREIGN: Final = frozenset(
     {
@@ -30,9 +30,9 @@ def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> int:
     bytes for each pod.
     """
     metadata = pod.metadata
-    written = mapping_of((patch or {}).get("metadata"))
-    labels = {**metadata.labels, **mapping_of(written.get("labels"))}
-    annotations = {**metadata.annotations, **mapping_of(written.get("annotations"))}
+    written = mapping_of(patch or {}, "metadata")
+    labels = {**metadata.labels, **mapping_of(written, "labels")}
+    annotations = {**metadata.annotations, **mapping_of(written, "annotations")}
     return hash(
         (
             metadata.uid,

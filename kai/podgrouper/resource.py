@@ -12,7 +12,7 @@ from typing import Self, TypeAlias
 import attrs
 
 from kai.errors import InputError
-from kai.numerals import signed
+from kai.numerals import is_whole, signed
 
 Manifest: TypeAlias = Mapping[str, object]
 """An object as the API server writes it."""
@@ -78,7 +78,7 @@ class Fields:
         found, value = self._at(path)
         if not found:
             return None
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not is_whole(value):
             raise self.error(path, value, "an integer")
         return value
 

@@ -21,7 +21,6 @@ import structlog
 
 from kai.api import names
 from kai.api.codec.json_decoding import decode_as
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import structure_as, unstructure
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
@@ -33,6 +32,7 @@ from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers, WorkQueue
+from kai.lenient import mapping_of, mappings_of
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.links import ShownLinks
@@ -334,11 +334,10 @@ async def group_pods(
 
 
 def _path_of(write: GroupWrite) -> Key:
-    metadata = mapping_of(write.manifest["metadata"])
+    metadata = mapping_of(write.manifest, "metadata")
     return str(metadata["namespace"]), str(metadata["name"])
 
 
 def _owner(write: GroupWrite) -> str:
-    references = mapping_of(write.manifest["metadata"]).get("ownerReferences")
-    first = references[0] if isinstance(references, list) and references else {}
-    return str(first.get("uid", "")) if isinstance(first, Mapping) else ""
+    references = mappings_of(write.manifest, "metadata", "ownerReferences")
+    return str(references[0].get("uid", "")) if references else ""

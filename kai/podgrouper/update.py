@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.conventions.caps import REFUSED
 from kai.api.values.times import nanoseconds
 from kai.errors import InputError
+from kai.lenient import mapping_of, part_of
 from kai.podgrouper import kinds
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.settings import Settings
@@ -54,7 +54,7 @@ class GroupWrite:
         Two pods of a new group may both apply it. A ``resourceVersion`` is sent along, so that an update of a group
         that has changed in between is refused and decided anew.
         """
-        metadata = mapping_of(self.manifest.get("metadata"))
+        metadata = mapping_of(self.manifest, "metadata")
         sent = {key: metadata[key] for key in _APPLIED_METADATA if key in metadata}
         return {
             "apiVersion": kinds.POD_GROUP.api_version,
@@ -71,15 +71,15 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     """
     if existing is None:
         return GroupWrite(Verb.CREATE, desired)
-    spec = _kept_spec(mapping_of(existing.get("spec")), mapping_of(desired.get("spec")))
-    old, new = mapping_of(existing.get("metadata")), mapping_of(desired.get("metadata"))
-    old_labels = mapping_of(old.get("labels"))
-    labels = {**old_labels, **_own_labels(old_labels, mapping_of(new.get("labels")), settings)}
-    old_annotations = {key: text for key, text in mapping_of(old.get("annotations")).items() if key != REFUSED}
-    annotations = {**old_annotations, **mapping_of(new.get("annotations"))}
+    spec = _kept_spec(mapping_of(existing, "spec"), mapping_of(desired, "spec"))
+    old, new = mapping_of(existing, "metadata"), mapping_of(desired, "metadata")
+    old_labels = mapping_of(old, "labels")
+    labels = {**old_labels, **_own_labels(old_labels, mapping_of(new, "labels"), settings)}
+    old_annotations = {key: text for key, text in mapping_of(old, "annotations").items() if key != REFUSED}
+    annotations = {**old_annotations, **mapping_of(new, "annotations")}
     owners = new.get("ownerReferences") or []
     is_same = (
-        comparable(spec) == comparable(mapping_of(existing.get("spec")))
+        comparable(spec) == comparable(mapping_of(existing, "spec"))
         and labels == old_labels
         and annotations == old_annotations
         and owners == (old.get("ownerReferences") or [])
@@ -111,7 +111,7 @@ def _comparable_subgroup(subgroup: Mapping[str, object]) -> object:
 
 def _kept_spec(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
     kept = list(KEPT_FIELDS)
-    if not mapping_of(new.get("topologyConstraint")).get("topology"):
+    if not part_of(new, "topologyConstraint", "topology"):
         kept.append("topologyConstraint")
     spec = {name: value for name, value in new.items() if name not in kept}
     return spec | {name: old[name] for name in kept if old.get(name) is not None}
@@ -126,7 +126,7 @@ def _own_labels(old: Mapping[str, object], new: Mapping[str, object], settings: 
 
 
 def _levels(holder: Mapping[str, object]) -> tuple[object, ...]:
-    constraint = mapping_of(holder.get("topologyConstraint"))
+    constraint = mapping_of(holder, "topologyConstraint")
     return tuple(constraint.get(name) or "" for name in _LEVELS)
 
 

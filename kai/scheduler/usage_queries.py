@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from kai import durations
-from kai.api.codec.manifest_text import mapping_of
 from kai.configuration.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.errors import KaiError
+from kai.lenient import mapping_of
 from kai.model.queue import Shares
 from kai.notation import shown
 

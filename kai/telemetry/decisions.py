@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from kai.errors import InputError
+from kai.numerals import is_number
 from kai.wording import counted, found_by
 
 BIND: Final = "bind"
@@ -252,8 +253,4 @@ def _private(path: str, flags: int) -> int:
 
 def numbers_in(**values: Any) -> Mapping[str, float]:  # noqa: ANN401 - whatever plugins say
     """Return those values that are numbers."""
-    return {
-        name: float(value)
-        for name, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    return {name: float(value) for name, value in values.items() if is_number(value)}

@@ -20,6 +20,7 @@ import attrs
 
 from kai.errors import InputError
 from kai.extras import load_extra
+from kai.lenient import mapping_of, mappings_of
 from kai.manifests import Finding, RefusedError
 from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
 from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
@@ -172,11 +173,11 @@ def _philly(text: str, path: str) -> tuple[Sequence[str], Iterator[Placed], str]
 
 def _philly_row(job: object) -> Row:
     """Return one job of Philly's log as a row; what it does not tell is empty."""
-    values = job if isinstance(job, Mapping) else {}
-    attempts = [each for each in values.get("attempts") or () if isinstance(each, Mapping)]
+    values = mapping_of(job)
+    attempts = mappings_of(values, "attempts")
     row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
     spans = [(str(each.get("start_time") or ""), str(each.get("end_time") or "")) for each in attempts]
-    servers = [each for each in (attempts[0].get("detail") or () if attempts else ()) if isinstance(each, Mapping)]
+    servers = mappings_of(attempts[0], "detail") if attempts else []
     most = max((len(each.get("gpus") or ()) for each in servers), default=0)
     row["run_seconds"] = _philly_seconds(spans)
     return {**row, "servers": str(len(servers) or ""), "gpus_per_server": str(most)}

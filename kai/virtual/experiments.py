@@ -23,6 +23,7 @@ from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import CommandLineError
 from kai.manifests import Finding
+from kai.numerals import is_whole
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
 from kai.virtual.results.metrics import PolicyInput, result_of
@@ -158,7 +159,7 @@ def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
     """
     shown = f"{path}={value}"
     if path == "seed":
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        if not is_whole(value) or value < 0:
             wanted = "a whole number of 0 or more"
             raise CommandLineError.about("command line", "--sweep seed", found=value, wanted=wanted)
         policy = attrs.evolve(experiment.policy, name=shown)

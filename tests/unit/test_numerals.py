@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.numerals import floating, signed, truth, unsigned
+from kai.numerals import floating, is_number, is_whole, signed, truth, unsigned
+
+
+def test_true_and_false_are_no_numbers():
+    assert [is_whole(each) for each in (7, 0, 7.0, True, False, "7", None)] == [True, True, *[False] * 5]
+    assert [is_number(each) for each in (7, 0, 7.5, True, False, "7", None)] == [True, True, True, *[False] * 4]
 
 
 @pytest.mark.parametrize("value", [True, False])

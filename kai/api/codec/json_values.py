@@ -16,6 +16,7 @@ from kai.api.codec.interning import recent, same
 from kai.api.fields import Bounds, Json, Pattern
 from kai.api.values import quantity, times
 from kai.api.values.bad_value import BadValue
+from kai.numerals import is_number, is_whole
 
 Reader: TypeAlias = Callable[[Any, Any], Any]
 """What the converter calls: the value found, and the type wanted, which most readers know already."""
@@ -49,7 +50,7 @@ def flag(value: object, _: object = None) -> bool:
 
 def number(value: object, _: object = None) -> float:
     """Return a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise BadValue(value, "a number")
     if -_LARGEST < value < _LARGEST:
         return float(value)
@@ -77,14 +78,14 @@ def duration(value: object, _: object = None) -> float:
     """Return a duration in seconds; a bare whole number counts nanoseconds, as Go writes them."""
     if isinstance(value, str):
         return times.seconds(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole(value):
         return times.seconds_of_nanoseconds(value)
     raise BadValue(value, times.WANTED_DURATION)
 
 
 def number_or_text(value: object, _: object = None) -> int | str:
     """Return an amount or a percentage."""
-    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+    if isinstance(value, str) or is_whole(value):
         return value
     raise BadValue(value, 'a whole number or a percentage such as "50%"')
 
@@ -99,7 +100,7 @@ def quantity_text(value: object, _: object = None) -> str:
 def _as_quantity(value: object) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST:
+    if is_number(value) and -_LARGEST < value < _LARGEST:
         return repr(value)
     raise BadValue(value, quantity.WANTED)
 
@@ -198,7 +199,7 @@ def integers(bounds: Bounds) -> Reader:
     def read(value: object, _: object = None) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not is_whole(value):
             raise BadValue(value, "a whole number")
         if value < lowest:
             raise BadValue(value, "a whole number that is not negative" if lowest == 0 else f"at least {lowest}")

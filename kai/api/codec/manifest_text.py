@@ -26,11 +26,6 @@ _ALIAS: Final = re.compile(r"[\s\[{,]\*[^\s*]")
 _EXPONENT: Final = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
-def mapping_of(value: object) -> Mapping[str, Any]:
-    """Return a part of a manifest that should be a mapping; an empty one where it is something else."""
-    return value if isinstance(value, Mapping) else {}
-
-
 class TextError(InputError):
     """A text is neither JSON nor YAML, or says one thing twice; ``line`` and ``column`` are 0 where nothing says."""
 

@@ -19,6 +19,7 @@ from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind, title_of
 from kai.api.memory.collector import paused
 from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
+from kai.lenient import part_of, text_of
 
 T = TypeVar("T")
 
@@ -118,15 +119,8 @@ def kind_of(manifest: object) -> Kind | None:
 
 def subject_of(manifest: object, kind: str | None = None) -> str:
     """Return how messages call a manifest, which may be wrong in any way."""
-    outer = manifest if isinstance(manifest, Mapping) else {}
-    metadata = outer.get("metadata")
-    inner = metadata if isinstance(metadata, Mapping) else {}
-    namespace, name, written = inner.get("namespace"), inner.get("name"), outer.get("kind")
-    return title_of(
-        kind or (written if isinstance(written, str) else "") or "object",
-        namespace if isinstance(namespace, str) else "",
-        name if isinstance(name, str) else "",
-    )
+    namespace, name = (text_of(manifest, "metadata", key) for key in ("namespace", "name"))
+    return title_of(kind or text_of(manifest, "kind") or "object", namespace, name)
 
 
 def _has(manifest: object, key: str) -> bool:
@@ -136,8 +130,7 @@ def _has(manifest: object, key: str) -> bool:
 def _skipped(manifest: object) -> Skipped:
     if not isinstance(manifest, Mapping) or not _has(manifest, "kind"):
         raise BadValue(manifest, "an object with apiVersion and kind", subject=subject_of(manifest))
-    metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    name = part_of(manifest, "metadata", "name")
     return Skipped(api_version=str(manifest.get("apiVersion") or ""), kind=manifest["kind"], name=str(name or ""))
 
 

@@ -12,9 +12,9 @@ import attrs
 
 from kai.ancestry import ancestry
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.scheduling.pod_group import PodGroup, SubGroup
 from kai.intake.groups import fault_of_tree
+from kai.lenient import mapping_of
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.doubts import low_limits
 from kai.simulation.scenarios.shorthand import is_short
@@ -83,12 +83,12 @@ def doubts(case: Case, document: Mapping[str, Any]) -> Iterator[str]:
             yield f"{of_queue}: queue {group.spec.queue} does not exist"
         elif group.spec.queue in parents.values():
             yield f"{of_queue}: queue {group.spec.queue} has children; only a leaf queue can run jobs"
-        if form is not _SHORT or group.metadata.name not in mapping_of(document.get("expect")):
+        if form is not _SHORT or group.metadata.name not in mapping_of(document, "expect"):
             yield from _of_gang(group, place, form, pods)  # a scenario that expects something of it means it so
 
 
 def _keys(document: Mapping[str, Any], key: str) -> Collection[str]:
-    return mapping_of(document.get(key)).keys()
+    return mapping_of(document, key).keys()
 
 
 def _of_queues(case: Case, short: Collection[str]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cli.checking.doubts import doubts
 from kai.cli.checking.refusals import with_refusals
@@ -17,6 +16,7 @@ from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.intake.groups import fault_of_tree
+from kai.lenient import list_of, mapping_of
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
@@ -94,8 +94,8 @@ def summary(linted: Linted) -> str:
 def _sliced(pod: Mapping[str, Any]) -> int:
     """Return the MIG slices of a pod in GPUs, as quotas count them; what cannot be read counts as none."""
     asked = 0
-    for container in mapping_of(pod.get("spec")).get("containers") or ():
-        limits = mapping_of(mapping_of(mapping_of(container).get("resources")).get("limits"))
+    for container in list_of(pod, "spec", "containers"):
+        limits = mapping_of(container, "resources", "limits")
         asked += sum(mig_slices(str(name))[0] * (signed(str(value)) or 0) for name, value in limits.items())
     return asked
 
@@ -231,7 +231,7 @@ def _trees(reading: Reading) -> Iterator[Finding]:
     declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
     faults = {(each.metadata.namespace, each.metadata.name): fault_of_tree(each.spec) for each in declared}
     for document in reading.documents:
-        metadata = mapping_of(document.manifest.get("metadata"))
+        metadata = mapping_of(document.manifest, "metadata")
         fault = faults.get((str(metadata.get("namespace") or "default"), str(metadata.get("name"))))
         if fault and document.manifest.get("kind") == PodGroup.__name__:
             yield document.finding("J023", fault, ("spec", "subGroups"), at_key=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kai.admission import AdmissionRequest, AdmissionSettings, mutate, validate
 from kai.api import names
 from kai.api.codec import structuring
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import list_of, mapping_of, part_of
 from kai.manifests import Document, Finding
 from kai.manifests.expansion import Job
 from kai.manifests.positions import Path
@@ -86,7 +86,7 @@ def with_refusals(
 
 
 def _is_kept(document: Document) -> bool:
-    return bool(mapping_of(document.manifest.get("metadata")).get("resourceVersion"))
+    return bool(part_of(document.manifest, "metadata", "resourceVersion"))
 
 
 def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
@@ -97,13 +97,13 @@ def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
         yield (), manifest
         return
     for path, template in templates(manifest) if isinstance(manifest.get("kind"), str) else ():
-        kept = mapping_of(template.get("metadata"))
+        kept = mapping_of(template, "metadata")
         pod = {"annotations": kept.get("annotations"), "labels": kept.get("labels"), "generateName": _name(manifest)}
         yield path, {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": template.get("spec")}
 
 
 def _name(manifest: Mapping[str, Any]) -> str:
-    return f"{mapping_of(manifest.get('metadata')).get('name') or 'pod'}-"
+    return f"{part_of(manifest, 'metadata', 'name') or 'pod'}-"
 
 
 def _refused(document: Document, path: Path, manifest: Mapping[str, Any]) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ def _refused(document: Document, path: Path, manifest: Mapping[str, Any]) -> Ite
             f"an admission webhook refuses the {kind}: {text}",
             (*path, *at),
             at_key=is_key,
-            object=f"{kind.lower()} {mapping_of(manifest.get('metadata')).get('name') or _name(document.manifest)}",
+            object=f"{kind.lower()} {part_of(manifest, 'metadata', 'name') or _name(document.manifest)}",
         )
 
 
@@ -142,10 +142,9 @@ def _place(kind: str, manifest: Mapping[str, Any], text: str) -> tuple[Path, boo
 
 def _place_in_group(manifest: Mapping[str, Any], text: str) -> Path:
     name = _SUB_GROUP.match(text)
-    parts = mapping_of(manifest.get("spec")).get("subGroups")
     found = [
         (index, each)
-        for index, each in enumerate(parts if isinstance(parts, list) else ())
+        for index, each in enumerate(list_of(manifest, "spec", "subGroups"))
         if name is not None and isinstance(each, Mapping) and each.get("name") == name[1]
     ]
     fields = [field for field in ("minSubGroup", "minMember") if field in text]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names
+from kai.lenient import mapping_of
 
 if TYPE_CHECKING:
     from kai.cluster.transport.access import Access
@@ -65,7 +66,7 @@ def _texts(
     shards: Sequence[Mapping[str, Any]], configs: Sequence[Mapping[str, Any]], maps: Sequence[Mapping[str, Any]]
 ) -> dict[str, bytes]:
     """Return the configurations of one form by what they are called, that of the default shard first."""
-    held = {_name(each): each for each in maps if _KEY in _within(each.get("data"))}
+    held = {_name(each): each for each in maps if _KEY in mapping_of(each, "data")}
     own = {name: each for name, each in held.items() if _labels(each).get(_PART_OF) == "kai"}
     if not own and shards:
         found = {f"schedulingshard {_name(each)}": _list([each, *configs[:1]], "kai.scheduler/v1") for each in shards}
@@ -88,13 +89,8 @@ def _text(kind: str, api_version: str, manifest: Mapping[str, Any]) -> bytes:
 
 
 def _name(manifest: Mapping[str, Any]) -> str:
-    return str(_within(manifest.get("metadata")).get("name", ""))
-
-
-def _within(value: object) -> Mapping[str, Any]:
-    """Return a part of a manifest, nothing where it has another form; what reads texts has one that loads YAML."""
-    return value if isinstance(value, Mapping) else {}
+    return str(mapping_of(manifest, "metadata").get("name", ""))
 
 
 def _labels(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _within(_within(manifest.get("metadata")).get("labels"))
+    return mapping_of(manifest, "metadata", "labels")

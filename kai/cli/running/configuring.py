@@ -15,6 +15,7 @@ from kai.cli.running.shards import Rendered, is_shard, render
 from kai.configuration.reading import Configuration, read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
+from kai.lenient import mapping_of, part_of
 from kai.wording import found_by
 
 _KEY: Final = "config.yaml"
@@ -112,23 +113,22 @@ def _carried(config_map: Mapping[str, Any], path: str) -> str:
 
     Raises: ConfigError for one without.
     """
-    held = config_map.get("data")
-    text = held.get(_KEY) if isinstance(held, Mapping) else None
+    held = mapping_of(config_map, "data")
+    text = held.get(_KEY)
     if not isinstance(text, str):
-        keys = ", ".join(map(str, held)) if isinstance(held, Mapping) else ""
+        keys = ", ".join(map(str, held))
         raise ConfigError(f"{path}: data: found {keys or 'nothing'}, expected {_KEY} with a configuration")
     return text
 
 
 def _is_manifest(value: object) -> bool:
-    return is_shard(value) or (isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"))
+    return is_shard(value) or (str(part_of(value, "kind")).endswith("List"))
 
 
 def _said(document: object) -> frozenset[str]:
     """Return the parameters that a configuration speaks of."""
     if not isinstance(document, Mapping):
         return frozenset()
-    own = document.get("parameters")
     theirs = {"queueDepthPerAction": "queue_depth", "scenarioSearchBudgets": "budgets"}
     found = {ours for key, ours in theirs.items() if document.get(key)}
-    return frozenset(found | set(own if isinstance(own, Mapping) else ()))
+    return frozenset(found | set(mapping_of(document, "parameters")))

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import structure_as
 from kai.api.fields import EMPTY, camel
 from kai.api.scheduling.shard import (
@@ -29,6 +28,7 @@ from kai.api.scheduling.shard import (
 from kai.api.values.times import duration_text
 from kai.configuration.peer_settings import BUDGETED
 from kai.errors import ConfigError, InputError
+from kai.lenient import mapping_of, part_of
 from kai.notation import shown
 
 GROUP: Final = "kai.scheduler/"
@@ -108,7 +108,7 @@ def render(documents: Sequence[Mapping[str, Any]], place: str, known: Iterable[s
     (source,) = shards
     where = f"{place}: schedulingshard {_name(source)}"
     raw = source.get("spec") or {}
-    usage = raw.get("usageDBConfig") if isinstance(raw, Mapping) else None
+    usage = part_of(raw, "usageDBConfig")
     # Its durations are Prometheus' own, which is not what a shard's others are; the scheduler reads them.
     spec = _decoded(SchedulingShard, {**source, "spec": _without(raw, "usageDBConfig")}, place).spec
     config = _decoded(Config, configs[0], place) if configs else Config()
@@ -140,8 +140,7 @@ def _without(raw: object, key: str) -> object:
 
 
 def _name(document: Mapping[str, Any]) -> str:
-    metadata = document.get("metadata")
-    return _on_one_line(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+    return _on_one_line(mapping_of(document, "metadata").get("name", ""))
 
 
 def _on_one_line(value: object) -> str:
@@ -152,7 +151,7 @@ def _on_one_line(value: object) -> str:
 def _strangers(raw: object, where: str) -> list[str]:
     """Return a note for each key of a shard's spec that kai does not know."""
     known = {camel(field) for field in attrs.fields_dict(SchedulingShardSpec)}
-    unknown = [key for key in (raw if isinstance(raw, Mapping) else ()) if key not in known]
+    unknown = [key for key in mapping_of(raw) if key not in known]
     wanted = ", ".join(sorted(known))
     return [
         f"{where}: spec.{_on_one_line(key)}: found an unknown key, expected one of {wanted}; passed over"
@@ -304,7 +303,7 @@ def _usage(usage: object, config: Config, where: str, notes: list[str]) -> objec
 def _config_flags(config: Config) -> dict[str, str]:
     """Return what a Config says to every scheduler; what it leaves out has the flags' own defaults."""
     spec, shared = config.spec, config.spec.global_
-    reservation = _within(spec.binder, "resourceReservation")
+    reservation = mapping_of(spec.binder, "resourceReservation")
     texts = {
         "namespace": spec.namespace,
         "scheduler-name": shared.scheduler_name if shared else "",
@@ -319,7 +318,3 @@ def _config_flags(config: Config) -> dict[str, str]:
     if isinstance(replicas, int) and replicas > 1:
         found["leader-elect"] = "true"
     return found
-
-
-def _within(section: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return mapping_of(section.get(key))

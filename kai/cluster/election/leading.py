@@ -12,7 +12,6 @@ from urllib.parse import quote
 import anyio
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.plans import Reason
 from kai.cluster.election.lease import (
     Effect,
@@ -36,6 +35,7 @@ from kai.cluster.port import Clock, Draw, Term
 from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, Call, LineSplitter, NoAnswer, Transport
 from kai.cluster.transport.encoding import to_json
+from kai.lenient import mapping_of, part_of
 
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
@@ -225,10 +225,10 @@ class LeaseLeadership:
     def _is_given_back(self, line: bytes) -> bool:
         """Return whether an event of the watch says that our lease has no holder."""
         event = mapping_of(decoded(line))
-        lease = mapping_of(event.get("object"))
-        if mapping_of(lease.get("metadata")).get("name") != self._settings.name:
+        lease = mapping_of(event, "object")
+        if part_of(lease, "metadata", "name") != self._settings.name:
             return False
-        return event.get("type") == "DELETED" or not mapping_of(lease.get("spec")).get("holderIdentity")
+        return event.get("type") == "DELETED" or not part_of(lease, "spec", "holderIdentity")
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
@@ -278,9 +278,9 @@ class LeaseLeadership:
         settings, before = self._settings, effect.before
         now = dt.datetime.fromtimestamp(self._clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         kept = before.manifest
-        metadata = {**mapping_of(kept.get("metadata")), "name": settings.name, "namespace": settings.namespace}
+        metadata = {**mapping_of(kept, "metadata"), "name": settings.name, "namespace": settings.namespace}
         spec = {
-            **mapping_of(kept.get("spec")),
+            **mapping_of(kept, "spec"),
             "holderIdentity": effect.holder,
             # A lease that was given back is free after a second for clients that look at nothing else.
             "leaseDurationSeconds": 1 if effect.ends else math.ceil(settings.duration),
@@ -330,7 +330,7 @@ def _record(answer: Answer | NoAnswer) -> Record | None:
     body = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
     if not isinstance(body, Mapping) or body.get("kind") != "Lease":
         return None
-    metadata, spec = mapping_of(body.get("metadata")), mapping_of(body.get("spec"))
+    metadata, spec = mapping_of(body, "metadata"), mapping_of(body, "spec")
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     return Record(
         holder=str(spec.get("holderIdentity") or ""),

@@ -24,6 +24,7 @@ from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from kai.cluster.transport.encoding import label_selector, page_query
 from kai.cluster.transport.paths import collection
+from kai.lenient import mappings_of, part_of
 
 _PAGE: Final = 500
 _MOST_PAGES: Final = 200
@@ -86,8 +87,8 @@ class ForeignReader:
                 return page
             # A list leaves out what its items have in common.
             head = {"apiVersion": request.api_version, "kind": request.kind}
-            found += [{**head, **item} for item in page.get("items") or () if isinstance(item, Mapping)]
-            token = (page.get("metadata") or {}).get("continue") or ""
+            found += [{**head, **item} for item in mappings_of(page, "items")]
+            token = part_of(page, "metadata", "continue") or ""
             if not token:
                 return tuple(found)
         return Refusal(reason=Reason.REJECTED, message=f"{path}: the list has no end after {_MOST_PAGES} pages")
@@ -143,9 +144,8 @@ def _lean(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
 
 
 def _places_in(answer: Mapping[str, Any]) -> Mapping[str, _Place]:
-    resources = answer.get("resources")
     return {
         str(each.get("kind")): _Place(str(each["name"]), bool(each.get("namespaced")))
-        for each in (resources if isinstance(resources, list) else ())
-        if isinstance(each, Mapping) and isinstance(each.get("name"), str) and "/" not in each["name"]
+        for each in mappings_of(answer, "resources")
+        if isinstance(each.get("name"), str) and "/" not in each["name"]
     }

@@ -21,6 +21,7 @@ from kai.cluster.requesting.sending import Label, Withheld
 from kai.cluster.transport.answers import decoded
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from kai.errors import ApiError
+from kai.lenient import list_of, mapping_of, part_of
 
 KEPT: Final = 30.0
 """Seconds for which an answer counts."""
@@ -122,8 +123,7 @@ class Reviews:
             raise ReviewError(f"{kind}: this process leads no more", retryable=True)
         if isinstance(answer, NoAnswer):
             raise ReviewError(f"{kind}: {answer.message or 'no answer'}", retryable=True)
-        found = decoded(answer.body) if answer.is_good else None
-        status = found.get("status") if isinstance(found, Mapping) else None
+        status = part_of(decoded(answer.body), "status") if answer.is_good else None
         if not isinstance(status, Mapping):
             raise ReviewError(f"{kind}: found HTTP status {answer.status}, expected a review", retryable=True)
         return status
@@ -133,13 +133,11 @@ def _identity(status: Mapping[str, Any]) -> Identity | None:
     user = status.get("user")
     if status.get("authenticated") is not True or not isinstance(user, Mapping) or not user.get("username"):
         return None
-    groups = user.get("groups")
-    extra = user.get("extra")
     return Identity(
         user=str(user["username"]),
         uid=str(user.get("uid") or ""),
-        groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
-        extra=extra if isinstance(extra, Mapping) else EMPTY,
+        groups=tuple(map(str, list_of(user, "groups"))),
+        extra=mapping_of(user, "extra"),
     )
 
 

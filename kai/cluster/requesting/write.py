@@ -16,7 +16,6 @@ import anyio
 import attrs
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS, key_of
 from kai.api.kubernetes.node import Node
@@ -50,6 +49,7 @@ from kai.cluster.transport.calls import Answer, NoAnswer, always
 from kai.cluster.transport.encoding import Reporter, encode_event, encode_read, encode_write
 from kai.cluster.transport.paths import Served
 from kai.errors import InputError
+from kai.lenient import mapping_of, part_of
 
 _PAGE: Final = 500
 _POLL: Final = 1.0
@@ -233,7 +233,7 @@ class Requests:
         body = decoded(answer.body)
         if not isinstance(body, Mapping):
             return
-        metadata = mapping_of(body.get("metadata"))
+        metadata = mapping_of(body, "metadata")
         if body.get("kind") == BY_CLASS[ref.cls].kind:
             stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
             if metadata.get("deletionTimestamp") and stays:
@@ -241,8 +241,7 @@ class Requests:
                 return
             uid = metadata.get("uid")
         else:
-            details = body.get("details")
-            uid = details.get("uid") if isinstance(details, Mapping) else None
+            uid = part_of(body, "details", "uid")
         uid = uid or request.uid
         if isinstance(uid, str) and uid:
             self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)

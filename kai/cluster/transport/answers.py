@@ -14,11 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.errors import on_one_line
+from kai.lenient import mapping_of, mappings_of, part_of
 
 _LONGEST_WAIT: Final = 3600.0
 _LONGEST_MESSAGE: Final = 500
@@ -125,8 +125,7 @@ def wait_of(answer: Answer, now: float) -> float | None:
         return None if moment is None else min(max(0.0, moment - now), _LONGEST_WAIT)
     if answer.status not in {429, 500, 503, 504}:
         return None
-    details = status_of(answer.body).get("details")
-    seconds = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    seconds = part_of(status_of(answer.body), "details", "retryAfterSeconds")
     return min(float(seconds), _LONGEST_WAIT) if isinstance(seconds, int) and 0 < seconds < 1 << 31 else None
 
 
@@ -140,15 +139,9 @@ def _instant(text: str) -> float | None:
 
 def _missing(status: Mapping[str, Any], message: str) -> Refusal:
     """Tell an object that does not exist from a path that does not: only the first is named in the answer."""
-    details = status.get("details")
-    named = isinstance(details, Mapping) and bool(details.get("name"))
-    return Refusal(reason=Reason.NOT_FOUND, message=message) if named else NoSuchKind(message=message)
+    is_named = bool(part_of(status, "details", "name"))
+    return Refusal(reason=Reason.NOT_FOUND, message=message) if is_named else NoSuchKind(message=message)
 
 
 def _has_cause(status: Mapping[str, Any], wanted: str, part: str = "reason") -> bool:
-    details = status.get("details")
-    causes = details.get("causes") if isinstance(details, Mapping) else None
-    return any(
-        isinstance(cause, Mapping) and cause.get(part) == wanted
-        for cause in (causes if isinstance(causes, list) else ())
-    )
+    return any(cause.get(part) == wanted for cause in mappings_of(status, "details", "causes"))

@@ -11,6 +11,7 @@ import attrs
 
 from kai.api.codec.manifest_text import load_values
 from kai.errors import InputError
+from kai.lenient import mappings_of, text_of
 
 
 @attrs.frozen(kw_only=True)
@@ -43,8 +44,8 @@ def read_contexts(paths: str) -> Contexts:
     current = ""
     for document in _documents(paths):
         for name, fields in _contexts(document):
-            known.setdefault(name, Context(name=name, namespace=_text(fields, "namespace")))
-        current = current or _text(document, "current-context")
+            known.setdefault(name, Context(name=name, namespace=text_of(fields, "namespace")))
+        current = current or text_of(document, "current-context")
     return Contexts(known=tuple(known.values()), current=current)
 
 
@@ -58,13 +59,6 @@ def _documents(paths: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _contexts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    entries = document.get("contexts")
-    for entry in entries if isinstance(entries, list) else ():
-        fields = entry.get("context") if isinstance(entry, Mapping) else None
-        if isinstance(fields, Mapping):
-            yield _text(entry, "name"), fields
-
-
-def _text(fields: Mapping[str, Any], key: str) -> str:
-    value = fields.get(key)
-    return value if isinstance(value, str) else ""
+    for entry in mappings_of(document, "contexts"):
+        if isinstance(entry.get("context"), Mapping):
+            yield text_of(entry, "name"), entry["context"]

@@ -35,6 +35,7 @@ from kai.cluster.transport.plainconfig import read_plain
 from kai.cluster.transport.programs import program_failed
 from kai.cluster.transport.proxies import proxy_for
 from kai.errors import ConfigError
+from kai.lenient import text_of
 from kai.wording import found_by
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -282,8 +283,8 @@ def _subject_of(authorization: str) -> str:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, RecursionError):
         return ""
-    subject = claims.get("sub") if isinstance(claims, Mapping) else None
-    return subject if isinstance(subject, str) and subject.isprintable() else ""
+    subject = text_of(claims, "sub")
+    return subject if subject.isprintable() else ""
 
 
 def _bearer(token: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kai.errors import ConfigError, on_one_line
+from kai.lenient import mapping_of
 from kai.notation import shown
 
 _LONGEST: Final = 300
@@ -22,9 +23,9 @@ def program_failed(error: Exception, fields: object, field: str) -> ConfigError 
     ``fields`` are what a kubeconfig file says of the user, ``field`` where it names the program. Of what the program
     wrote, nothing is told from the first object on: it may be a token.
     """
-    program = fields.get("exec") if isinstance(fields, Mapping) else None
-    command = program.get("command") if isinstance(program, Mapping) else None
-    if not isinstance(program, Mapping) or not isinstance(command, str):
+    program = mapping_of(fields, "exec")
+    command = program.get("command")
+    if not isinstance(command, str):
         return None
     wanted = "expected a program that makes credentials"
     if isinstance(error, OSError) and error.filename in {None, command}:

@@ -7,7 +7,7 @@ follow depends on how the first ones end, so they are not there yet.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of, part_of
 from kai.manifests.workloads.making import Identity, Made, is_set, part, pods
 from kai.podgrouper.resource import Fields, Resource
 
@@ -23,7 +23,7 @@ def workflow(workload: Resource) -> Iterator[Made]:
     Raises: InputError for an entrypoint that is no template.
     """
     fields = workload.fields
-    phase = mapping_of(workload.manifest.get("status")).get("phase")
+    phase = part_of(workload.manifest, "status", "phase")
     if is_set(fields, "spec", "suspend") or phase in {"Succeeded", "Failed", "Error"}:
         return
     spec = fields.child("spec")
@@ -58,7 +58,7 @@ def _begun(template: Fields) -> Iterator[Fields]:
     """Yield the first steps of a template: those of its first row, or the tasks that depend on no other."""
     steps = template.value.get("steps")
     if isinstance(steps, list) and steps:
-        first = steps[0] if isinstance(steps[0], list) else mapping_of(steps[0]).get("parallel") or [steps[0]]
+        first = steps[0] if isinstance(steps[0], list) else part_of(steps[0], "parallel") or [steps[0]]
         for at, step in enumerate(first):
             yield Fields(mapping_of(step), template.subject, f"{template.path}.steps[0][{at}]")
     dag = part(template, "dag")
@@ -72,14 +72,14 @@ def _times(step: Fields) -> int:
     items = step.value.get("withItems")
     if isinstance(items, list):
         return len(items)
-    count = str(mapping_of(step.value.get("withSequence")).get("count"))
+    count = str(part_of(step.value, "withSequence", "count"))
     return int(count) if count.isdecimal() else 1
 
 
 def _pod_template(workload: Resource, spec: Fields, template: Fields) -> Fields:
     container = template.value.get("container") or template.value.get("script")
-    shared, own = mapping_of(spec.value.get("podMetadata")), mapping_of(template.value.get("metadata"))
-    metadata = {key: {**mapping_of(shared.get(key)), **mapping_of(own.get(key))} for key in ("labels", "annotations")}
+    shared, own = mapping_of(spec.value, "podMetadata"), mapping_of(template.value, "metadata")
+    metadata = {key: {**mapping_of(shared, key), **mapping_of(own, key)} for key in ("labels", "annotations")}
     metadata["labels"][_LABEL] = workload.name
     pod: dict[str, Any] = {
         key: template.value.get(key) or spec.value.get(key)

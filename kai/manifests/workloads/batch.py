@@ -5,7 +5,8 @@ Source: the Job controller: at most ``parallelism`` pods at a time, never more t
 
 from collections.abc import Iterator
 
-from kai.manifests.workloads.making import Identity, Made, child, count, has_condition, is_set, part, pods
+from kai.lenient import has_condition
+from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
 from kai.podgrouper.resource import Resource
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -14,7 +15,9 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 def job(workload: Resource) -> Iterator[Made]:
     """Yield the pods that a Job runs now: none for one that is suspended or over."""
     fields = workload.fields
-    if is_set(fields, "spec", "suspend") or has_condition(workload, "Complete", "Failed", "SuccessCriteriaMet"):
+    if is_set(fields, "spec", "suspend") or has_condition(
+        workload.manifest, "Complete", "Failed", "SuccessCriteriaMet"
+    ):
         return
     parallelism = count(fields, "spec", "parallelism", default=1)
     completions = count(fields, "spec", "completions", default=-1)

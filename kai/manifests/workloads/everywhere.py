@@ -7,7 +7,7 @@ what comes and goes with the state of a node.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import list_of, mapping_of, mappings_of, part_of
 from kai.manifests.index import Index, Manifest
 from kai.manifests.workloads.making import Identity, Made, pods
 from kai.podgrouper.lookup import Absent, Many
@@ -22,10 +22,10 @@ _TOLERATED: Final = tuple({"key": f"node.kubernetes.io/{name}", "operator": "Exi
 def daemon_set(workload: Resource, index: Index) -> Iterator[Made]:
     """Yield a pod for each node of the input that the template matches."""
     template = workload.fields.child("spec", "template")
-    spec = mapping_of(template.value.get("spec")) if template is not None else {}
+    spec = mapping_of(template.value, "spec") if template is not None else {}
     found = index.many(Many(NODE, ""))
     nodes = () if isinstance(found, Absent) else found
-    names = [str(mapping_of(each.get("metadata")).get("name")) for each in nodes if _may_run_on(spec, each)]
+    names = [str(part_of(each, "metadata", "name")) for each in nodes if _may_run_on(spec, each)]
     made = pods(workload, template, [Identity(name=f"{workload.name}-{name}") for name in names])
     for name, pod in zip(names, made, strict=True):
         yield {**pod, "spec": _bound_to(name, mapping_of(pod["spec"]))}
@@ -33,26 +33,26 @@ def daemon_set(workload: Resource, index: Index) -> Iterator[Made]:
 
 def _bound_to(node: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    affinity = mapping_of(spec.get("affinity"))
-    on_node = {**mapping_of(affinity.get("nodeAffinity")), _REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    affinity = mapping_of(spec, "affinity")
+    on_node = {**mapping_of(affinity, "nodeAffinity"), _REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
     return {
         **spec,
         "affinity": {**affinity, "nodeAffinity": on_node},
-        "tolerations": [*_list(spec.get("tolerations")), *_TOLERATED],
+        "tolerations": [*list_of(spec, "tolerations"), *_TOLERATED],
     }
 
 
 def _may_run_on(spec: Mapping[str, Any], node: Manifest) -> bool:
-    labels = mapping_of(mapping_of(node.get("metadata")).get("labels"))
-    selector = mapping_of(spec.get("nodeSelector"))
+    labels = mapping_of(node, "metadata", "labels")
+    selector = mapping_of(spec, "nodeSelector")
     if any(str(labels.get(key)) != str(value) for key, value in selector.items()):
         return False
-    affinity = mapping_of(mapping_of(mapping_of(spec.get("affinity")).get("nodeAffinity")).get(_REQUIRED))
-    terms = [mapping_of(each) for each in _list(affinity.get("nodeSelectorTerms"))]
-    if terms and not any(_holds_all(_list(term.get("matchExpressions")), labels) for term in terms):
+    affinity = mapping_of(spec, "affinity", "nodeAffinity", _REQUIRED)
+    terms = [mapping_of(each) for each in list_of(affinity, "nodeSelectorTerms")]
+    if terms and not any(_holds_all(list_of(term, "matchExpressions"), labels) for term in terms):
         return False
-    tolerations = [mapping_of(each) for each in (*_list(spec.get("tolerations")), *_TOLERATED)]
-    taints = [mapping_of(each) for each in _list(mapping_of(node.get("spec")).get("taints"))]
+    tolerations = [*mappings_of(spec, "tolerations"), *_TOLERATED]
+    taints = mappings_of(node, "spec", "taints")
     return all(
         taint.get("effect") == "PreferNoSchedule" or any(_tolerates(each, taint) for each in tolerations)
         for taint in taints
@@ -64,7 +64,7 @@ def _holds_all(requirements: Iterable[object], labels: Mapping[str, Any]) -> boo
 
 
 def _holds(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = str(requirement.get("key")), [str(each) for each in _list(requirement.get("values"))]
+    key, values = str(requirement.get("key")), [str(each) for each in list_of(requirement, "values")]
     has, value = key in labels, str(labels.get(key))
     match requirement.get("operator"):
         case "In":
@@ -85,7 +85,3 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     if toleration.get("operator") == "Exists":
         return toleration.get("key") in {None, "", taint.get("key")}
     return (toleration.get("key"), toleration.get("value") or "") == (taint.get("key"), taint.get("value") or "")
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of
 from kai.manifests.workloads.making import Identity, Made, child, count, pods
 from kai.podgrouper.groupers.grove import POD_GANG, POD_GANG_LABEL
 from kai.podgrouper.resource import Fields, Resource
@@ -92,7 +92,7 @@ def _pod_template(clique: Fields, spec: Fields) -> Fields:
     inner = spec.child("podSpec")
     if inner is None:
         raise spec.error(("podSpec",), None, "the spec of the pods")
-    metadata = {key: mapping_of(clique.value.get(key)) for key in ("labels", "annotations")}
+    metadata = {key: mapping_of(clique.value, key) for key in ("labels", "annotations")}
     return Fields({"metadata": metadata, "spec": inner.value}, clique.subject, clique.path)
 
 

@@ -7,7 +7,7 @@ or the least one, whichever is more.
 from collections.abc import Iterator
 from typing import Any
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of
 from kai.manifests.workloads.making import Made, child
 from kai.numerals import signed
 from kai.podgrouper.groupers.knative import MIN_SCALE, REVISION, REVISION_LABEL
@@ -25,10 +25,10 @@ def service(workload: Resource) -> Iterator[Made]:
     spec = template.child("spec")
     if spec is None:
         raise template.error(("spec",), None, "the spec of the pods")
-    metadata = mapping_of(template.value.get("metadata"))
+    metadata = mapping_of(template.value, "metadata")
     name = str(metadata.get("name") or f"{workload.name}-00001")
-    labels = {**mapping_of(metadata.get("labels")), f"{_SERVING}service": workload.name}
-    annotations = mapping_of(metadata.get("annotations"))
+    labels = {**mapping_of(metadata, "labels"), f"{_SERVING}service": workload.name}
+    annotations = mapping_of(metadata, "annotations")
     configuration = child(workload, REVISION.api_version, "Configuration", workload.name, {})
     yield configuration
     revision = child(

@@ -91,16 +91,6 @@ def is_set(fields: Fields, *path: str) -> bool:
     return holder is not None and holder.value.get(last) is not None and holder.flag(last) is True
 
 
-def has_condition(workload: Resource, *kinds: str) -> bool:
-    """Return whether the status has a true condition of one of these types."""
-    status = workload.manifest.get("status")
-    found = status.get("conditions") if isinstance(status, Mapping) else None
-    return any(
-        isinstance(each, Mapping) and each.get("type") in kinds and each.get("status") == "True"
-        for each in (found if isinstance(found, list | tuple) else ())
-    )
-
-
 def _metadata(owner: Resource, kind: str, name: str, more: Mapping[str, object]) -> Made:
     reference = {**owner.reference.manifest(), "controller": True, "blockOwnerDeletion": True}
     metadata: Made = {

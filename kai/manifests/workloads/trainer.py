@@ -7,7 +7,7 @@ resources of the TrainJob replace those of the job that is marked as the trainer
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.api.codec.manifest_text import mapping_of
+from kai.lenient import mapping_of, part_of
 from kai.manifests.index import Index
 from kai.manifests.workloads.making import Made, child, count, is_set
 from kai.podgrouper.lookup import Absent, Get
@@ -28,18 +28,18 @@ def train_job(workload: Resource, index: Index) -> Iterator[Made]:
     if is_set(fields, "spec", "suspend"):
         return
     runtime = _runtime(workload, index)
-    template = mapping_of(mapping_of(runtime.get("spec")).get("template"))
-    spec = mapping_of(template.get("spec"))
+    template = mapping_of(runtime, "spec", "template")
+    spec = mapping_of(template, "spec")
     jobs = spec.get("replicatedJobs")
     if not isinstance(jobs, list) or not jobs:
         raise Resource.of(dict(runtime)).error("spec.template.spec.replicatedJobs", None, "at least 1 replicated job")
-    trainer = mapping_of(mapping_of(workload.manifest.get("spec")).get("trainer"))
+    trainer = mapping_of(workload.manifest, "spec", "trainer")
     default = count(Resource.of(dict(runtime)).fields, "spec", "mlPolicy", "numNodes", default=1)
     nodes = count(fields, "spec", "trainer", "numNodes", default=default)
     changed = [_sized(job, trainer, nodes) if _is_trainer(job) else job for job in jobs]
-    metadata = mapping_of(template.get("metadata"))
-    own = mapping_of(workload.manifest.get("spec"))
-    more = {key: {**mapping_of(metadata.get(key)), **mapping_of(own.get(key))} for key in ("labels", "annotations")}
+    metadata = mapping_of(template, "metadata")
+    own = mapping_of(workload.manifest, "spec")
+    more = {key: {**mapping_of(metadata, key), **mapping_of(own, key)} for key in ("labels", "annotations")}
     yield child(
         workload, "jobset.x-k8s.io/v1alpha2", "JobSet", workload.name, {**spec, "replicatedJobs": changed}, **more
     )
@@ -60,18 +60,18 @@ def _runtime(workload: Resource, index: Index) -> Mapping[str, Any]:
 
 def _is_trainer(job: object) -> bool:
     found = mapping_of(job)
-    labels = mapping_of(mapping_of(mapping_of(found.get("template")).get("metadata")).get("labels"))
+    labels = mapping_of(found, "template", "metadata", "labels")
     return labels.get(_STEP) == "trainer" or found.get("name") == _NODE
 
 
 def _sized(job: Mapping[str, Any], trainer: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """Return the job that trains with as many pods as nodes, and what the TrainJob says about their container."""
-    template = mapping_of(job.get("template"))
-    spec = mapping_of(template.get("spec"))
-    inner = mapping_of(spec.get("template"))
-    pod = mapping_of(inner.get("spec"))
+    template = mapping_of(job, "template")
+    spec = mapping_of(template, "spec")
+    inner = mapping_of(spec, "template")
+    pod = mapping_of(inner, "spec")
     containers = [
-        _replaced(mapping_of(each), trainer) if mapping_of(each).get("name") == _NODE else each
+        _replaced(mapping_of(each), trainer) if part_of(each, "name") == _NODE else each
         for each in pod.get("containers") or ()
     ]
     sized = {**spec, "parallelism": nodes, "completions": nodes}

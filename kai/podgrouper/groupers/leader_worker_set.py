@@ -6,8 +6,8 @@ from typing import ClassVar
 import attrs
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.errors import InputError
+from kai.lenient import has_condition, part_of
 from kai.numerals import signed
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.existing import find_group
@@ -111,23 +111,18 @@ def _replica(lws: Resource, pod: Resource, has_workers: Callable[[], bool]) -> _
     if WORKER_INDEX in pod.labels:
         index = checked_integer(pod.labels[WORKER_INDEX], pod, f'metadata.labels["{WORKER_INDEX}"]', at_least=0)
     if policy == LEADER_READY:
-        if index == 0 and (not spec_text(pod, "nodeName") or not (_is_ready(pod) or has_workers())):
+        if index == 0 and (
+            not spec_text(pod, "nodeName") or not (has_condition(pod.manifest, "Ready") or has_workers())
+        ):
             return _Replica(1, index, is_starting=True)
         stated = signed(pod.annotations.get(SIZE_ANNOTATION, ""))
         size = size if stated is None else stated
     return _Replica(size, index)
 
 
-def _is_ready(pod: Resource) -> bool:
-    """Return whether a pod is ready, at which its workers are made."""
-    conditions = mapping_of(pod.manifest.get("status")).get("conditions")
-    found = [mapping_of(each) for each in conditions] if isinstance(conditions, list) else []
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in found)
-
-
 def _has_workers(group: Resource | None) -> bool:
     """Return whether a group was made to count workers: one of them was there, since it is made last."""
-    minimum = mapping_of(group.manifest.get("spec")).get("minMember") if group is not None else None
+    minimum = part_of(group.manifest, "spec", "minMember") if group is not None else None
     return isinstance(minimum, int) and minimum > 1
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 import attrs
 
 from kai.api import names
+from kai.lenient import text_of
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.existing import find_group, has_subgroups
 from kai.podgrouper.grouper import Request
@@ -87,7 +88,7 @@ def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
     for index, group in enumerate(fields.children("spec", "workerGroupSpecs") or ()):
         workers = _workers(group, is_scaled=is_scaled)
         if workers is not None:
-            name = _text_or_nothing(group, "groupName") or f"worker-group-{index}"
+            name = text_of(group.value, "groupName") or f"worker-group-{index}"
             yield SubGroup(name=name, min_member=workers, topology=_topology(group))
 
 
@@ -131,8 +132,3 @@ def _topology(group: Fields) -> Topology | None:
         path = ("template", "metadata", "annotations", names.TOPOLOGY)
         raise group.error(path, None, "the topology whose levels the other annotations name")
     return Topology(name, required, preferred)
-
-
-def _text_or_nothing(group: Fields, key: str) -> str:
-    value = group.value.get(key)
-    return value if isinstance(value, str) else ""

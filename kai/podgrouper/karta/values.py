@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import cmp_to_key
 
 from kai.errors import InputError
+from kai.numerals import is_number
 
 
 class QueryError(InputError):
@@ -77,7 +78,7 @@ def is_truth(value: object) -> bool:
 
 def number(value: object) -> int | float | None:
     """Return ``value`` if it is a number, which true and false are not."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if is_number(value) else None
 
 
 def entries_of(value: object) -> Iterator[tuple[object, object]]:

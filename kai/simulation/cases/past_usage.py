@@ -8,6 +8,7 @@ import attrs
 from kai.configuration.reading import Configuration
 from kai.errors import InputError
 from kai.model.queue import Shares
+from kai.numerals import is_number
 
 _PARTS = tuple(attrs.fields_dict(Shares))
 
@@ -28,8 +29,7 @@ def _shares(parts: object, subject: str, field: str) -> Shares:
     if not isinstance(parts, Mapping) or not set(parts) <= set(_PARTS):
         raise InputError.about(subject, field, found=parts, wanted=f"{', '.join(_PARTS)} as fractions of the cluster")
     for key, part in parts.items():
-        is_number = isinstance(part, int | float) and not isinstance(part, bool)
-        if not is_number or not 0 <= part < math.inf:
+        if not is_number(part) or not 0 <= part < math.inf:
             raise InputError.about(subject, f"{field}.{key}", found=part, wanted="a fraction of the cluster, 0 or more")
     return Shares(**{key: float(part) for key, part in parts.items()})
 

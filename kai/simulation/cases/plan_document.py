@@ -10,6 +10,8 @@ from typing import Any
 
 import attrs
 
+from kai.lenient import mappings_of
+
 KINDS = ("place", "evict", "move", "hold")
 
 
@@ -102,8 +104,7 @@ def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Di
 
 
 def _by_pod(items: object) -> dict[tuple[int, str], Mapping[str, Any]]:
-    found = items if isinstance(items, list | tuple) else ()
-    return {(int(each.get("cycle", 1)), str(each.get("pod", ""))): each for each in found if isinstance(each, Mapping)}
+    return {(int(each.get("cycle", 1)), str(each.get("pod", ""))): each for each in mappings_of(items)}
 
 
 def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from kai.lenient import mappings_of
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.cases.plan_document import KINDS, comparable_slots
 from kai.simulation.comparing.documents import Comparison, Divergence, JobChange, JobState, Metric
@@ -75,14 +76,11 @@ def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
 
 def side_of_document(title: str, document: Mapping[str, Any]) -> Side:
     """Return a result that was written down (`SimulationResult`, `JobList`, `Plan`) as a side."""
-    found = document.get("jobs")
-    listed = [each for each in (found if isinstance(found, list) else ()) if isinstance(each, Mapping)]
-    jobs = {_key(each): _state(each) for each in listed}
+    jobs = {_key(each): _state(each) for each in mappings_of(document, "jobs")}
     figures: dict[str, float] = dict(_of_jobs(jobs)) if jobs else {}
     queues = [
         {"name": each.get("name"), "leaf": each.get("leaf"), **(each.get("gpus") or {})}
-        for each in document.get("queues") or ()
-        if isinstance(each, Mapping)
+        for each in mappings_of(document, "queues")
     ]
     figures |= _of_queues(queues, 0.0)
     decisions = None

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.cluster.transport.access import Access
+from kai.lenient import mapping_of
 from kai.simulation.explaining.fact import Evidence
 from kai.simulation.sources.live_cluster import list_events_about
 from kai.wording import span_text
@@ -56,8 +56,8 @@ def _told(events: Iterable[_Event], now: float) -> Iterator[Evidence]:
 
 def _read(event: Mapping[str, Any]) -> _Event | None:
     """Return an event; None for one that does not say when it was."""
-    metadata, subject = mapping_of(event.get("metadata")), mapping_of(event.get("involvedObject"))
-    series = mapping_of(event.get("series"))
+    metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
+    series = mapping_of(event, "series")
     told = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime")))
     text = next((str(each) for each in (*told, metadata.get("creationTimestamp")) if each), "")
     try:

@@ -14,11 +14,11 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.cluster.transport.access import Access
 from kai.errors import InputError
+from kai.lenient import mapping_of
 from kai.simulation.sources.live_cluster import list_events
 from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_decisions
 from kai.wording import counted, number_text
@@ -149,10 +149,10 @@ def _numbers(found: Decision) -> str:
 
 def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
     """Yield what an event tells; nothing of an event that is not about the eviction of a pod group's pod."""
-    metadata, subject = mapping_of(event.get("metadata")), mapping_of(event.get("involvedObject"))
+    metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
     if event.get("reason") != _REASON or subject.get("kind") != "PodGroup":
         return
-    noted = mapping_of(metadata.get("annotations"))
+    noted = mapping_of(metadata, "annotations")
     message = str(event.get("message") or "")
     pod = _POD.search(f"{message.partition(chr(10))[0]} ")
     gainer = noted.get(names.EVICTOR_NAME)

@@ -6,6 +6,7 @@ from typing import Any
 
 from kai.errors import InputError
 from kai.notation import shown
+from kai.numerals import is_number
 from kai.simulation.cases.case import Expected
 from kai.simulation.scenarios.validation import mapping
 
@@ -57,6 +58,6 @@ def _gpus(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, flo
     """Return the number of GPUs that is expected of each name below ``key``."""
     found = mapping(document.get(key), f"{place}: {key}")
     for name, number in found.items():
-        if not isinstance(number, int | float) or isinstance(number, bool):
+        if not is_number(number):
             raise InputError(f"{place}: {key}.{name}: found {shown(number)}, expected a number of GPUs")
     return found

@@ -26,6 +26,7 @@ from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.notation import shown
+from kai.numerals import is_whole
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.cycle_bounds import MOST_CYCLES
 from kai.simulation.cases.intake_settings import intake_settings
@@ -222,7 +223,7 @@ def _names(value: object, place: str) -> tuple[str, ...]:
 
 
 def _count(value: object, place: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_CYCLES:
+    if is_whole(value) and 0 <= value <= MOST_CYCLES:
         return value
     raise InputError.about(*_split(place), found=value, wanted=f"a whole number from 0 to {MOST_CYCLES}")
 

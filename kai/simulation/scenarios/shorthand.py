@@ -26,6 +26,7 @@ from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
 from kai.notation import as_text, shown
+from kai.numerals import is_number
 from kai.simulation.scenarios.short_nodes import NODE_KEYS, Manifest, node, node_names, topology
 from kai.simulation.scenarios.validation import Values, boolean, fields, mapping, seconds, spread, texts, whole
 
@@ -145,7 +146,7 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
 
 def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> dict[str, float]:
     """Return one number for each resource: a plain number means GPUs, CPU is in cores and memory in GB."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         value = {"gpu": value}
     elif value is not None and not isinstance(value, Mapping):
         raise InputError(
@@ -155,7 +156,7 @@ def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> 
     scale = {"gpu": 1, "cpu": 1000, "memory": 1000}
     out = {"gpu": gpu, "cpu": unbounded, "memory": unbounded}
     for resource, number in given.items():
-        if not isinstance(number, int | float) or isinstance(number, bool):
+        if not is_number(number):
             raise InputError(f"{place}.{resource}: found {shown(number)}, expected a number")
         out[resource] = number if number < 0 or unbounded >= 0 else number * scale[resource]
     return out

@@ -9,6 +9,7 @@ from kai.api.values.bad_value import BadValue
 from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.notation import shown
+from kai.numerals import is_whole
 
 _MOST = 100_000
 """More nodes or pods than this are no longer written by hand."""
@@ -59,7 +60,7 @@ def whole(values: Values, key: str, default: int, place: str) -> int:
     Raises: InputError.
     """
     value = values.get(key, default)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
+    if is_whole(value) and 0 <= value <= _MOST:
         return value
     raise InputError(f"{place}.{key}: found {shown(value)}, expected a whole number from 0 to {_MOST}")
 

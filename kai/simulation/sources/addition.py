@@ -11,13 +11,13 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import unstructure
 from kai.api.kinds import ApiObject, Key
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
+from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
 from kai.manifests.expansion import is_workload, numbered
 from kai.manifests.lint import check_jobs, queue_fault
@@ -149,11 +149,9 @@ def _in_queue(document: Document, queue: str) -> Document:
     if not is_workload(document.manifest):
         return document
     if manifest.get("kind") == "PodGroup":
-        return attrs.evolve(
-            document, manifest={**manifest, "spec": {**mapping_of(manifest.get("spec")), "queue": queue}}
-        )
-    metadata = mapping_of(manifest.get("metadata"))
-    labels = {**mapping_of(metadata.get("labels")), names.QUEUE: queue}
+        return attrs.evolve(document, manifest={**manifest, "spec": {**mapping_of(manifest, "spec"), "queue": queue}})
+    metadata = mapping_of(manifest, "metadata")
+    labels = {**mapping_of(metadata, "labels"), names.QUEUE: queue}
     return attrs.evolve(document, manifest={**manifest, "metadata": {**metadata, "labels": labels}})
 
 

@@ -24,6 +24,7 @@ from kai.configuration.reading import Configuration, read_configuration, read_pe
 from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
+from kai.numerals import is_number, is_whole
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.intake_settings import intake_settings
 from kai.simulation.cases.newest_time import newest_time
@@ -84,7 +85,7 @@ def _configuration(own: Mapping[str, Any], document: Mapping[str, Any], name: st
 def _now(own: Mapping[str, Any], objects: ClusterObjects) -> float:
     """Return when a snapshot was taken: our own archives say so."""
     now = own.get("now")
-    return float(now) if isinstance(now, int | float) and not isinstance(now, bool) else newest_time(objects)
+    return float(now) if is_number(now) else newest_time(objects)
 
 
 def _texts(document: Mapping[str, Any], field: str, wanted: str, name: str) -> tuple[str, ...]:
@@ -111,9 +112,7 @@ def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
 def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], ...]:
     """Return what queues lost in the hour before the cycle: our own archives say so."""
     found = _mapping(document, "kai", name).get("evicted", {})
-    if not isinstance(found, Mapping) or not all(
-        isinstance(each, int) and not isinstance(each, bool) for each in found.values()
-    ):
+    if not isinstance(found, Mapping) or not all(map(is_whole, found.values())):
         wanted = "thousandths of GPUs by queue"
         raise InputError.about(f"{name}: {MEMBER}", "kai.evicted", found=found, wanted=wanted)
     return tuple(sorted((str(queue), gpus) for queue, gpus in found.items()))

@@ -18,9 +18,9 @@ from typing import Any, Final
 import attrs
 
 from kai import durations
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
+from kai.lenient import mapping_of
 from kai.manifests.findings import Document, Finding
 from kai.notation import shown
 from kai.virtual.scenes.random_numbers import exponential, lognormal
@@ -92,10 +92,10 @@ class Declared:
 
 def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
     """Return what the annotations of an object say, and those that cannot be used with their places."""
-    metadata = mapping_of(document.manifest.get("metadata"))
+    metadata = mapping_of(document.manifest, "metadata")
     findings: list[Finding] = []
     found: dict[str, Any] = {}
-    for key, text in mapping_of(metadata.get("annotations")).items():
+    for key, text in mapping_of(metadata, "annotations").items():
         if not str(key).startswith(DOMAIN):
             continue
         name = str(key).removeprefix(DOMAIN)

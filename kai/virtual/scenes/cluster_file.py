@@ -30,16 +30,17 @@ import attrs
 from kai import durations
 from kai.ancestry import ancestry
 from kai.api import names
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node, Taint
 from kai.api.scheduling.queue import Queue
 from kai.api.values import quantity
 from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
+from kai.lenient import part_of
 from kai.manifests import Document, RefusedError, documents_of, open_text
 from kai.manifests.positions import Path
 from kai.notation import as_text, shown
+from kai.numerals import is_whole
 from kai.simulation.scenarios.shorthand import expand
 from kai.simulation.scenarios.validation import spread
 from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent
@@ -162,13 +163,11 @@ class _Reading:
         """Refuse queues without a root: nothing would ever start in them."""
         own = _mapping(self._manifest, "queues", ())
         parents = {
-            str(mapping_of(each.manifest.get("metadata")).get("name")): mapping_of(each.manifest.get("spec")).get(
-                "parentQueue"
-            )
+            str(part_of(each.manifest, "metadata", "name")): part_of(each.manifest, "spec", "parentQueue")
             for each in rest
             if each.manifest.get("kind") == Queue.__name__
         }
-        parents |= {name: mapping_of(values).get("parent") for name, values in own.items()}
+        parents |= {name: part_of(values, "parent") for name, values in own.items()}
         for name in own:
             path: Path = ("queues", name, "parent")
             parent = parents[name]
@@ -332,7 +331,7 @@ def _list(values: Mapping[str, Any], key: str, path: Path) -> Sequence[Any]:
 
 def _whole(values: Mapping[str, Any], key: str, path: Path, *, default: int) -> int:
     found = values.get(key, default)
-    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MOST:
+    if is_whole(found) and 0 <= found <= _MOST:
         return found
     raise WrongError((*path, key), f"{key} is {shown(found)}", f"a whole number from 0 to {_MOST}")
 

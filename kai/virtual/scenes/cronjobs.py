@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.configuration.cron import WANTED, Cron
 from kai.errors import InputError
+from kai.lenient import mapping_of, part_of
 from kai.manifests.workloads.making import uid_of
 from kai.virtual.scenes.job_plans import Overlap, Series
 from kai.wording import counted
@@ -42,9 +42,7 @@ class Runs:
 def is_repeated(manifest: Mapping[str, Any]) -> bool:
     """Return whether an object is a CronJob that starts Jobs."""
     is_batch = str(manifest.get("apiVersion")).startswith("batch/")
-    return (
-        is_batch and manifest.get("kind") == "CronJob" and mapping_of(manifest.get("spec")).get("suspend") is not True
-    )
+    return is_batch and manifest.get("kind") == "CronJob" and part_of(manifest, "spec", "suspend") is not True
 
 
 def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
@@ -52,7 +50,7 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
 
     Raises: InputError for a schedule, a time zone or a policy that is none.
     """
-    metadata, spec = mapping_of(manifest.get("metadata")), mapping_of(manifest.get("spec"))
+    metadata, spec = mapping_of(manifest, "metadata"), mapping_of(manifest, "spec")
     place = str(metadata.get("namespace") or "default"), str(metadata.get("name"))
     title = f"CronJob {place[0]}/{place[1]}"
     cron, zone = _schedule(spec, title)
@@ -88,7 +86,7 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
 
 def once_note(manifest: Mapping[str, Any]) -> str:
     """Return what is said of a CronJob in a run without a horizon."""
-    name = mapping_of(manifest.get("metadata")).get("name")
+    name = part_of(manifest, "metadata", "name")
     return f"CronJob {name} runs once, when it arrives: its schedule counts with --until."
 
 
@@ -118,8 +116,8 @@ def _overlap(spec: Mapping[str, Any], title: str) -> Overlap:
 
 def _job(owner: Mapping[str, Any], spec: Mapping[str, Any], at: int) -> Mapping[str, Any]:
     """Return the Job of a run; its name ends in the minutes since the epoch, as the controller names it."""
-    template = mapping_of(spec.get("jobTemplate"))
-    written = mapping_of(template.get("metadata"))
+    template = mapping_of(spec, "jobTemplate")
+    written = mapping_of(template, "metadata")
     reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": owner["name"], "uid": owner["uid"]}
     metadata = {
         **{key: written[key] for key in ("labels", "annotations") if written.get(key)},

@@ -15,11 +15,11 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects, collect
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
+from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, read
 from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
@@ -178,7 +178,7 @@ def _prepare(
                 declared=said,
                 owner=owner_of(manifest),
                 kind=str(manifest.get("kind")),
-                name=str(mapping_of(manifest.get("metadata")).get("name")),
+                name=str(part_of(manifest, "metadata", "name")),
                 at=instant,
                 copy=copy,
             )
@@ -196,7 +196,7 @@ def _repeated(document: Document, said: Declared, runs: Runs, began: float) -> l
             declared=said,
             owner=owner_of(manifest),
             kind="CronJob",
-            name=str(mapping_of(runs.cron_job.get("metadata")).get("name")),
+            name=str(part_of(runs.cron_job, "metadata", "name")),
             at=at - began,
             series=runs.series,
         )
@@ -216,7 +216,7 @@ def _members(documents: Sequence[Document]) -> dict[tuple[str, str], list[Docume
 
 
 def _own_key(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = mapping_of(manifest.get("metadata"))
+    metadata = mapping_of(manifest, "metadata")
     return str(metadata.get("namespace") or "default"), str(metadata.get("name"))
 
 
@@ -224,8 +224,8 @@ def _group_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return the group that a pod names; ("", "") for none."""
     if manifest.get("kind") != "Pod":
         return "", ""
-    metadata = mapping_of(manifest.get("metadata"))
-    name = mapping_of(metadata.get("annotations")).get(names.POD_GROUP)
+    metadata = mapping_of(manifest, "metadata")
+    name = part_of(metadata, "annotations", names.POD_GROUP)
     return (str(metadata.get("namespace") or "default"), str(name)) if name else ("", "")
 
 

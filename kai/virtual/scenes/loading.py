@@ -12,10 +12,10 @@ from typing import Any, Final
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.kubernetes.node import Node
 from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
+from kai.lenient import part_of
 from kai.manifests import Document, Finding
 from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
@@ -154,7 +154,7 @@ def _has_nodes(file: ClusterFile) -> bool:
 
 
 def _name_of(document: Document) -> str:
-    return str(mapping_of(document.manifest.get("metadata")).get("name"))
+    return str(part_of(document.manifest, "metadata", "name"))
 
 
 def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.codec.manifest_text import mapping_of
 from kai.api.scheduling.pod_group import PodGroupSpec, least_members
+from kai.lenient import mapping_of, part_of
 from kai.virtual.scenes.job_plans import Replacement
 
 ALWAYS: Final = 1 << 30
@@ -33,7 +33,7 @@ class Owner:
 
 def owner_of(manifest: Mapping[str, Any]) -> Owner:
     """Return how the owner that a manifest describes behaves. Source: the controllers of these kinds."""
-    kind, spec = str(manifest.get("kind")), mapping_of(manifest.get("spec"))
+    kind, spec = str(manifest.get("kind")), mapping_of(manifest, "spec")
     if kind in {"Deployment", "ReplicaSet"}:
         return Owner(replacement=Replacement.NEW_GROUP, progresses_together=False)
     if kind == "Job":
@@ -45,9 +45,9 @@ def owner_of(manifest: Mapping[str, Any]) -> Owner:
             at_once=parallelism if isinstance(parallelism, int) else 1,
         )
     if kind == "JobSet":
-        most = mapping_of(spec.get("failurePolicy")).get("maxRestarts")
+        most = part_of(spec, "failurePolicy", "maxRestarts")
         return Owner(restarts=most if isinstance(most, int) else 0)
-    policy = mapping_of(spec.get("runPolicy")).get("backoffLimit")
+    policy = part_of(spec, "runPolicy", "backoffLimit")
     return Owner(progresses_together=kind not in _EACH, restarts=policy if isinstance(policy, int) else ALWAYS)
 
 
@@ -58,7 +58,7 @@ def is_scaled(kind: str) -> bool:
 
 def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[str, Any]:
     """Return a workload that makes all the pods that it will ever have: so many replicas, every completion."""
-    spec = mapping_of(manifest.get("spec"))
+    spec = mapping_of(manifest, "spec")
     if replicas is not None and manifest.get("kind") in _SCALED:
         return {**manifest, "spec": {**spec, "replicas": replicas}}
     completions = spec.get("completions")
