@@ -25,6 +25,11 @@ def ancestry(node: K, parents: Mapping[K, K | None]) -> list[K]:
     return list(found)
 
 
+def is_below_itself(node: K, parents: Mapping[K, K | None]) -> bool:
+    """Return whether the parents of a node lead back to it."""
+    return node in ancestry(node, parents)[1:]
+
+
 def descendants(node: K, children: Callable[[K], Iterable[K]]) -> list[K]:
     """Return a node and all below it, each once, parents before their children.
 
@@ -38,4 +43,4 @@ def descendants(node: K, children: Callable[[K], Iterable[K]]) -> list[K]:
     return list(found)
 
 
-__all__ = ["ancestry", "descendants"]
+__all__ = ["ancestry", "descendants", "is_below_itself"]

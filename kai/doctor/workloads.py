@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kai.ancestry import ancestry
+from kai.ancestry import ancestry, is_below_itself
 from kai.api import names
 from kai.api.kubernetes.pod import ENDED
 from kai.api.values import times
@@ -33,7 +33,7 @@ def queue_tree(seen: Seen) -> Looked:
             problems.append(
                 failure(f"queue {name}: its parent {parent} does not exist", patch, about=f"queue/{name}", found=parent)
             )
-        elif name in ancestry(name, parents)[1:]:
+        elif is_below_itself(name, parents):
             help_text = f"kubectl edit queue {name}    its spec.parentQueue leads back to it"
             problems.append(failure(f"queue {name} is below itself", help_text, about=f"queue/{name}", found=parent))
     well = f"{counted(len(parents), 'queue')}, none without its parent"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.ancestry import ancestry
+from kai.ancestry import is_below_itself
 from kai.api import names
 from kai.api.scheduling.pod_group import PodGroup, SubGroup
 from kai.intake.groups import fault_of_tree
@@ -98,7 +98,7 @@ def _of_queues(case: Case, short: Collection[str]) -> Iterator[str]:
         field = form.queue.format(name=name) + form.parent
         if parent and parent not in parents:
             yield f"{field}: queue {parent} does not exist"
-        if name in ancestry(name, parents)[1:]:
+        if is_below_itself(name, parents):
             yield f"{field}: queue {name} is its own ancestor"
     for name, text in low_limits(case.objects):
         form = _SHORT if name in short else _OBJECTS

@@ -28,7 +28,7 @@ from typing import Any, Final
 import attrs
 
 from kai import durations
-from kai.ancestry import ancestry
+from kai.ancestry import ancestry, is_below_itself
 from kai.api import names
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node, Taint
@@ -175,9 +175,8 @@ class _Reading:
                 known = sorted({*parents, *elsewhere} - {name})
                 wanted = f"one of {', '.join(known)}" if known else "no parent: this is the only queue"
                 raise WrongError(path, f"there is no queue {shown(parent)}, the parent of {name}", wanted)
-            way = ancestry(name, parents)
-            if name in way[1:]:
-                circle = " -> ".join(way)
+            if is_below_itself(name, parents):
+                circle = " -> ".join(ancestry(name, parents))
                 raise WrongError(path, f"parents lead in a circle: {circle}", "a queue without a parent at the top")
 
     # --- Nodes -----------------------------------------------------------------------------------------------------
