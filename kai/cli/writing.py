@@ -8,7 +8,7 @@ import attrs
 
 from kai.api.fields import document_name
 from kai.cli.console import Console
-from kai.documents.envelope import envelope
+from kai.documents.envelope import enveloped
 
 if TYPE_CHECKING:
     from kai.simulation.cases.origin import Origin
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value that JSON has
 
 def write_kind(kind: str, fields: Mapping[str, Any], console: Console, origin: "Origin | None" = None) -> None:
     """Write one document of a kind; ``origin`` is what it was read from."""
-    write_document({**envelope(kind, origin), **fields}, console)
+    write_document(enveloped(kind, fields, origin), console)
 
 
 def write_document(document: Mapping[str, Any], console: Console) -> None:

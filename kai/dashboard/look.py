@@ -23,7 +23,7 @@ from kai.dashboard.scope import (
     known_queues,
     masked,
 )
-from kai.documents.envelope import envelope
+from kai.documents.envelope import enveloped
 from kai.explain.codes import BY_CODE
 from kai.explain.phrases import Words
 from kai.simulation.cases.origin import Origin
@@ -213,7 +213,7 @@ class Look:
     def document(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return a document of this moment."""
         origin = Origin(type="service", revision=str(self.cycle.number), complete=self.scope.is_whole)
-        return {**envelope(kind, origin), **fields}
+        return enveloped(kind, fields, origin)
 
 
 def _general(words: Words) -> Words:

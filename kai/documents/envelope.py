@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kai.documents.distribution import DISTRIBUTION, installed
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
 API_VERSION = "output.kai/v1"
 
 
-def envelope(kind: str, origin: "Origin | None" = None) -> dict[str, Any]:
-    """Return the fields that every document begins with; ``origin`` is None where nothing was read."""
+def enveloped(kind: str, fields: Mapping[str, Any], origin: "Origin | None" = None) -> dict[str, Any]:
+    """Return a document: what every one begins with, and its own fields; ``origin`` is None where nothing was read."""
     return {
         "apiVersion": API_VERSION,
         "kind": kind,
         "generatedAt": _now(),
         "source": None if origin is None else _source(origin),
         "program": {"version": installed(DISTRIBUTION)},
+        **fields,
     }
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kai.documents.envelope import envelope
+from kai.documents.envelope import enveloped
 from kai.documents.queues import queue_values
 from kai.model.axis import GPU_UNIT
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
     """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
-    out: dict[str, Any] = {**envelope("SimulationResult", result.case.origin), **_answer(result)}
+    out = enveloped("SimulationResult", _answer(result), result.case.origin)
     if result.overview is not None:
         out |= _overview(result.overview)
     if explain and result.explained is not None:

@@ -73,7 +73,7 @@ def _check_right(path: Path, above: Path) -> None:
 
 def document(result: "SimulationResult") -> dict[str, Any]:
     """Return a result with its envelope."""
-    from kai.documents.envelope import envelope
+    from kai.documents.envelope import enveloped
     from kai.simulation.cases.origin import Origin
     from kai.virtual.results.documents import document_of
     from kai.virtual.scenes.file_kinds import is_trace
@@ -81,7 +81,7 @@ def document(result: "SimulationResult") -> dict[str, Any]:
     origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
     if is_trace(result.inputs.workload):
         origin = attrs.evolve(origin, type="trace")
-    return {**envelope("SimulationResult", origin), **document_of(result)}
+    return enveloped("SimulationResult", document_of(result), origin)
 
 
 def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Console) -> None:

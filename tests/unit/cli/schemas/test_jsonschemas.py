@@ -103,7 +103,7 @@ def test_what_is_written_keeps_its_schema(kind, words, cluster, tmp_path, monkey
 
 def test_every_kind_that_is_written_has_a_schema():
     sources = (path.read_text() for path in Path("kai").rglob("*.py"))
-    pattern = r"(?:envelope|write_kind)\(\"(\w+)\"|kind: str = \"(\w+List)\""
+    pattern = r"(?:enveloped|write_kind)\(\"(\w+)\"|kind: str = \"(\w+List)\""
     written = {kind for text in sources for kind in re.findall(pattern, text)}
     assert {first or second for first, second in written} <= KINDS.keys()
 
