@@ -53,10 +53,10 @@ class Allocate:
         The order of queues asks which group deserves the next pod most, and may answer with the group that was evicted:
         that group would be bound and evicted again in every cycle.
         """
-        if not session.snapshot.awaited:
+        if not session.snapshot.past.awaited:
             return
         rows = {session.snapshot.groups[row].key: int(row) for row in waiting}
-        for key in session.snapshot.awaited:
+        for key in session.snapshot.past.awaited:
             if key in rows and session.facts.groups.queue[rows[key]] >= 0:
                 session.attend(rows[key])
                 self._try(session, session.portion(rows[key]))

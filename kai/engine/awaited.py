@@ -15,7 +15,7 @@ class Awaited:
     def __init__(self, world: World) -> None:
         """Begin with the groups that earlier cycles left."""
         self._world = world
-        self._keys: dict[str, None] = dict.fromkeys(world.snapshot.awaited)
+        self._keys: dict[str, None] = dict.fromkeys(world.snapshot.past.awaited)
 
     def note(self, decisions: Sequence[Decision]) -> None:
         """Note the groups that gain by a search; groups that lose or move pods have their turn like all others."""

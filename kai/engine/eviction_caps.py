@@ -69,7 +69,7 @@ class EvictionCaps:
         self._parameters = parameters
         self.are_set = parameters.caps_evictions
         self._cycle: Int64s = np.zeros(len(world.snapshot.queues) if self.are_set else 0, np.int64)
-        lately = dict(world.snapshot.evicted) if self.are_set else {}
+        lately = dict(world.snapshot.past.evicted) if self.are_set else {}
         self._hour = np.array([lately.pop(queue.name, 0) for queue in world.snapshot.queues], np.int64)
         self._elsewhere = sum(lately.values())
         """Of queues that are gone."""

@@ -14,7 +14,7 @@ NAME = "refusals"
 
 def refusing_nodes(session: SessionView) -> list[OpenedPlugin]:
     """Return the filter as that of one more plugin, for the shapes of pods that some node refused; none without."""
-    if not session.snapshot.refused:
+    if not session.snapshot.past.refused:
         return []
     shapes = session.snapshot.shapes
     refused = session.snapshot.by_shape("shapes that nodes refused", lambda shape: bool(shape.constraints.refusing))

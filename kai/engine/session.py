@@ -147,8 +147,8 @@ class Session(World):
     def protected(self) -> Bools:
         """Return bool[G]: the groups with pods that are spared for the moment."""
         out: Bools = np.zeros(len(self.snapshot.groups), np.bool_)
-        if self.snapshot.protected:
-            uids = set(self.snapshot.protected)
+        if self.snapshot.past.protected:
+            uids = set(self.snapshot.past.protected)
             rows = [row for row, pod in enumerate(self.snapshot.pods) if pod.uid in uids]
             groups = self.snapshot.pod_group[rows]
             out[groups[groups >= 0]] = True

@@ -30,7 +30,7 @@ class _AtRest:
 
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
     """Return the report of an earlier cycle if this one would only repeat it, else None. Cost: a few comparisons."""
-    if snapshot.awaited or not takes(profile.parameters, UNCHANGED):
+    if snapshot.past.awaited or not takes(profile.parameters, UNCHANGED):
         return None
     known = _known(snapshot).get(_turn_of(snapshot))
     if known is None or known.content is not snapshot.versions.content or known.profile is not profile:
@@ -78,7 +78,7 @@ class WatchedBudget:
 def remember(session: Session, profile: Profile, report: CycleReport, budget: WatchedBudget) -> None:
     """Keep ``report`` for as long as it stays true, if the cycle decided nothing."""
     snapshot, until = session.snapshot, session.clock.holds_until
-    if any(report.counts.values()) or snapshot.awaited or budget.has_refused or until <= snapshot.now:
+    if any(report.counts.values()) or snapshot.past.awaited or budget.has_refused or until <= snapshot.now:
         return
     if report.failures:
         return  # a plugin that fails may work the next time, on the same facts

@@ -44,7 +44,7 @@ from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.claim import DeviceClass
 from kai.model.node import Node
-from kai.model.noroom import NoRoom
+from kai.model.past import Past
 from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.model.rows import Int64s
@@ -54,7 +54,7 @@ from kai.state.snapshot import Snapshot
 from kai.state.table_version import TableVersion
 
 _MANY = 1 << 12
-_NO_USAGE: Mapping[str, Shares] = {}
+_NO_PAST = Past()
 _FIELDS = tuple(field.name for field in attrs.fields(ClusterObjects))
 _MARGIN = 1e-3
 """Seconds; an instant is looked at that much early again, so that no rounding can hide it."""
@@ -64,14 +64,13 @@ def take_snapshot(
     objects: ClusterObjects,
     now: float,
     settings: IntakeSettings | None = None,
-    *,
-    usage: Mapping[str, Shares] = _NO_USAGE,
+    past: Past = _NO_PAST,
 ) -> Snapshot:
     """Return the snapshot of a cluster at ``now`` (seconds since the epoch), whatever the order of its objects.
 
     Raises: InputError for two objects of one kind and name.
     """
-    return Intake(settings).take(objects, now, usage=usage)
+    return Intake(settings).take(objects, now, past)
 
 
 @attrs.frozen
@@ -79,25 +78,15 @@ class _Taken:
     """The last snapshot, and of what it was taken."""
 
     objects: ClusterObjects
-    usage: Mapping[str, Shares]
-    refused: tuple[NoRoom, ...]
     snapshot: Snapshot
     until: float
     """When a pod that is leaving counts as stuck, if nothing happens before."""
 
-    def holds(
-        self,
-        objects: ClusterObjects,
-        now: float,
-        usage: Mapping[str, Shares],
-        refused: tuple[NoRoom, ...],
-        evicted: tuple[tuple[str, int], ...],
-        protected: tuple[str, ...],
-    ) -> bool:
-        """Say whether a snapshot of ``objects`` at ``now`` would hold the same facts."""
-        if (evicted, protected) != (self.snapshot.evicted, self.snapshot.protected):
+    def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
+        """Say whether a snapshot of ``objects`` at ``now`` would hold the same facts, but for what is awaited."""
+        if not self.snapshot.now <= now < self.until:
             return False
-        if not self.snapshot.now <= now < self.until or usage != self.usage or refused != self.refused:
+        if past != attrs.evolve(self.snapshot.past, awaited=past.awaited):
             return False
         mine = self.objects
         return objects is mine or all(getattr(objects, each) is getattr(mine, each) for each in _FIELDS)
@@ -158,36 +147,22 @@ class Intake:
         caches = (self._groups, self._nodes, self._pods)
         return next((each.reading for each in caches if each.reading is not None), None)
 
-    def take(
-        self,
-        objects: ClusterObjects,
-        now: float,
-        *,
-        usage: Mapping[str, Shares] = _NO_USAGE,
-        awaited: tuple[str, ...] = (),
-        refused: tuple[NoRoom, ...] = (),
-        evicted: tuple[tuple[str, int], ...] = (),
-        protected: tuple[str, ...] = (),
-        revision: int = 0,
-    ) -> Snapshot:
-        """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
-
-        ``awaited``: what the report of the cycle before says; ``refused``: binds that found no room; ``evicted``: GPUs
-        that pods of each queue lost within the hour; ``protected``: pods that budgets protected, by UID.
+    def take(self, objects: ClusterObjects, now: float, past: Past = _NO_PAST, revision: int = 0) -> Snapshot:
+        """Return the snapshot of ``objects`` at ``now``, for the cycle of the number ``revision``.
 
         Raises: InputError for two objects of one kind and name.
         """
-        if (last := self._last) is not None and last.holds(objects, now, usage, refused, evicted, protected):
-            return self._dealt(last.snapshot.at(now, revision, awaited))
+        if (last := self._last) is not None and last.holds(objects, now, past):
+            return self._dealt(last.snapshot.at(now, revision, past))
         self._last = None  # lest a failure leave a snapshot that is not what the caches hold
         if self._is_overgrown(objects):
             self._forget()  # most of what was interned belongs to pods of the past
-        self._put(objects, queues := self._read_queues(objects, usage))
+        self._put(objects, queues := self._read_queues(objects, past.usage))
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
-        assigned = self._assigned(objects, base, now, (settled, object() if refused else None))
-        pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
+        assigned = self._assigned(objects, base, now, (settled, object() if past.refused else None))
+        pods, shapes, pod_shape = with_refusals(past.refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
             axis=self._axis(nodes.nodes, settled, library.catalog.claims.classes),
@@ -206,13 +181,10 @@ class Intake:
             pod_reservation=base.table.columns.reservation,
             pod_devices=assigned.devices,
             bind_requests=bind_requests(assigned.requests, self._memory),
-            awaited=awaited,
-            refused=refused,
-            evicted=evicted,
-            protected=protected,
+            past=past,
             revision=revision,
         ).with_versions(self._versions(assigned.version))
-        self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, self._grace))
+        self._last = _Taken(objects, self._dealt(snapshot), _next_stuck(base, now, self._grace))
         return self._last.snapshot
 
     def _dealt(self, snapshot: Snapshot) -> Snapshot:

@@ -60,7 +60,7 @@ class Turns:
         groups, kinds, sizes, spaces = groups[rank], kinds[rank], sizes[rank], spaces[rank]
         crowds: dict[str, Crowd] = {}
         later: list[Int64s] = []
-        awaited = _rows_of(snapshot.awaited, snapshot.groups)
+        awaited = _rows_of(snapshot.past.awaited, snapshot.groups)
         pending = np.bincount(snapshot.pod_group[pods])
         for space in self._crowded(spaces, sizes, pending[groups]):
             mine = np.flatnonzero(spaces == space)

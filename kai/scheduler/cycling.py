@@ -26,6 +26,7 @@ from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
 from kai.intake import Intake
 from kai.intake.aside import Suspect, without
+from kai.model.past import Past
 from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.aside import with_aside
@@ -135,7 +136,7 @@ class Cycles:
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds, stream.check)
         given = self.last = attrs.evolve(given, aside=self.inquiry.begin(given.objects, self.clock()))
-        self.awaited = given.awaited
+        self.awaited = given.past.awaited
         error = ""
         try:
             # Long lists that are new are all that the collector would look through, in vain.
@@ -195,7 +196,7 @@ class Cycles:
             self._intake = Intake(self.settings.intake)
         try:
             with paused() if self._is_frozen else growing():
-                self._intake.take(objects, now, usage=usage, awaited=self.awaited)
+                self._intake.take(objects, now, Past(usage=usage, awaited=self.awaited))
         except Exception:  # noqa: BLE001 - the cycle meets the same objects, and has the boundary for them
             self._intake = None
         finally:
@@ -253,14 +254,7 @@ class Cycles:
             self._intake = Intake(self.settings.intake)
         with observer.phase(Phase.SNAPSHOT):
             snapshot = stream.snapshot = self._intake.take(
-                self._without_aside(given),
-                given.now,
-                usage=given.usage,
-                awaited=given.awaited,
-                refused=given.refused,
-                evicted=given.evicted,
-                protected=given.protected,
-                revision=stream.number,
+                self._without_aside(given), given.now, given.past, revision=stream.number
             )
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, budget)
         self.awaited = report.awaited

@@ -64,6 +64,7 @@ def archive(given: CycleInput, settings: SchedulerSettings) -> bytes:
 
 def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str, Any]:
     """Return what an archive says. Below ``kai`` is what the peer passes over: what its archive has no place for."""
+    past = given.past
     return {
         "config": peer_configuration(settings),
         "schedulerParams": parameters(settings),
@@ -71,13 +72,13 @@ def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str
         "kai": {
             "now": given.now,
             "cycle": given.cycle,
-            "awaited": list(given.awaited),
-            **({"refused": [attrs.asdict(each) for each in given.refused]} if given.refused else {}),
-            **({"evicted": dict(given.evicted)} if given.evicted else {}),
-            **({"protected": list(given.protected)} if given.protected else {}),
+            "awaited": list(past.awaited),
+            **({"refused": [attrs.asdict(each) for each in past.refused]} if past.refused else {}),
+            **({"evicted": dict(past.evicted)} if past.evicted else {}),
+            **({"protected": list(past.protected)} if past.protected else {}),
             "grants": [list(each) for each in given.grants],
             **({"aside": _aside(given.aside)} if given.aside else {}),
-            **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),
+            **({"usage": {queue: attrs.asdict(each) for queue, each in past.usage.items()}} if past.usage else {}),
             **({"config": _without_password(settings.document)} if _is_ours(settings) else {}),
             **_more_objects(given.objects),
         },

@@ -24,7 +24,7 @@ def job_order(given: CycleInput, settings: SchedulerSettings, profile: Profile) 
 
     Cost: that of a snapshot from scratch and of opening a session; not for the event loop.
     """
-    snapshot = take_snapshot(without(given.objects, given.aside), given.now, settings.intake, usage=given.usage)
+    snapshot = take_snapshot(without(given.objects, given.aside), given.now, settings.intake, given.past)
     everywhere: list[dict[str, Any]] = []
     queues: dict[str, list[dict[str, Any]]] = {}
     for row in waiting_order(snapshot, profile):

@@ -24,6 +24,7 @@ from kai.cluster.election.takeover import catch_up, take_over
 from kai.cluster.pieces import pieces
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.intake import expired_bind_requests
+from kai.model.past import Past
 from kai.model.queue import Shares
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycle_recorder import CycleRecorder
@@ -296,13 +297,8 @@ class Scheduler:
     def _input(self, objects: ClusterObjects) -> CycleInput:
         """Return what a cycle on these objects would be given now."""
         clock = self.cluster.clock
-        given = CycleInput(
-            objects=objects,
-            now=clock.now(),
-            cycle=self.number,
-            awaited=self.cycles.awaited,
-            usage=self._past_usage(),
-        )
+        past = Past(awaited=self.cycles.awaited, usage=self._past_usage())
+        given = CycleInput(objects=objects, now=clock.now(), cycle=self.number, past=past)
         return self.outbox.committer.feedback.applied(given, clock.monotonic())
 
     def _past_usage(self) -> Mapping[str, Shares]:

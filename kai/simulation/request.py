@@ -128,7 +128,7 @@ class Policy:
         configuration = attrs.evolve(self.configuration, parameters=parameters)
         return attrs.evolve(
             case,
-            notes=case.notes + configuration.notes + unread(configuration, case.usage),
+            notes=case.notes + configuration.notes + unread(configuration, case.past.usage),
             configuration=configuration,
             settings=attrs.evolve(case.settings, **{**self.settings, **both}),
             document=self.document,

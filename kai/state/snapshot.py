@@ -18,7 +18,7 @@ from kai.model.catalog import Catalog
 from kai.model.crowd import Crowds
 from kai.model.foreign import RawObject
 from kai.model.node import UNKNOWN_GPU_MEMORY, Node
-from kai.model.noroom import NoRoom
+from kai.model.past import Past
 from kai.model.pod import Pod, Shape
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
@@ -64,14 +64,7 @@ class Snapshot:
     """Names of the shared devices (GPU groups) of sharing pods that have a place, by pod row."""
     bind_requests: Mapping[int, RawObject] = attrs.field(factory=dict, eq=False)
     """Live bind requests as written, by pod row: what plugins told of a placement that is on its way."""
-    awaited: tuple[str, ...] = ()
-    """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
-    refused: tuple[NoRoom, ...] = ()
-    """Binds that were refused for lack of room; shapes say the same."""
-    evicted: tuple[tuple[str, int], ...] = ()
-    """Thousandths of GPUs that pods of each queue lost in the hour before, by the name of the queue."""
-    protected: tuple[str, ...] = ()
-    """UIDs of pods that budgets protected a moment ago, or that are being moved; their groups lose no pods."""
+    past: Past = attrs.field(factory=Past)
     revision: int = 0
     """The number of the cycle that it is for."""
     crowds: Crowds = attrs.field(factory=Crowds)
@@ -84,9 +77,9 @@ class Snapshot:
         object.__setattr__(self, "versions", versions)
         return self
 
-    def at(self, now: float, revision: int, awaited: tuple[str, ...] = ()) -> "Snapshot":
-        """Return the same facts at another instant."""
-        return attrs.evolve(self, now=now, revision=revision, awaited=awaited).with_versions(self.versions)
+    def at(self, now: float, revision: int, past: Past) -> "Snapshot":
+        """Return the same facts at another instant; ``past`` may differ in what is awaited."""
+        return attrs.evolve(self, now=now, revision=revision, past=past).with_versions(self.versions)
 
     def locked(self) -> "Snapshot":
         """Return the same facts in arrays that cannot be written. Cost: that of ten views."""

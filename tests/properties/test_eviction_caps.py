@@ -8,6 +8,7 @@ from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
 from kai.framework.verdict import Code
 from kai.model.axis import GPU_UNIT
+from kai.model.past import Past
 from kai.model.pod import GpuKind
 from tests.properties.strategies import contended
 from tests.properties.watch import PROFILE
@@ -42,7 +43,7 @@ def requested(snapshot, pods):
 @given(contended(), CAPS, st.integers(0, 3000))
 def test_no_cycle_takes_more_than_its_caps_say(snapshot, caps, before):
     names = [queue.name for queue in snapshot.queues]
-    snapshot = attrs.evolve(snapshot, evicted=((names[0], before),) if names and before else ())
+    snapshot = attrs.evolve(snapshot, past=Past(evicted=((names[0], before),) if names and before else ()))
     report, statements = decided(snapshot, **caps)
     evicted = [each for statement in statements for each in statement if isinstance(each, Evict)]
     searched = [each for each in evicted if each.cause is not Cause.STALE]

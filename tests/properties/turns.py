@@ -65,7 +65,7 @@ def next_turn(snapshot: Snapshot, report: CycleReport, turn: int) -> Snapshot:
         pod_status=status,
         pod_node=node,
         pod_devices=devices,
-        awaited=report.awaited,
+        past=attrs.evolve(snapshot.past, awaited=report.awaited),
         revision=snapshot.revision + 1,
     )
 

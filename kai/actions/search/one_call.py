@@ -96,7 +96,7 @@ class OneCall:
             or not (generator.proposals.proposes_by_node and generator.proposals.begins_with_recorded)
             or not all(session.takes(each) for each in needed)
             or session.policy.judges_pods
-            or session.snapshot.protected
+            or session.snapshot.past.protected
             or session.caps.are_set
         ):
             return None

@@ -133,7 +133,7 @@ class EvictionPass:
         if state.known is not None:
             state.known.refresh()
         member = self._candidates(session, portion, state.known)
-        if not session.snapshot.protected:
+        if not session.snapshot.past.protected:
             return self._search_among(session, portion, state, member)
         spared = member & session.protected
         if not spared.any():

@@ -74,16 +74,7 @@ def written(case: "Case", result: "Result") -> dict[str, Any]:
     from kai.scheduler.settings import SchedulerSettings
     from kai.simulation.outcomes.plan import plan_of
 
-    given = CycleInput(
-        objects=case.objects,
-        now=case.now,
-        cycle=1,
-        awaited=case.awaited,
-        refused=case.refused,
-        evicted=case.evicted,
-        protected=case.protected,
-        usage=case.usage,
-    )
+    given = CycleInput(objects=case.objects, now=case.now, cycle=1, past=case.past)
     settings = SchedulerSettings(configuration=case.configuration, document=case.document, intake=case.settings)
     document = archive_document(given, settings)
     if result.outcome is not None:

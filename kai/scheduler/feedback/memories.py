@@ -61,10 +61,13 @@ class Feedback:
             given,
             objects=moved.shown(self._without_resting(objects, now)),
             early=moved.early(objects),
-            awaited=moved.served_first(given.awaited),
-            refused=self.node_refusals.current(objects.nodes, objects.pods, now),  # of pods that rest, too
-            evicted=self.recent_evictions.current(now) if self.counts_the_hour else (),
-            protected=moved.spared(self.protected_pods.current(now)),
+            past=attrs.evolve(
+                given.past,
+                awaited=moved.served_first(given.past.awaited),
+                refused=self.node_refusals.current(objects.nodes, objects.pods, now),  # of pods that rest, too
+                evicted=self.recent_evictions.current(now) if self.counts_the_hour else (),
+                protected=moved.spared(self.protected_pods.current(now)),
+            ),
         )
 
     def next_due(self, now: float) -> float | None:

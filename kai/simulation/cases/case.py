@@ -10,8 +10,7 @@ from kai.api.fields import EMPTY
 from kai.configuration.reading import Configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.model.noroom import NoRoom
-from kai.model.queue import Shares
+from kai.model.past import Past
 from kai.simulation.cases.origin import Origin
 
 if TYPE_CHECKING:
@@ -44,16 +43,8 @@ class Case:
     cycles: int = 1
     stable_cycles: int = 0
     """Cycles after those; the answer must hold after each of them."""
-    awaited: tuple[str, ...] = ()
-    """Keys of groups for which a cycle before the first evicted pods."""
-    refused: tuple[NoRoom, ...] = ()
-    """Binds that found no room before the first cycle."""
-    evicted: tuple[tuple[str, int], ...] = ()
-    """Thousandths of GPUs that pods of each queue lost in the hour before the first cycle."""
-    protected: tuple[str, ...] = ()
-    """UIDs of pods that disruption budgets protected a moment before the first cycle."""
-    usage: Mapping[str, Shares] = EMPTY
-    """The past usage of queues by name."""
+    past: Past = attrs.field(factory=Past)
+    """What there was before the first cycle."""
     keep_terminating: frozenset[str] = frozenset()
     """Names of pod groups whose pods stay terminating for ever once they are evicted."""
     expected: Mapping[str, Any] | None = None

@@ -113,7 +113,7 @@ def _cycles(
     case: Case, profile: Profile, intake: Intake, observer: Observer | None, searches: Searches | None
 ) -> Iterator[Cycle]:
     """Yield each cycle, and tell how far they are where there are several."""
-    objects, awaited, evicted = case.objects, case.awaited, case.evicted
+    objects, past = case.objects, case.past
     total = case.cycles + case.stable_cycles
     last: Cycle | None = None
     for number in range(1, total + 1):
@@ -122,24 +122,15 @@ def _cycles(
         if last is not None:  # nothing changes any more
             yield attrs.evolve(last, number=number)
             continue
-        snapshot = intake.take(
-            objects,
-            case.now,
-            usage=case.usage,
-            awaited=awaited,
-            refused=case.refused,
-            evicted=evicted,
-            protected=case.protected,
-            revision=number,
-        )
+        snapshot = intake.take(objects, case.now, past, revision=number)
         cycle = decide(snapshot, profile, number, observer, searches)
         yield cycle
         if number < total:
-            before = objects, awaited, evicted
-            awaited, evicted = cycle.report.awaited, _with_evicted(evicted, cycle)
+            before = objects, past
+            past = attrs.evolve(past, awaited=cycle.report.awaited, evicted=_with_evicted(past.evicted, cycle))
             objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
             # Which groups have their turn follows from the number of the cycle as well.
-            is_still = before == (objects, awaited, evicted) and not snapshot.crowds.by_namespace
+            is_still = before == (objects, past) and not snapshot.crowds.by_namespace
             last = cycle if is_still and observer is None else None
     if total > 1:
         report(DECIDING, total, total, "")

@@ -124,7 +124,6 @@ class ChangeTrials:
         self._apart = Intake(settings)
         """For clusters of which most pods are gone: the records of the other intake stay."""
         self._before = before
-        self._usage = {queue.name: queue.usage for queue in before.snapshot.queues}
         self._had = _places(before)
         self._evicted = _evicted(before)
         self._left = most
@@ -176,16 +175,7 @@ class ChangeTrials:
     def _decided(self, objects: ClusterObjects, intake: Intake) -> Cycle:
         self._effort.count()
         before = self._before.snapshot
-        snapshot = intake.take(
-            objects,
-            before.now,
-            usage=self._usage,
-            awaited=before.awaited,
-            refused=before.refused,
-            evicted=before.evicted,
-            protected=before.protected,
-            revision=self._before.number,
-        )
+        snapshot = intake.take(objects, before.now, before.past, revision=self._before.number)
         return decide(snapshot, self._profile, self._before.number, searches=self._searches)
 
     def _judged(self, site: Site, change: Change, cycle: Cycle) -> ChangeTrial:

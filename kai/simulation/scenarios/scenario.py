@@ -25,6 +25,7 @@ from kai.configuration.reading import (
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import InputError
 from kai.intake import IntakeSettings
+from kai.model.past import Past
 from kai.notation import shown
 from kai.numerals import is_whole
 from kai.simulation.cases.case import Case, FairShareCase
@@ -119,7 +120,7 @@ def read_scenario(document: Document, name: str) -> Case | FairShareCase:
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
         stable_cycles=_count(document.get("stableCycles", 0), f"{name}: stableCycles"),
         keep_terminating=frozenset(_names(document.get("keepTerminating") or (), f"{name}: keepTerminating")),
-        usage=read_past_usage(document.get("pastUsage"), name, "pastUsage"),
+        past=Past(usage=read_past_usage(document.get("pastUsage"), name, "pastUsage")),
         expected=mapping(document["expected"], f"{name}: expected") if document.get("expected") else None,
         notes=notes + configuration.notes,
     )
@@ -149,7 +150,7 @@ def read_short(document: Document, name: str) -> Case:
             restrict_node_scheduling=configuration.parameters.restrict_node_scheduling,
         ),
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
-        usage=read_past_usage(document.get("past_usage"), name, "past_usage"),
+        past=Past(usage=read_past_usage(document.get("past_usage"), name, "past_usage")),
         sentences=read_expected(document, name),
         short_groups=frozenset(mapping(document.get("groups"), f"{name}: groups")),
         notes=notes,

@@ -24,6 +24,7 @@ from kai.configuration.reading import Configuration, read_configuration, read_pe
 from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
+from kai.model.past import Past
 from kai.numerals import is_number, is_whole
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.intake_settings import intake_settings
@@ -66,11 +67,13 @@ def read_archive(path: Path, name: str) -> Case:
         recorded=own.get("plan") if isinstance(own.get("plan"), Mapping) else None,
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
         settings=intake_settings(settings),
-        awaited=_texts(document, "awaited", "a list of namespace/name", name),
-        refused=_refused(document, name),
-        evicted=_evicted(document, name),
-        protected=_texts(document, "protected", "a list of UIDs", name),
-        usage=usage,
+        past=Past(
+            awaited=_texts(document, "awaited", "a list of namespace/name", name),
+            refused=_refused(document, name),
+            evicted=_evicted(document, name),
+            protected=_texts(document, "protected", "a list of UIDs", name),
+            usage=usage,
+        ),
         notes=notes + configuration.notes + unread(configuration, usage),
     )
 

@@ -31,6 +31,7 @@ from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
+from kai.model.past import Past
 from kai.scheduler.feedback.moved_pods import MovedPods
 from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
@@ -262,14 +263,12 @@ class Simulation:
         objects = self.cluster.objects()
         self._moved.look(objects, now)
         objects = self._moved.shown(objects)
-        snapshot = self._intake.take(
-            objects,
-            self.cluster.instant(now),
+        past = Past(
             awaited=self._moved.served_first(self._awaited),
             protected=self._moved.spared(()),
             evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
-            revision=self._cycles,
         )
+        snapshot = self._intake.take(objects, self.cluster.instant(now), past, revision=self._cycles)
         settle_on(snapshot, self._profile, self.to_come)
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)

@@ -9,6 +9,7 @@ from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
 from kai.framework import Code
 from kai.framework.decisions import Bind, Nominate
+from kai.model.past import Past
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.unit.actions.search.stage import opened
 
@@ -52,7 +53,7 @@ def test_a_group_for_which_pods_were_evicted_has_its_place_before_others_are_ask
     groups = {group.name: row for row, group in enumerate(taken.groups)}
     for awaited, expected in ((), "first"), (("default/second",), "second"), (("default/gone",), "first"):
         sink = RecordingSink()
-        run_cycle(attrs.evolve(taken, awaited=awaited), default_profile_with(), sink)
+        run_cycle(attrs.evolve(taken, past=Past(awaited=awaited)), default_profile_with(), sink)
         bound = [int(taken.pod_group[each.pod]) for each in sink.decisions if isinstance(each, Bind)]
         assert bound == [groups[expected]]
 

@@ -11,6 +11,7 @@ from kai.engine.session import Session, base_of
 from kai.framework.decisions import Bind, Cause, Recorder
 from kai.framework.hooks import Placement, PluginUse
 from kai.framework.verdict import Code, Verdict
+from kai.model.past import Past
 from kai.testing import snapshot
 
 ONE = {"each": {"gpu": 1}}
@@ -154,7 +155,7 @@ def test_a_group_that_is_allocated_what_is_idle_was_not_helped():
 
 def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
     groups = {**FULL, "left": {"members": 2, "minimum": 1, **ONE, "runs_on": {"n1": 1}}}
-    taken = attrs.evolve(snapshot({"n1": {"gpu": 2}}, groups), awaited=("default/left",))
+    taken = attrs.evolve(snapshot({"n1": {"gpu": 2}}, groups), past=Past(awaited=("default/left",)))
     session = Session(taken, default_profile(), Recorder(), Silent())
     help_group(session, "first", "left")
     help_group(session, "left", "right")
@@ -162,7 +163,7 @@ def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
 
 
 def test_who_was_helped_before_is_named_only_while_it_waits_for_its_place():
-    taken = attrs.evolve(snapshot({"n1": {"gpu": 4}}, {"first": ONE}), awaited=("default/first",))
+    taken = attrs.evolve(snapshot({"n1": {"gpu": 4}}, {"first": ONE}), past=Past(awaited=("default/first",)))
     assert Session(taken, default_profile(), Recorder(), Silent()).awaited.keys() == ()
 
 

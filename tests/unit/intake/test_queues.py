@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.intake import take_snapshot
+from kai.model.past import Past
 from kai.model.queue import Shares
 from tests.unit.intake.making import NOW, objects, queue, taken
 
@@ -85,7 +86,7 @@ def test_the_synthetic_parent_takes_the_place_of_a_queue_of_its_name():
 
 def test_past_usage_is_by_queue_name():
     usage = {"q": Shares(gpu=0.5)}
-    snapshot = take_snapshot(objects(queue("p"), queue("q")), NOW, usage=usage)
+    snapshot = take_snapshot(objects(queue("p"), queue("q")), NOW, past=Past(usage=usage))
     assert [each.usage for each in snapshot.queues] == [Shares(), Shares(gpu=0.5)]
 
 

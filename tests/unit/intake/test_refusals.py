@@ -8,6 +8,7 @@ from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Evict
 from kai.intake import Intake
 from kai.model.noroom import NoRoom
+from kai.model.past import Past
 from kai.testing import RecordingSink, default_profile_with
 from tests.unit.intake import making
 
@@ -34,7 +35,7 @@ def refusal(node="n1", uid="uid-p"):
 
 
 def taken(*manifests, refused=()):
-    return Intake().take(making.objects(*manifests), making.NOW, refused=refused)
+    return Intake().take(making.objects(*manifests), making.NOW, Past(refused=refused))
 
 
 def decided(snapshot):
@@ -108,9 +109,9 @@ def test_a_failed_search_of_a_refused_pod_says_nothing_about_pods_that_are_like_
 def test_the_same_objects_with_other_refusals_are_another_snapshot():
     intake, objects = Intake(), making.objects(*BASE)
     first = intake.take(objects, making.NOW)
-    second = intake.take(objects, making.NOW + 1, refused=(refusal(),))
+    second = intake.take(objects, making.NOW + 1, Past(refused=(refusal(),)))
     third = intake.take(objects, making.NOW + 2)
-    assert [each.refused for each in (first, second, third)] == [(), (refusal(),), ()]
+    assert [each.past.refused for each in (first, second, third)] == [(), (refusal(),), ()]
     assert attrs.evolve(third, now=first.now) == first
     assert decided(second)[0] == [("Bind", "p", "n2")]
     assert decided(third)[0] == [("Bind", "p", "n1")]

@@ -14,6 +14,7 @@ from kai.errors import InputError
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.intake import snapshot as snapshot_module
 from kai.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED
+from kai.model.past import Past
 from kai.model.queue import Shares
 from kai.model.status import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, objects, other, picture, pod, queue, taken
@@ -158,7 +159,7 @@ def test_the_same_objects_a_little_later_are_the_same_facts():
     assert second.versions.content is first.versions.content
     assert second.pods is first.pods
     assert intake.take(objects_, NOW - 1).versions.content is not first.versions.content  # the clock went back
-    assert intake.take(objects_, NOW, usage={"q": Shares(gpu=0.5)}).versions.content is not first.versions.content
+    assert intake.take(objects_, NOW, Past(usage={"q": Shares(gpu=0.5)})).versions.content is not first.versions.content
 
 
 def test_facts_change_when_a_leaving_pod_counts_as_stuck():

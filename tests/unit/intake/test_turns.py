@@ -5,6 +5,7 @@ from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.verdict import Code
 from kai.intake import Intake, IntakeSettings
+from kai.model.past import Past
 from kai.simulation.scenarios.shorthand import NOW
 from kai.testing import cluster, default_profile_with
 
@@ -19,7 +20,7 @@ def flood(count, *, queue="queue", **more):
 
 def taken(groups, bound, revision, *, awaited=(), intake=None, **more):
     taker = intake or Intake(IntakeSettings(namespace_shapes=bound))
-    return taker.take(cluster(NODES, groups, **more), NOW, revision=revision, awaited=awaited)
+    return taker.take(cluster(NODES, groups, **more), NOW, Past(awaited=awaited), revision)
 
 
 def changed(objects, change):

@@ -11,6 +11,7 @@ from kai.api.kubernetes.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
 from kai.configuration.profiles import default_profile
 from kai.framework.decisions import Bind
+from kai.model.past import Past
 from kai.model.queue import Shares
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycling import Cycles, Done, Failure
@@ -216,7 +217,7 @@ def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
     def shares(number, usage):
         observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, number)
         stream = Stream(TERM, number, observer, lambda _: None, lambda: False)
-        done = cycles.run(CycleInput(objects=objects, now=0.0, cycle=number, usage=usage), stream)
+        done = cycles.run(CycleInput(objects=objects, now=0.0, cycle=number, past=Past(usage=usage)), stream)
         gpus = {queue.name: done.report.fair_share[row, 2] for row, queue in enumerate(done.snapshot.queues)}
         return gpus["a"], gpus["b"]
 
@@ -224,7 +225,7 @@ def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
     after = shares(2, {"a": Shares(gpu=1.0)})
     assert sum(after) == sum(before)
     assert after[0] < before[0]
-    assert cycles.last.usage == {"a": Shares(gpu=1.0)}
+    assert cycles.last.past.usage == {"a": Shares(gpu=1.0)}
     assert shares(3, {}) == before
 
 

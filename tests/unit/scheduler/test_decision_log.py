@@ -164,5 +164,5 @@ def test_a_file_that_cannot_be_written_stops_the_start(tmp_path):
 
 def test_the_digest_is_of_what_there_is_and_not_of_when():
     snapshot = snapshot_of()
-    assert input_hash(snapshot) == input_hash(snapshot.at(making.NOW + 60.0, 9))
+    assert input_hash(snapshot) == input_hash(snapshot.at(making.NOW + 60.0, 9, snapshot.past))
     assert input_hash(snapshot) != input_hash(snapshot_of(making.pod("c-0", requests={"cpu": "1"})))

@@ -12,6 +12,7 @@ from kai.api.codec.structuring import unstructure
 from kai.configuration.reading import read_configuration
 from kai.errors import InputError
 from kai.model.noroom import NoRoom
+from kai.model.past import Past
 from kai.model.queue import Shares
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.dump import address_without_password, archive, raw_objects, write_archive
@@ -29,7 +30,7 @@ OBJECTS = making.objects(
     making.other("Namespace", "v1", "default"),
 )
 GIVEN = CycleInput(
-    objects=OBJECTS, now=1_700_000_000.0, cycle=7, awaited=("default/g",), grants=(("go", 3), ("stop", 1))
+    objects=OBJECTS, now=1_700_000_000.0, cycle=7, past=Past(awaited=("default/g",)), grants=(("go", 3), ("stop", 1))
 )
 
 
@@ -90,27 +91,27 @@ def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
     assert case.configuration.actions == settings.configuration.actions
     assert case.configuration.plugins == settings.configuration.plugins
     assert case.configuration.parameters == settings.configuration.parameters
-    assert case.awaited == ("default/g",)
+    assert case.past.awaited == ("default/g",)
     assert case.notes == ()
 
 
 def test_refusals_are_in_it_and_our_simulation_decides_by_them(tmp_path):
     refused = (NoRoom(namespace="default", pod="p", uid="uid-p", node="n1", reason="no room"),)
     settings = SchedulerSettings(dump_folder=str(tmp_path))
-    path = write_archive(attrs.evolve(GIVEN, refused=refused), settings, "test")
-    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").refused == refused
+    path = write_archive(attrs.evolve(GIVEN, past=Past(refused=refused)), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").past.refused == refused
 
 
 def test_what_was_evicted_in_the_hour_is_in_the_archive(tmp_path):
     settings = SchedulerSettings(dump_folder=str(tmp_path))
-    path = write_archive(attrs.evolve(GIVEN, evicted=(("a", 2000), ("b", 500))), settings, "test")
-    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").evicted == (("a", 2000), ("b", 500))
+    path = write_archive(attrs.evolve(GIVEN, past=Past(evicted=(("a", 2000), ("b", 500)))), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").past.evicted == (("a", 2000), ("b", 500))
 
 
 def test_what_budgets_protected_is_in_the_archive(tmp_path):
     settings = SchedulerSettings(dump_folder=str(tmp_path))
-    path = write_archive(attrs.evolve(GIVEN, protected=("uid-a",)), settings, "test")
-    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").protected == ("uid-a",)
+    path = write_archive(attrs.evolve(GIVEN, past=Past(protected=("uid-a",))), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").past.protected == ("uid-a",)
 
 
 @pytest.mark.parametrize("protected", [{}, "uid", [1]])
@@ -140,8 +141,8 @@ def test_refusals_that_are_none_are_named(refused, tmp_path):
 def test_past_usage_is_in_it_and_our_simulation_counts_it(tmp_path):
     usage = {"q": Shares(cpu=0.25, gpu=0.5)}
     settings = SchedulerSettings(dump_folder=str(tmp_path))
-    path = write_archive(attrs.evolve(GIVEN, usage=usage), settings, "test")
-    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").usage == usage
+    path = write_archive(attrs.evolve(GIVEN, past=Past(usage=usage)), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").past.usage == usage
 
 
 @pytest.mark.parametrize("usage", [{"q": 5}, {"q": {"tpu": 1}}, {"q": {"gpu": "much"}}, [], {"q": {"gpu": -1}}])

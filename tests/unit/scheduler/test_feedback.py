@@ -3,13 +3,14 @@
 import pytest
 
 from kai.model.noroom import NoRoom
+from kai.model.past import Past
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.feedback import Feedback
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
 
 NODE, WAITS, RUNS = making.node("n1"), making.pod("a"), making.pod("b", node="n1")
-GIVEN = CycleInput(objects=making.objects(NODE, WAITS, RUNS), now=1e9, cycle=3, awaited=("default/g",))
+GIVEN = CycleInput(objects=making.objects(NODE, WAITS, RUNS), now=1e9, cycle=3, past=Past(awaited=("default/g",)))
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_a_pod_whose_bind_failed_rests_and_what_refused_it_is_known_all_the_same
     feedback.node_refusals.note(NoRoom(namespace="default", pod="a", uid=uid, node="n1", reason="no room"), 0.0)
     given = feedback.applied(GIVEN, 0.5)
     assert names(given) == ["b"]
-    assert [each.node for each in given.refused] == ["n1"]
+    assert [each.node for each in given.past.refused] == ["n1"]
     assert names(feedback.applied(GIVEN, 1.5)) == ["a", "b"]
 
 
@@ -41,9 +42,9 @@ def test_the_first_that_is_no_longer_so_is_due(feedback):
     assert feedback.next_due(0.0) == 10.0
     feedback.bind_backoff.failed(("uid-b",), 0.0)
     assert feedback.next_due(0.0) == 1.0
-    assert feedback.applied(GIVEN, 0.0).protected == ("uid-a",)
+    assert feedback.applied(GIVEN, 0.0).past.protected == ("uid-a",)
 
 
 def test_evictions_of_the_hour_are_told_where_a_cap_asks(feedback):
     feedback.recent_evictions.note("uid-a", "q", 2000, 0.0)
-    assert (feedback.applied(GIVEN, 1.0).evicted, feedback.next_due(1.0)) == ((), None)
+    assert (feedback.applied(GIVEN, 1.0).past.evicted, feedback.next_due(1.0)) == ((), None)

@@ -8,6 +8,7 @@ from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
+from kai.model.past import Past
 from kai.model.status import Status
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycling import Cycles
@@ -182,7 +183,7 @@ def test_the_place_of_another_group_is_left_to_it_by_a_group_whose_place_is_take
     succeed(world, "x1", "x", metadata=OWNED_BY_X)
     snapshot = making.take_snapshot(shown(world), making.NOW)
     decided = Recorder()
-    run_cycle(snapshot.at(making.NOW, 1, first(world)), make_profile(default_configuration()), decided)
+    run_cycle(snapshot.at(making.NOW, 1, Past(awaited=first(world))), make_profile(default_configuration()), decided)
     assert [snapshot.pods[each.pod].name for each in decided.decisions] == ["x1"]
 
 

@@ -5,6 +5,7 @@ import attrs
 from kai.engine.observe import Silent
 from kai.engine.session import UNLIMITED, Session
 from kai.framework.decisions import Recorder
+from kai.model.past import Past
 from kai.testing import default_profile_with, snapshot
 
 
@@ -17,7 +18,7 @@ def opened(groups, nodes, queues=None, topologies=None, budget=UNLIMITED, plugin
     profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, **parameters))
     taken = snapshot(nodes, groups, queues, topologies)
     uids = tuple(sorted(pod.uid for pod in taken.pods if pod.name in protected))
-    return Session(attrs.evolve(taken, protected=uids), profile, Recorder(), Silent(), budget)
+    return Session(attrs.evolve(taken, past=Past(protected=uids)), profile, Recorder(), Silent(), budget)
 
 
 def row(session, name):

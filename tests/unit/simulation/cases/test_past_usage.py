@@ -20,8 +20,8 @@ def test_both_forms_of_a_scenario_may_say_it():
         {**LONG, "pastUsage": {"a": {"gpu": 0.5, "cpu": 1}}},
         {**SHORT, "past_usage": {"a": {"gpu": 0.5, "cpu": 1}}},
     ):
-        assert read_scenario(document, "s.yaml").usage == expected
-    assert read_scenario(LONG, "s.yaml").usage == {}
+        assert read_scenario(document, "s.yaml").past.usage == expected
+    assert read_scenario(LONG, "s.yaml").past.usage == {}
 
 
 @pytest.mark.parametrize(
