@@ -50,11 +50,12 @@ def _job_line(item: Values) -> JobLine:
     waits = reason is not None and reason["code"] != "Evicted"
     counted = pods["wanted"] is not None
     least = item["minMember"]
-    job = _job(
-        item["namespace"],
-        item["name"],
-        item["uid"] or "",
-        state,
+    job = Job(
+        name=item["name"],
+        title=item["name"],
+        namespace=item["namespace"],
+        uid=item["uid"] or "",
+        state=state,
         queue=item["queue"],
         priority=item["priority"],
         preemptible=item["preemptible"],
@@ -95,21 +96,6 @@ def _pod_line(item: Values) -> PodLine:
 
 def _thousandths(gpus: float | None) -> int | None:
     return None if gpus is None else round(gpus * GPU_UNIT)
-
-
-def _job(namespace: str, name: str, uid: str, state: State, **more: Any) -> Job:  # noqa: ANN401 - fields of a job
-    facts = {"queue": "", "priority": None, "preemptible": None, "wanted": 0, "placed": 0, "minimum": 0, "gpus": 0}
-    return Job(
-        name=name,
-        namespace=namespace,
-        uid=uid,
-        title=name,
-        state=state,
-        started=0,
-        held=0,
-        evicted=0,
-        **{"nodes": (), **facts, **more},
-    )
 
 
 def _state(text: str) -> State:
@@ -210,7 +196,8 @@ def _part(values: Values, unit: int) -> Part:
 
 def waiting_jobs(document: Values) -> tuple[Job, ...]:
     """Return the jobs that wait in the queue of a QueueExplanation."""
-    return tuple(_job(each["namespace"], each["name"], "", State.WAITS) for each in document["waiting"])
+    names = [(each["name"], each["namespace"]) for each in document["waiting"]]
+    return tuple(Job(name=name, title=name, namespace=namespace, state=State.WAITS) for name, namespace in names)
 
 
 # --- Nodes ---------------------------------------------------------------------------------------------------------

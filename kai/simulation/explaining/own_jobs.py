@@ -249,9 +249,6 @@ class _Reader:
             gpus_held=held,
             nodes=nodes,
             state=state,
-            started=0,
-            held=0,
-            evicted=0,
             uid=group.uid,
             title=group.name if self._counts[group.name] == 1 else group.key,
         )

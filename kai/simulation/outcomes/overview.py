@@ -38,21 +38,21 @@ class Job:
 
     name: str
     namespace: str
-    queue: str
-    priority: int | None
-    """None where it is not known, as it is for ``preemptible``."""
-    preemptible: bool | None
-    wanted: int
-    """Pods that run or want to run."""
-    placed: int
-    minimum: int
-    gpus: int
-    nodes: tuple[str, ...]
     state: State
-    started: int
-    held: int
+    queue: str = ""
+    priority: int | None = None
+    """None where it is not known, as it is for ``preemptible``."""
+    preemptible: bool | None = None
+    wanted: int = 0
+    """Pods that run or want to run."""
+    placed: int = 0
+    minimum: int = 0
+    gpus: int = 0
+    nodes: tuple[str, ...] = ()
+    started: int = 0
+    held: int = 0
     """Pods that are promised a place; those that were moved, and have not come back, are among them."""
-    evicted: int
+    evicted: int = 0
     """Pods that leave their node; those that move are among them."""
     moved: int = 0
     """Pods that leave their node for another one."""
