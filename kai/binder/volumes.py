@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.kinds import title
+from kai.api.kinds import key_of, title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -172,11 +172,7 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     ref = volume.spec.claim_ref
-    return (
-        ref is not None
-        and (ref.namespace, ref.name) == (claim.metadata.namespace, claim.metadata.name)
-        and ref.uid in {"", claim.metadata.uid}
-    )
+    return ref is not None and (ref.namespace, ref.name) == key_of(claim) and ref.uid in {"", claim.metadata.uid}
 
 
 def _size(volume: PersistentVolume) -> int:

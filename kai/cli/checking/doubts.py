@@ -12,6 +12,7 @@ import attrs
 
 from kai.ancestry import is_below_itself
 from kai.api import names
+from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup, SubGroup
 from kai.intake.groups import fault_of_tree
 from kai.lenient import mapping_of
@@ -107,7 +108,7 @@ def _of_queues(case: Case, short: Collection[str]) -> Iterator[str]:
 
 def _of_gang(group: PodGroup, place: str, form: _Form, pods: Mapping[tuple[str, str, str], int]) -> Iterator[str]:
     """Yield where a group, or a part of it, asks for more pods or parts than there are."""
-    key = (group.metadata.namespace, group.metadata.name)
+    key = key_of(group)
     parts = group.spec.sub_groups
     least = group.spec.min_member
     if not parts:

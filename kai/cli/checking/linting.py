@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cli.checking.doubts import doubts
 from kai.cli.checking.refusals import with_refusals
@@ -229,7 +230,7 @@ def _is_configuration(value: object) -> bool:
 def _trees(reading: Reading) -> Iterator[Finding]:
     """Yield pod groups whose sub-groups are no tree that can be scheduled."""
     declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
-    faults = {(each.metadata.namespace, each.metadata.name): fault_of_tree(each.spec) for each in declared}
+    faults = {key_of(each): fault_of_tree(each.spec) for each in declared}
     for document in reading.documents:
         metadata = mapping_of(document.manifest, "metadata")
         fault = faults.get((str(metadata.get("namespace") or "default"), str(metadata.get("name"))))

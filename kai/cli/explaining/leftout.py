@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kai.api import names
+from kai.api.kinds import key_of
 from kai.manifests.unused import NO_GROUP, for_scheduler
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tupl
 
 def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
     """Yield kind and reason of pods that are in no group, or of what owns them."""
-    groups = {(each.metadata.namespace, each.metadata.name) for each in case.objects.pod_groups}
+    groups = {key_of(each) for each in case.objects.pod_groups}
     for pod in case.objects.pods:
         what = _kind_called(kind, name, pod) if namespace in {"", pod.metadata.namespace} else ""
         group = pod.metadata.annotations.get(names.POD_GROUP, "")

@@ -7,6 +7,7 @@ is: bind requests are a part of the state. A group about which it has written no
 
 from collections.abc import Iterator
 
+from kai.api.kinds import key_of
 from kai.explain.phrases import Words
 from kai.simulation.cases.plan_document import Departure
 from kai.simulation.comparing.documents import Agreement, Dissent
@@ -22,7 +23,7 @@ _FEW = 4
 def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
     """Compare with what stands in conditions; None where nothing does."""
     told = {
-        (each.metadata.namespace, each.metadata.name): reasons_told(each)
+        key_of(each): reasons_told(each)
         for each in outcome.case.objects.pod_groups
         if each.status.scheduling_conditions
     }

@@ -12,6 +12,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
@@ -67,7 +68,7 @@ def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: fr
     rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
     pods: list[Pod] = []
     for pod in objects.pods:
-        row = rows.get((pod.metadata.namespace, pod.metadata.name))
+        row = rows.get(key_of(pod))
         pods.append(pod if row is None else _next_pod(pod, row, after, keep_terminating))
     return attrs.evolve(
         objects,
@@ -166,7 +167,7 @@ def _next_groups(groups: Iterable[PodGroup], pods: Iterable[Pod], after: Afterma
     started = times.instant_text(after.snapshot.now - STARTED_BEFORE)
     out: list[PodGroup] = []
     for group in groups:
-        row = rows.get((group.metadata.namespace, group.metadata.name))
+        row = rows.get(key_of(group))
         if row is None:
             out.append(group)
             continue

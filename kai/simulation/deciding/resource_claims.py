@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.api.kinds import key_of
 from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
 from kai.engine.report import CycleReport
 from kai.intake.details import allocation_result
@@ -46,7 +47,7 @@ def _after(
     users: Mapping[ClaimKey, list[Pod]],
     gone: set[str],
 ) -> ResourceClaim:
-    key = (claim.metadata.namespace, claim.metadata.name)
+    key = key_of(claim)
     status = claim.status
     kept = tuple(user for user in status.reserved_for if user.uid not in gone)
     known = {user.uid for user in kept}

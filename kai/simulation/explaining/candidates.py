@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from kai.api import names
+from kai.api.kinds import key_of
 from kai.api.kubernetes.node import Taint
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import number
@@ -134,7 +135,7 @@ def _asked(site: Site, resource: str) -> int:
     """Return the most that a waiting pod asks for, in axis units."""
     at = LEADING.index(resource)
     snapshot = site.cycle.snapshot
-    waiting = {(pod.metadata.namespace, pod.metadata.name) for pod in site.waiting}
+    waiting = {key_of(pod) for pod in site.waiting}
     rows = [row for row in np.flatnonzero(snapshot.pod_group == site.group) if _key(site, int(row)) in waiting]
     return max((int(snapshot.requests[int(snapshot.pod_shape[row]), at]) for row in rows), default=0)
 

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.dra import (
     DeviceClaim,
     DeviceRequest,
@@ -68,7 +69,7 @@ def claims_for_one_pod(site: Site) -> list[PersistentVolumeClaim]:
     return [
         each
         for each in site.objects.persistent_volume_claims
-        if _ONE_POD in each.spec.access_modes and (each.metadata.namespace, each.metadata.name) in named
+        if _ONE_POD in each.spec.access_modes and key_of(each) in named
     ]
 
 
@@ -179,11 +180,7 @@ def fewer_of(site: Site, resource: str, old: int, most: int) -> Change:
 def device_claims(site: Site) -> list[ResourceClaim]:
     """Return the claims of the pods that wait that have no devices yet."""
     named = {(pod.metadata.namespace, name) for pod in site.waiting for name in _claim_names(pod)}
-    return [
-        each
-        for each in site.objects.resource_claims
-        if each.status.allocation is None and (each.metadata.namespace, each.metadata.name) in named
-    ]
+    return [each for each in site.objects.resource_claims if each.status.allocation is None and key_of(each) in named]
 
 
 def _claim_names(pod: Pod) -> set[str]:
@@ -247,7 +244,6 @@ def _with_requests(
         site.objects,
         resource_claims=tuple(claim(each) if id(each) in mine else each for each in site.objects.resource_claims),
         resource_claim_templates=tuple(
-            template(each) if (each.metadata.namespace, each.metadata.name) in named else each
-            for each in site.objects.resource_claim_templates
+            template(each) if key_of(each) in named else each for each in site.objects.resource_claim_templates
         ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from kai.api.kinds import key_of
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import alternatives, listed, number, objection, plain, quantity
@@ -52,7 +53,7 @@ def evidence(site: Site) -> tuple[Evidence, ...]:
 def _needs(site: Site) -> Iterator[Evidence]:
     snapshot = site.cycle.snapshot
     facts = snapshot.groups[site.group]
-    keys = {(pod.metadata.namespace, pod.metadata.name) for pod in site.waiting}
+    keys = {key_of(pod) for pod in site.waiting}
     rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
     each = Counter(int(snapshot.pod_shape[row]) for row in rows)
     parts = [f"{counted(count, 'pod')} x {_request(site, shape)}" for shape, count in each.items()]

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.explain.phrases import Words
 from kai.explain.words import Teller
 from kai.model.status import Status
@@ -171,8 +172,8 @@ class Explainer:
         self._starts = Starts(cycle, self._objects)
         self._given = tuple(lines)
         self._rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
-        self._sources = {(each.metadata.namespace, each.metadata.name): each for each in self._objects.pod_groups}
-        self._pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._objects.pods}
+        self._sources = {key_of(each): each for each in self._objects.pod_groups}
+        self._pods = {key_of(pod): pod for pod in self._objects.pods}
 
     def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
         """Return why ``job`` waits; it is one of ``among`` that share the decisions which prove suggestions."""

@@ -4,6 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.kubernetes.selection import NodeSelectorRequirement
 from kai.api.kubernetes.storage import PersistentVolumeClaim
@@ -63,7 +64,7 @@ def affinities(site: Site) -> Iterator[Evidence]:
 
 def claims(site: Site) -> Iterator[Evidence]:
     """Yield where the volumes of the claims are, or what the claims wait for."""
-    known = {(each.metadata.namespace, each.metadata.name): each for each in site.objects.persistent_volume_claims}
+    known = {key_of(each): each for each in site.objects.persistent_volume_claims}
     for namespace, name in sorted({each for pod in site.waiting for each in _claims_of(pod)}):
         claim = known.get((namespace, name))
         text = f"claim {name} does not exist in namespace {namespace}" if claim is None else _place(site, claim)

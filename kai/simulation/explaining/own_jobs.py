@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects, collect
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, key_of
 from kai.api.kubernetes.core import PriorityClass
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup as Manifest
@@ -145,8 +145,8 @@ class _Reader:
         self._sees_pods = sees_pods
         self._sees_classes = sees_classes
         self._declared = declared_in(objects, IntakeSettings())
-        self._sources = {(each.metadata.namespace, each.metadata.name): each for each in objects.pod_groups}
-        self._nodes = {(pod.metadata.namespace, pod.metadata.name): pod.spec.node_name for pod in objects.pods}
+        self._sources = {key_of(each): each for each in objects.pod_groups}
+        self._nodes = {key_of(pod): pod.spec.node_name for pod in objects.pods}
         self._counts = Counter(group.name for group in snapshot.groups)
         self._members: dict[int, list[int]] = {}
         for pod, group in enumerate(snapshot.pod_group.tolist()):

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.engine.profile import Profile
 from kai.errors import InputError
 from kai.explain.codes import Stage, stage_of
@@ -163,8 +164,8 @@ class ChangeTrials:
             cycle = self._decided(objects, self._apart)
         except InputError:
             return None
-        key = (site.source.metadata.namespace, site.source.metadata.name)
-        group = next((row for row, each in enumerate(map(_key, cycle.snapshot.groups)) if each == key), -1)
+        key = key_of(site.source)
+        group = _row_of(key, cycle)
         if group < 0:
             return None
         if _places(cycle).get(key, 0) > site.placed:
@@ -179,8 +180,8 @@ class ChangeTrials:
         return decide(snapshot, self._profile, self._before.number, searches=self._searches)
 
     def _judged(self, site: Site, change: Change, cycle: Cycle) -> ChangeTrial:
-        key = (site.source.metadata.namespace, site.source.metadata.name)
-        group = next((row for row, each in enumerate(map(_key, cycle.snapshot.groups)) if each == key), -1)
+        key = key_of(site.source)
+        group = _row_of(key, cycle)
         if group < 0:
             return ChangeTrial(change=change, result=Result.NOTHING)
         pods = np.flatnonzero(cycle.snapshot.pod_group == group).tolist()
@@ -244,11 +245,15 @@ def _without_others(site: Site) -> ClusterObjects:
     snapshot = site.cycle.snapshot
     others = np.flatnonzero((snapshot.pod_group >= 0) & (snapshot.pod_group != site.group)).tolist()
     gone = {(snapshot.pods[row].namespace, snapshot.pods[row].name) for row in others}
-    pods = tuple(pod for pod in site.objects.pods if (pod.metadata.namespace, pod.metadata.name) not in gone)
+    pods = tuple(pod for pod in site.objects.pods if key_of(pod) not in gone)
     requests = tuple(
         each for each in site.objects.bind_requests if (each.metadata.namespace, each.spec.pod_name) not in gone
     )
     return attrs.evolve(site.objects, pods=pods, bind_requests=requests)
+
+
+def _row_of(key: GroupKey, cycle: Cycle) -> int:
+    return next((row for row, each in enumerate(map(_key, cycle.snapshot.groups)) if each == key), -1)
 
 
 def _places(cycle: Cycle) -> Mapping[GroupKey, int]:

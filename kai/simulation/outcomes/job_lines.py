@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.engine.waiting_order import WaitingOrder, explained_order
 from kai.model.pod import STAND_IN
@@ -95,7 +96,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     waits = any(job.words is not None for job in seen.jobs)
     order = explained_order(snapshot, outcome.profile) if waits else WaitingOrder()
     rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
-    manifests = {(each.metadata.namespace, each.metadata.name): each for each in outcome.case.objects.pod_groups}
+    manifests = {key_of(each): each for each in outcome.case.objects.pod_groups}
     places = _positions(order.groups, rows, seen.jobs)
     members, left = pods_by_group(outcome.last), kept_places(snapshot).left
     columns = _Columns.of(outcome)

@@ -12,8 +12,7 @@ import attrs
 from kai.api import names
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ApiObject, Key
-from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
@@ -80,8 +79,8 @@ def add(
 
 def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: str) -> None:
     """Refuse pods that exist: to apply them again changes nothing. Pods that workloads make have names of their own."""
-    known = {_key(pod.metadata) for pod in case.objects.pods}
-    found = sorted(key for key in (_key(each.metadata) for each in added if isinstance(each, Pod)) if key in known)
+    known = {key_of(pod) for pod in case.objects.pods}
+    found = sorted(key for key in (key_of(each) for each in added if isinstance(each, Pod)) if key in known)
     if found:
         name = "/".join(found[0])
         raise InputError(
@@ -103,7 +102,7 @@ def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> 
     return Surroundings(
         scheduler_name=case.settings.scheduler_name,
         namespace=namespace or case.origin.namespace or "default",
-        pods=frozenset((pod.metadata.namespace, pod.metadata.name) for pod in objects.pods),
+        pods=frozenset(map(key_of, objects.pods)),
         objects=[*groups, *nodes, *(unstructure(each) for each in objects.priority_classes)],
     )
 
@@ -126,8 +125,8 @@ def _merged(case: Case, added: Iterable[ApiObject]) -> ClusterObjects:
             continue
         kept = fields.get(field)
         if kept is None:
-            kept = fields[field] = {_key(known.metadata): known for known in getattr(case.objects, field)}
-        key = _key(each.metadata)
+            kept = fields[field] = {key_of(known): known for known in getattr(case.objects, field)}
+        key = key_of(each)
         if not (isinstance(each, Pod) and key in kept):
             kept[key] = _born(each, case.now)
     return attrs.evolve(case.objects, **{field: tuple(kept.values()) for field, kept in fields.items()})
@@ -137,10 +136,6 @@ def _born(obj: ApiObject, now: float) -> ApiObject:
     if obj.metadata.creation_timestamp is not None or not now:
         return obj
     return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, creation_timestamp=now))
-
-
-def _key(metadata: ObjectMeta) -> Key:
-    return metadata.namespace, metadata.name
 
 
 def _in_queue(document: Document, queue: str) -> Document:

@@ -15,7 +15,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects, collect
-from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
@@ -100,7 +100,7 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
         raise InputError(f"{place}: found no workload for this scheduler")
     # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
     members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
-    others = tuple(pod for pod in objects.pods if _key(pod.metadata) not in members)
+    others = tuple(pod for pod in objects.pods if key_of(pod) not in members)
     counts = Counter(kind for kind, _ in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None))
     return Workload(
         objects=attrs.evolve(
@@ -252,8 +252,8 @@ def _copied(document: Document, copy: int, replicas: int | None) -> Document:
 
 def _plans(reading: Reading, arrivals: Sequence[_Arrival | None], seed: int) -> Iterator[JobPlan]:
     """Yield the jobs of all arrivals."""
-    groups = {_key(each.metadata): each for each in reading.objects if isinstance(each, PodGroup)}
-    pods = {_key(each.metadata): each for each in reading.objects if isinstance(each, Pod)}
+    groups = {key_of(each): each for each in reading.objects if isinstance(each, PodGroup)}
+    pods = {key_of(each): each for each in reading.objects if isinstance(each, Pod)}
     of_place: dict[int, list[Job]] = {}
     for job in reading.expansion.jobs:
         if job.at >= 0 and job.pods:
@@ -372,7 +372,3 @@ def _unstamped(group: PodGroup) -> PodGroup:
     """Return a group without what a life before left on it."""
     annotations = {key: text for key, text in group.metadata.annotations.items() if key not in _STAMPS}
     return attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations))
-
-
-def _key(metadata: ObjectMeta) -> tuple[str, str]:
-    return metadata.namespace, metadata.name
