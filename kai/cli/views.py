@@ -91,13 +91,18 @@ class Watching:
 
 
 @attrs.frozen(kw_only=True)
-class _Ways:
-    """What makes a view, by what is known; see `show`."""
+class Ways:
+    """What makes a view, by what is known."""
 
-    view_of: "Callable[[Result], View]"
-    own_view_of: "Callable[[OwnJobs], View] | None"
-    served_view_of: "Callable[[Served], View] | None"
-    soon_view_of: "Callable[[Served], View] | None"
+    decided: "Callable[[Result], View]"
+    own: "Callable[[OwnJobs], View] | None" = None
+    """Of their own jobs, for users who may not see the whole cluster."""
+    served: "Callable[[Served], View] | None" = None
+    """Of what the service answers, for such users too."""
+    soon: "Callable[[Served], View] | None" = None
+    """The very view that deciding here would make, of what a service has decided already: it is asked first, and where
+    it does not answer soon, that is only a note.
+    """
 
 
 @attrs.frozen(kw_only=True)
@@ -115,23 +120,8 @@ class _Look:
     """Whether a file holds workloads for this scheduler, and no job came of them."""
 
 
-def show(
-    source: Source,
-    console: Console,
-    view_of: "Callable[[Result], View]",
-    own_view_of: "Callable[[OwnJobs], View] | None" = None,
-    *,
-    served_view_of: "Callable[[Served], View] | None" = None,
-    soon_view_of: "Callable[[Served], View] | None" = None,
-    watching: Watching | None = None,
-) -> int:
-    """Decide on the source and write the view of it; with ``-w`` again and again, where something changed.
-
-    ``served_view_of`` and ``own_view_of`` make a view for users who may not see the whole cluster: of what the service
-    answers them, or of their own jobs. ``soon_view_of`` makes the very view that deciding here would make, of what a
-    service has decided already: it is asked first, and where it does not answer soon, that is only a note.
-    """
-    ways = _Ways(view_of=view_of, own_view_of=own_view_of, served_view_of=served_view_of, soon_view_of=soon_view_of)
+def show(source: Source, console: Console, ways: Ways, watching: Watching | None = None) -> int:
+    """Decide on the source and write the view of it; with ``-w`` again and again, where something changed."""
     if not source.watch:
         seen = _look(source, console, ways)
         _write(seen, source, console, None)
@@ -163,16 +153,16 @@ def show_view(view: View, source: Source, console: Console, *, remark: str) -> i
 
 # What is imported and read for one look stays until it is written, so a collector would find nothing.
 @paused()
-def _look(source: Source, console: Console, ways: _Ways) -> _Look:
+def _look(source: Source, console: Console, ways: Ways) -> _Look:
     """Return what a source shows now, in the first way in which it shows something.
 
     Raises: as ``Source.decide``.
     """
-    if source.service and ways.served_view_of is not None:
-        return _served(source, ways.served_view_of)
-    if ways.soon_view_of is not None:
+    if source.service and ways.served is not None:
+        return _served(source, ways.served)
+    if ways.soon is not None:
         try:
-            return _served(source, ways.soon_view_of, is_optional=True)
+            return _served(source, ways.soon, is_optional=True)
         except (UnreachableError, ConfigError) as refusal:
             from kai.documents.asking import SlowServiceError
 
@@ -185,28 +175,28 @@ def _look(source: Source, console: Console, ways: _Ways) -> _Look:
     said += [source.chosen.line(result.case.origin)] if source.is_live else []
     remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
     unused = tuple(map(str, result.unused))
-    seen = _Look(view=ways.view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
+    seen = _Look(view=ways.decided(result), origin=result.case.origin, notes=result.notes, remark=remark)
     if source.is_live:  # all of a cluster's workloads are not meant for this scheduler, and a group may be on its way
         return attrs.evolve(seen, notes=(*result.notes, *unused))
     return attrs.evolve(seen, unused=unused, is_mute=result.is_mute)
 
 
-def _limited(source: Source, console: Console, ways: _Ways, error: UnreachableError) -> _Look:
+def _limited(source: Source, console: Console, ways: Ways, error: UnreachableError) -> _Look:
     """Return what a user sees who lacks a right to read the cluster.
 
     Raises: ``error`` itself where that is nothing.
     """
     if not error.missing:
         raise error
-    if ways.served_view_of is not None:
+    if ways.served is not None:
         try:
-            return _served(source, ways.served_view_of)
+            return _served(source, ways.served)
         except UnreachableError as refusal:
             console.talk(f"note: {refusal}", level=1)
-    if ways.own_view_of is None:
+    if ways.own is None:
         raise error
     own = source.read_own(error)
-    return _Look(view=ways.own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
+    return _Look(view=ways.own(own), origin=own.origin, notes=own.notes, remark=own.remark)
 
 
 def _served(source: Source, view_of: "Callable[[Served], View]", *, is_optional: bool = False) -> _Look:

@@ -15,7 +15,7 @@ from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
 from kai.cli.givenpath import GivenPath
 from kai.cli.sources import Source, source_options
-from kai.cli.views import View, show, show_view
+from kai.cli.views import View, Ways, show, show_view
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -73,21 +73,14 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         _say_once(asked.notes, said, console)
         return view
 
-    def view_of(result: "Result") -> View:
-        return noted(answer(source, result, asked))
-
-    def own_view_of(own: "OwnJobs") -> View:
-        return noted(own_answer(source, own, asked))
-
-    def served_view_of(served: "Served") -> View:
-        return noted(served_answer(source, served, asked))
-
-    def soon_view_of(served: "Served") -> View:
-        return noted(job_told(served, asked))
-
-    soon = soon_view_of if is_for_service(source, asked) else None
+    ways = Ways(
+        decided=lambda result: noted(answer(source, result, asked)),
+        own=lambda own: noted(own_answer(source, own, asked)),
+        served=lambda served: noted(served_answer(source, served, asked)),
+        soon=(lambda served: noted(job_told(served, asked))) if is_for_service(source, asked) else None,
+    )
     try:
-        code = show(source, console, view_of, own_view_of, served_view_of=served_view_of, soon_view_of=soon)
+        code = show(source, console, ways)
     except UnreachableError as error:
         if not asked.log:
             raise

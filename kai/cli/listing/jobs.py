@@ -15,7 +15,7 @@ from kai.cli.deciding.report import COLORS
 from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, cut_text, table, wrapped
-from kai.cli.views import ServedView, View, show
+from kai.cli.views import ServedView, View, Ways, show
 from kai.documents.spans import span
 from kai.errors import InputError
 from kai.notation import shown
@@ -150,13 +150,12 @@ def jobs(
     if state and state.lower() not in (states := _states()):
         raise click.UsageError(f"--state: found {shown(state)}, expected one of {', '.join(states)}")
     wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order, everything=everything)
-    return show(
-        source,
-        console,
-        lambda result: job_view(source, result, wanted),
-        lambda own: own_view(source, own, wanted),
-        served_view_of=lambda served: served_jobs(source, served, wanted),
+    ways = Ways(
+        decided=lambda result: job_view(source, result, wanted),
+        own=lambda own: own_view(source, own, wanted),
+        served=lambda served: served_jobs(source, served, wanted),
     )
+    return show(source, console, ways)
 
 
 def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:

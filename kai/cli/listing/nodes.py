@@ -13,7 +13,7 @@ from kai.cli.console import Console
 from kai.cli.listing.cells import cells, head, legend, letters_of, shares, slices
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, table, wrapped
-from kai.cli.views import ServedView, View, show
+from kai.cli.views import ServedView, View, Ways, show
 from kai.errors import InputError
 from kai.wording import counted
 
@@ -121,12 +121,11 @@ class NodeView:
 @source_options()
 def nodes(source: Source, console: Console, *, by: str, job: str, free: int | None) -> int:
     """Show where the GPUs are, who has them, and in what pieces."""
-    return show(
-        source,
-        console,
-        lambda result: node_view(source, console, result, by=by, job=job, free=free or 0),
-        served_view_of=lambda served: served_nodes(source, console, served, by=by, job=job, free=free or 0),
+    ways = Ways(
+        decided=lambda result: node_view(source, console, result, by=by, job=job, free=free or 0),
+        served=lambda served: served_nodes(source, console, served, by=by, job=job, free=free or 0),
     )
+    return show(source, console, ways)
 
 
 def node_view(source: Source, console: Console, result: "Result", *, by: str, job: str, free: int) -> NodeView:

@@ -11,7 +11,7 @@ from kai.cli.console import Console
 from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, absent_queues, below_trees, queue_tree
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
-from kai.cli.views import ServedView, View, show
+from kai.cli.views import ServedView, View, Ways, show
 from kai.errors import InputError
 from kai.wording import number_text
 
@@ -88,12 +88,11 @@ class QueueView:
 def queues(source: Source, console: Console, *, queue: str, resource: str | None, flat: bool) -> int:
     """Show who is entitled to what, who has it, and who wants it: all queues, or QUEUE and those below it."""
     chosen = None if resource is None else RESOURCES[resource]
-    return show(
-        source,
-        console,
-        lambda result: queue_view(source, result, queue, chosen, flat=flat),
-        served_view_of=lambda served: served_queues(source, served, queue, chosen, flat=flat),
+    ways = Ways(
+        decided=lambda result: queue_view(source, result, queue, chosen, flat=flat),
+        served=lambda served: served_queues(source, served, queue, chosen, flat=flat),
     )
+    return show(source, console, ways)
 
 
 @attrs.frozen(kw_only=True)

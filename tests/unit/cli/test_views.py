@@ -6,7 +6,7 @@ import pytest
 
 from kai.cli.console import Console
 from kai.cli.sources import Source
-from kai.cli.views import Watching, _fitted, show
+from kai.cli.views import Watching, Ways, _fitted, show
 from kai.errors import UnreachableError
 
 NODE = {"apiVersion": "v1", "kind": "Node", "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}}
@@ -56,23 +56,28 @@ def watching(place, *numbers):
     [("table", "1 nodes\n"), ("name", "count/1\n"), ("json", '"kind": "Count"'), ("yaml", "count: 1")],
 )
 def test_a_view_is_written_in_the_form_that_was_asked_for(place, capsys, output, text):
-    assert show(Source(place=str(place)), Console(output=output), count) == 0
+    assert show(Source(place=str(place)), Console(output=output), Ways(decided=count)) == 0
     assert text in capsys.readouterr().out
 
 
 def test_a_watch_writes_again_where_something_changed(place, capsys):
-    show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 1, 2, 2, 3, 3))
+    show(Source(place=str(place), watch=True), Console(), Ways(decided=count), watching=watching(place, 1, 2, 2, 3, 3))
     assert capsys.readouterr().out == "1 nodes\n2 nodes\n3 nodes\n"
 
 
 def test_a_watch_for_machines_is_one_document_a_line(place, capsys):
-    show(Source(place=str(place), watch=True), Console(output="json"), count, watching=watching(place, 2, 2, 2))
+    show(
+        Source(place=str(place), watch=True),
+        Console(output="json"),
+        Ways(decided=count),
+        watching=watching(place, 2, 2, 2),
+    )
     assert [json.loads(line)["count"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
 
 
 def test_a_watch_redraws_a_terminal(place, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 2, 2))
+    show(Source(place=str(place), watch=True), Console(), Ways(decided=count), watching=watching(place, 2, 2))
     assert capsys.readouterr().out == "\x1b[H\x1b[J1 nodes\n\x1b[H\x1b[J2 nodes\n"
 
 
@@ -98,7 +103,7 @@ def test_a_watch_shows_what_fits_on_the_screen(place, capsys, monkeypatch, lines
     show(
         Source(place=str(place), watch=True),
         Console(),
-        lambda result: Rows(len(result.case.objects.nodes)),
+        Ways(decided=lambda result: Rows(len(result.case.objects.nodes))),
         watching=watching(place, count, count),
     )
     drawn = capsys.readouterr().out.split("\x1b[H\x1b[J")[-1].splitlines()
@@ -125,7 +130,7 @@ def test_a_watch_outlives_a_cluster_that_is_away_for_a_while(place, capsys, monk
         return read(source)
 
     monkeypatch.setattr(Source, "read", read_or_fail)
-    show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 1, 2, 2))
+    show(Source(place=str(place), watch=True), Console(), Ways(decided=count), watching=watching(place, 1, 2, 2))
     captured = capsys.readouterr()
     assert captured.out == "1 nodes\n2 nodes\n"
     assert captured.err == "error: cannot reach the cluster\n"
@@ -137,7 +142,7 @@ def test_a_first_look_that_fails_is_an_answer(place, monkeypatch):
 
     monkeypatch.setattr(Source, "read", fail)
     with pytest.raises(UnreachableError):
-        show(Source(place=str(place), watch=True), Console(), count)
+        show(Source(place=str(place), watch=True), Console(), Ways(decided=count))
 
 
 def test_the_collector_rests_for_one_look(place, capsys):
@@ -147,7 +152,7 @@ def test_the_collector_rests_for_one_look(place, capsys):
         seen.append(gc.isenabled())
         return count(result)
 
-    assert show(Source(place=str(place)), Console(), look) == 0
+    assert show(Source(place=str(place)), Console(), Ways(decided=look)) == 0
     assert (seen, gc.isenabled(), capsys.readouterr().out) == ([False], True, "1 nodes\n")
 
 
@@ -157,5 +162,5 @@ def test_what_is_not_written_is_not_made(place, monkeypatch, output):
     for name in ("fields", "names", "text"):
         form = getattr(Count, name)
         monkeypatch.setattr(Count, name, lambda *given, name=name, form=form: [made.append(name), form(*given)][1])
-    show(Source(place=str(place)), Console(output=output), count)
+    show(Source(place=str(place)), Console(output=output), Ways(decided=count))
     assert made == [{"table": "text", "name": "names", "json": "fields"}[output]]
