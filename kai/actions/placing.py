@@ -113,7 +113,7 @@ class _Placer:
 
 
 def must_wait(portion: Portion, session: Session) -> bool:
-    """Say whether the gang of some leaf would start with pods that are only promised a place.
+    """Return whether the gang of some leaf would start with pods that are only promised a place.
 
     If so, the whole group waits.
     """

@@ -14,7 +14,7 @@ from kai.model.rows import Bools
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:
-    """Say whether the group, if it cannot be taken back, stays within quota.
+    """Return whether the group, if it cannot be taken back, stays within quota.
 
     No eviction of preemptible pods changes that.
     """

@@ -84,7 +84,7 @@ class Listing(Sequence[T]):
         return iter(self.whole())
 
     def __eq__(self, other: object) -> bool:
-        """Say whether ``other`` has equal objects in the same order; a tuple may."""
+        """Return whether ``other`` has equal objects in the same order; a tuple may."""
         if isinstance(other, Listing):
             return self.whole() == other.whole()
         return isinstance(other, tuple) and self.whole() == other

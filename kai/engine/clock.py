@@ -34,7 +34,7 @@ class Clock:
         return self._now
 
     def is_past(self, deadline: float) -> bool:
-        """Say whether ``deadline`` has come; NaN never comes."""
+        """Return whether ``deadline`` has come; NaN never comes."""
         if self._now >= deadline:
             return True
         self._expect(deadline)
@@ -51,7 +51,7 @@ class Clock:
         return past
 
     def has_lasted(self, since: float, seconds: float) -> bool:
-        """Say whether what began at ``since`` has lasted for ``seconds``."""
+        """Return whether what began at ``since`` has lasted for ``seconds``."""
         if self._now - since >= seconds:
             return True
         self._expect(since + seconds)

@@ -209,7 +209,7 @@ def _ending(
 
 
 def _is_mine(error: PluginError, use: PluginUse, hook: str) -> bool:
-    """Say whether the hook failed itself, not another that it led to."""
+    """Return whether the hook failed itself, not another that it led to."""
     return (error.plugin, error.hook) == (use.name, hook)
 
 

@@ -48,7 +48,7 @@ class Filled:
         )
 
     def holds(self, heap: Heap, groups: GroupRows, changes: int) -> bool:
-        """Say whether filling the empty ``heap`` with ``groups`` now would write the same."""
+        """Return whether filling the empty ``heap`` with ``groups`` now would write the same."""
         return self.changes == changes and self.depth == int(heap.depth[0]) and np.array_equal(self.groups, groups)
 
     def write(self, heap: Heap) -> None:

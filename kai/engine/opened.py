@@ -68,7 +68,7 @@ class OpenedPlugin:
     proposals: VictimProposals | None = None
 
     def is_asked(self, shape: int) -> bool:
-        """Say whether the plugin is asked about pods of ``shape``."""
+        """Return whether the plugin is asked about pods of ``shape``."""
         return self.concerns is None or bool(self.concerns[shape])
 
     @property

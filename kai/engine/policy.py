@@ -283,12 +283,12 @@ class Policy:
 
 
 def by_shape(extension: NodeFilter | NodeScore | None) -> bool:
-    """Say whether a plugin filters or rates nodes by the shape alone: its answer is in the policy's vectors."""
+    """Return whether a plugin filters or rates nodes by the shape alone: its answer is in the policy's vectors."""
     return extension is not None and extension.depends is Dependence.SHAPE
 
 
 def by_placement(extension: NodeFilter | NodeScore | None) -> bool:
-    """Say whether a plugin filters or rates nodes anew for each placement."""
+    """Return whether a plugin filters or rates nodes anew for each placement."""
     return extension is not None and extension.depends is not Dependence.SHAPE
 
 
@@ -308,7 +308,7 @@ def _is_dynamic(plugin: OpenedPlugin) -> bool:
 
 
 def _changes_placements(plugin: OpenedPlugin) -> bool:
-    """Say whether more than the engine's own books follows from a placement."""
+    """Return whether more than the engine's own books follows from a placement."""
     each = plugin.placement
     return each is not None and any((each.choose, each.recorded, each.effects, each.lasting_effects, each.credit))
 

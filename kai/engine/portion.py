@@ -159,11 +159,11 @@ class Portion:
         return counts
 
     def is_satisfied(self, subgroup: int) -> bool:
-        """Say whether a sub-group has what it needs."""
+        """Return whether a sub-group has what it needs."""
         return self.reached(subgroup) >= self.minimum(subgroup)
 
     def is_gang_satisfied(self) -> bool:
-        """Say whether every leaf that must be filled has enough pods on nodes.
+        """Return whether every leaf that must be filled has enough pods on nodes.
 
         The group's tree decides which leaves must.
         """
@@ -172,7 +172,7 @@ class Portion:
         return self._counted(self._per_leaf(self.holding(ACTIVE_USED)))[0] >= self.minimum(self.root)
 
     def has_pending(self) -> bool:
-        """Say whether some pod of the portion waits for a place."""
+        """Return whether some pod of the portion waits for a place."""
         if self._pods is None:
             return bool(self._world.columns.pending[self._slice].any())
         return bool(len(self.holding(1 << Status.PENDING)))
@@ -279,14 +279,14 @@ class Portion:
         return sorted(children, key=self._has_too_few)[:count]
 
     def _has_too_few(self, subgroup: int) -> bool:
-        """Say whether a sub-group lacks pods that exist, with a place or without."""
+        """Return whether a sub-group lacks pods that exist, with a place or without."""
         if self._in_reach is None:
             placed = self.holding(ACTIVE_ALLOCATED)
             self._in_reach = self._counted(self._per_leaf(np.concatenate([placed, self._waiting(self.pods())])))
         return self._in_reach[subgroup - self.root] < self.minimum(subgroup)
 
     def _is_to_come(self, subgroup: int) -> bool:
-        """Say whether a sub-group that the group can do without has nothing yet, and could not start as a whole.
+        """Return whether a sub-group that the group can do without has nothing yet, and could not start as a whole.
 
         Of a part of the group it is not asked, since a part is made to lack pods. The peer starts with the pods that
         there are, and they hold their places while the others find none.

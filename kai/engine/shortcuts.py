@@ -168,5 +168,5 @@ TABLE: Final = (
 
 
 def takes(parameters: Parameters, shortcut: Shortcut) -> bool:
-    """Say whether ``shortcut`` is on."""
+    """Return whether ``shortcut`` is on."""
     return parameters.shortcuts and shortcut.name not in parameters.without

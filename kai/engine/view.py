@@ -50,7 +50,7 @@ class WorldView(SessionView):
         return self._world.clock.read()
 
     def is_past(self, deadline: float) -> bool:
-        """Say whether ``deadline`` has come, and note that it was asked about."""
+        """Return whether ``deadline`` has come, and note that it was asked about."""
         return self._world.clock.is_past(deadline)
 
     def are_past(self, deadlines: Float64s) -> Bools:

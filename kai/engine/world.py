@@ -188,7 +188,7 @@ class World:
     # ------------------------------------------------------------------ what there is
 
     def takes(self, shortcut: Shortcut) -> bool:
-        """Say whether ``shortcut`` is on in this cycle."""
+        """Return whether ``shortcut`` is on in this cycle."""
         return takes(self.parameters, shortcut)
 
     @property
@@ -239,7 +239,7 @@ class World:
         return self._subgroup(subgroup).name
 
     def has_own_minimum(self, subgroup: int) -> bool:
-        """Say whether an inner sub-group declares how many children it needs, rather than needing all of them."""
+        """Return whether an inner sub-group declares how many children it needs, rather than needing all of them."""
         return self._subgroup(subgroup).minimum is not None
 
     def _subgroup(self, row: int) -> SubGroup:

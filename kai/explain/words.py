@@ -243,7 +243,7 @@ class Teller:
         yield from self._matching.refusals(waiting, needed, self._required_level(group))
 
     def _stands(self, group: int) -> bool:
-        """Say whether pods of ``group`` had a node before the cycle, or have one now."""
+        """Return whether pods of ``group`` had a node before the cycle, or have one now."""
         rows = self._members[group]
         return self._runs(rows) or any(self._snapshot.pod_node[row] >= 0 for row in rows)
 

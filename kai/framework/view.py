@@ -72,7 +72,7 @@ class SessionView(Protocol):
 
     @abstractmethod
     def is_past(self, deadline: float) -> bool:
-        """Say whether ``deadline`` (seconds since the epoch) has come; NaN never comes."""
+        """Return whether ``deadline`` (seconds since the epoch) has come; NaN never comes."""
 
     @abstractmethod
     def are_past(self, deadlines: Float64s) -> Bools:

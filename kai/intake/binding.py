@@ -21,7 +21,7 @@ from kai.model.pod import Constraints, Pod
 
 
 def has_failed(request: BindRequest) -> bool:
-    """Say whether the binder gave up; below its limit a failed request is tried again."""
+    """Return whether the binder gave up; below its limit a failed request is tried again."""
     if request.status.phase != "Failed":
         return False
     limit = request.spec.backoff_limit
@@ -29,7 +29,7 @@ def has_failed(request: BindRequest) -> bool:
 
 
 def _is_stale(request: BindRequest, nodes: Collection[str], settings: IntakeSettings) -> bool:
-    """Say whether the request is ours and its node is gone.
+    """Return whether the request is ours and its node is gone.
 
     One for another scheduler's node stands, lest two bind one pod.
     """

@@ -77,7 +77,7 @@ def _pool(source: api.ResourceSlice) -> tuple[str, str]:
 
 
 def is_gpu(name: str) -> bool:
-    """Say whether a driver or a device class is about GPUs.
+    """Return whether a driver or a device class is about GPUs.
 
     Source: the peer looks for the word in the name.
     """

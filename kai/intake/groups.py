@@ -49,7 +49,7 @@ def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
 
 
 def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
-    """Say whether the group is part of the snapshot: in this node pool, which is not the last that gave up on it.
+    """Return whether the group is part of the snapshot: in this node pool, which is not the last that gave up on it.
 
     Source: the peer's backoff by scheduling condition.
     """

@@ -24,7 +24,7 @@ _STRATEGIES = {"single": MigStrategy.SINGLE, "mixed": MigStrategy.MIXED}
 
 
 def is_wanted(source: api.Node, settings: IntakeSettings) -> bool:
-    """Say whether the node is part of the snapshot."""
+    """Return whether the node is part of the snapshot."""
     labels = source.metadata.labels
     if settings.restrict_node_scheduling and not (
         settings.cpu_worker_label in labels or settings.gpu_worker_label in labels

@@ -198,7 +198,7 @@ class RecordCache(Generic[Source, Record]):
         self.version = version
 
     def _is_known(self, source: Source) -> bool:
-        """Say whether there is a record of this very object. Cost: two microseconds among 100,000."""
+        """Return whether there is a record of this very object. Cost: two microseconds among 100,000."""
         row = bisect_left(self.records, self._order_of(source), key=_order)
         return row < len(self.records) and self.records[row].source is source
 

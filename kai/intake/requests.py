@@ -39,7 +39,7 @@ def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Say whether an init container keeps running beside the others."""
+    """Return whether an init container keeps running beside the others."""
     return container.restart_policy == "Always"
 
 
@@ -116,7 +116,7 @@ def _legacy_slices(annotations: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def is_guaranteed(pod: Pod) -> bool:
-    """Say whether all containers may use of CPU and memory exactly what they ask for.
+    """Return whether all containers may use of CPU and memory exactly what they ask for.
 
     Source: Kubernetes' quality-of-service classes; the class in the status counts where there is one.
     """

@@ -57,7 +57,7 @@ class IntakeSettings:
     """Which namespaces may use a queue (``kai.intake.permissions``)."""
 
     def owns(self, labels: Mapping[str, str]) -> bool:
-        """Say whether an object with ``labels`` belongs to this scheduler's share of the cluster."""
+        """Return whether an object with ``labels`` belongs to this scheduler's share of the cluster."""
         if not self.node_pool_label:
             return True
         if not self.node_pool:
@@ -65,7 +65,7 @@ class IntakeSettings:
         return labels.get(self.node_pool_label) == self.node_pool
 
     def holds_device(self, metadata: ObjectMeta) -> bool:
-        """Say whether a pod holds a device for pods that share it.
+        """Return whether a pod holds a device for pods that share it.
 
         Source: the peer goes by the label alone, which every user who may create pods can write.
         """

@@ -83,7 +83,7 @@ class _Taken:
     """When a pod that is leaving counts as stuck, if nothing happens before."""
 
     def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
-        """Say whether a snapshot of ``objects`` at ``now`` would hold the same facts, but for what is awaited."""
+        """Return whether a snapshot of ``objects`` at ``now`` would hold the same facts, but for what is awaited."""
         if not self.snapshot.now <= now < self.until:
             return False
         if past != attrs.evolve(self.snapshot.past, awaited=past.awaited):

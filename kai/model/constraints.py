@@ -22,7 +22,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether ``labels`` satisfy the expression."""
+        """Return whether ``labels`` satisfy the expression."""
         return matching.holds(self, labels)
 
 
@@ -36,7 +36,7 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether every requirement holds for ``labels``."""
+        """Return whether every requirement holds for ``labels``."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
@@ -62,7 +62,7 @@ class AffinityTerm:
     weight: int = 0
 
     def selects(self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Say whether a pod with ``labels`` in ``namespace`` is meant.
+        """Return whether a pod with ``labels`` in ``namespace`` is meant.
 
         ``namespaces`` holds the labels of each namespace.
         """

@@ -54,7 +54,7 @@ class TolerationLike(TaintLike, Protocol):
 
 
 def holds(requirement: RequirementLike, labels: Mapping[str, str]) -> bool:
-    """Say whether ``labels`` satisfy ``requirement``. NotIn and DoesNotExist hold for a label that is absent."""
+    """Return whether ``labels`` satisfy ``requirement``. NotIn and DoesNotExist hold for a label that is absent."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -70,7 +70,7 @@ def holds(requirement: RequirementLike, labels: Mapping[str, str]) -> bool:
 
 
 def compares(value: str | None, operator: str, values: Sequence[str]) -> bool:
-    """Say whether ``value`` is greater (Gt) or less (Lt) than the only one of ``values``, both being integers."""
+    """Return whether ``value`` is greater (Gt) or less (Lt) than the only one of ``values``, both being integers."""
     if operator not in {"Gt", "Lt"} or value is None or len(values) != 1:
         return False
     have, bound = signed(value), signed(values[0])
@@ -80,7 +80,7 @@ def compares(value: str | None, operator: str, values: Sequence[str]) -> bool:
 
 
 def tolerates(toleration: TolerationLike, taint: TaintLike) -> bool:
-    """Say whether ``toleration`` covers ``taint``. An operator that is unknown covers nothing."""
+    """Return whether ``toleration`` covers ``taint``. An operator that is unknown covers nothing."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -47,5 +47,5 @@ ALIVE = ACTIVE_ALLOCATED | status_mask(Status.PENDING, Status.GATED)
 
 
 def within(status: int, statuses: int) -> bool:
-    """Say whether ``status`` is in the bit mask ``statuses``."""
+    """Return whether ``status`` is in the bit mask ``statuses``."""
     return bool(statuses >> status & 1)

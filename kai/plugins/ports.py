@@ -46,7 +46,7 @@ class Ports:
 
 
 def clash(mine: PortSet, theirs: PortSet) -> bool:
-    """Say whether two pods with these ports cannot be on one node."""
+    """Return whether two pods with these ports cannot be on one node."""
     return any(_collide(left, right) for left in mine for right in theirs)
 
 

@@ -10,7 +10,7 @@ from kai.podgrouper.resource import Resource
 
 
 def group_exists(request: Request, name: str) -> bool:
-    """Say whether a group of that name exists; never, where the settings switch the search off.
+    """Return whether a group of that name exists; never, where the settings switch the search off.
 
     Raises: InputError when it cannot be told.
     """
@@ -32,6 +32,6 @@ def find_group(reader: Reader, namespace: str, name: str) -> Resource | None:
 
 
 def has_subgroups(group: Resource) -> bool:
-    """Say whether a group that exists has sub-groups."""
+    """Return whether a group that exists has sub-groups."""
     spec = group.manifest.get("spec")
     return isinstance(spec, Mapping) and bool(spec.get("subGroups"))

@@ -52,7 +52,7 @@ class DeclaredGrouper(Grouper, Protocol):
     """A grouper whose kinds are declared somewhere at run time, instead of being a list."""
 
     def serves(self, kind: Kind, reader: Reader, settings: Settings, /) -> bool:
-        """Say whether ``kind`` has been declared."""
+        """Return whether ``kind`` has been declared."""
         ...
 
 
@@ -88,5 +88,5 @@ class Groupers:
 
 
 def _is_declared(grouper: Grouper) -> TypeGuard[DeclaredGrouper]:
-    """Say whether a grouper takes declarations."""
+    """Return whether a grouper takes declarations."""
     return callable(getattr(grouper, "serves", None))

@@ -133,7 +133,7 @@ def priority_class(request: Request, owners: Iterable[Resource], fallback: str) 
 
 
 def class_exists(name: str, reader: Reader) -> bool:
-    """Say whether there is a PriorityClass called ``name``; an empty name is none."""
+    """Return whether there is a PriorityClass called ``name``; an empty name is none."""
     return bool(name) and not isinstance(reader.get(Get(kinds.PRIORITY_CLASS, "", name)), Absent)
 
 

@@ -138,7 +138,7 @@ def pool_label(settings: SchedulerSettings) -> dict[str, str]:
 
 
 def is_same_order(found: BindRequest, ours: BindRequest) -> bool:
-    """Say whether a bind request of the cluster is the one that we wrote, so that there is nothing left to write."""
+    """Return whether a bind request of the cluster is the one that we wrote, so that there is nothing left to write."""
     owners = {owner.uid for owner in found.metadata.owner_references}
     wanted = {owner.uid for owner in ours.metadata.owner_references}
     return found.spec == ours.spec and bool(owners & wanted)

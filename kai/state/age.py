@@ -51,7 +51,7 @@ class _Known:
 
 
 def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
-    """Say whether the order is the same with other objects in ``rows``: each belongs where the one before it was."""
+    """Return whether the order is the same with other objects in ``rows``: each belongs where the one before it was."""
     order, places = known.order, np.empty(len(rows), np.int64)
     if not find_places(writable(known.created), order, rows, places):
         return False

@@ -66,7 +66,7 @@ class Left:
 
     @property
     def is_free(self) -> bool:
-        """Say whether no view of the memory is left, whose holder would see numbers change."""
+        """Return whether no view of the memory is left, whose holder would see numbers change."""
         return getrefcount(self.memory) == _OWN
 
 
@@ -195,7 +195,7 @@ class Base:
 
 
 def _count_alike(before: Facts, now: Facts) -> bool:
-    """Say whether a pod that stands where it stood counts for as much, on the same node and for the same queues."""
+    """Return whether a pod that stands where it stood counts for as much, on the same node and for the same queues."""
     if not np.array_equal(before.queues.parent, now.queues.parent):
         return False
     one, other = (

@@ -52,7 +52,7 @@ class Items(Sequence[T]):
         return map(self._store.__getitem__, self._places.tolist())
 
     def __eq__(self, other: object) -> bool:
-        """Say whether ``other`` has equal items; a tuple may."""
+        """Return whether ``other`` has equal items; a tuple may."""
         return isinstance(other, Items | tuple) and len(self) == len(other) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:

@@ -275,7 +275,7 @@ def node_columns(snapshot: Snapshot) -> NodeColumns:
 
 
 def is_cpu_only(node: Node) -> bool:
-    """Say whether a node has no GPUs, nor ever had."""
+    """Return whether a node has no GPUs, nor ever had."""
     return not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus
 
 

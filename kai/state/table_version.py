@@ -286,12 +286,12 @@ class Carried:
 
 
 def _are_same(one: Column, other: Column) -> bool:
-    """Say whether two columns are bit for bit the same: NaN is, and the two zeros are not."""
+    """Return whether two columns are bit for bit the same: NaN is, and the two zeros are not."""
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _is_all(column: Column, first: Column) -> bool:
-    """Say whether each row of ``column`` [n] is bit for bit ``first`` [1]."""
+    """Return whether each row of ``column`` [n] is bit for bit ``first`` [1]."""
     if column.dtype != first.dtype:
         return False
     bits = np.dtype(f"i{first.dtype.itemsize}")

@@ -95,7 +95,7 @@ def _refusal(routes: Mapping[str, Route], request: Request) -> Response | None:
 
 
 def is_local(host: str) -> bool:
-    """Say whether an address is of this machine itself."""
+    """Return whether an address is of this machine itself."""
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -105,7 +105,7 @@ def is_local(host: str) -> bool:
 
 
 def is_asked_locally(request: Request) -> bool:
-    """Say whether a request names this machine in its ``Host``, whatever the port."""
+    """Return whether a request names this machine in its ``Host``, whatever the port."""
     host = request.headers.get("Host", "")
     name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
     return name.lower() in _LOCAL_NAMES

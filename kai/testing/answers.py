@@ -202,5 +202,5 @@ def _check_keys(extension: Extension, session: Session, where: str) -> None:
 
 
 def same(first: object, second: object) -> bool:
-    """Say whether two answers are equal; NaN is equal to NaN."""
+    """Return whether two answers are equal; NaN is equal to NaN."""
     return bool(np.array_equal(np.asarray(first), np.asarray(second), equal_nan=np.asarray(first).dtype.kind == "f"))

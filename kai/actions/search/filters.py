@@ -30,7 +30,7 @@ def wanted_by(session: Session, pods: Sequence[int]) -> tuple[int, ...]:
 
 
 def fits_greedily(wanted: Sequence[int], capacities: Sequence[int], *, stop_at_zero: bool = False) -> bool:
-    """Say whether each amount finds a holder, largest first into the largest with enough left.
+    """Return whether each amount finds a holder, largest first into the largest with enough left.
 
     ``stop_at_zero``: an amount of nothing ends the test, everything after it is nothing too.
 
@@ -69,7 +69,7 @@ class Filters:
         self._domains = self._requirements(aggressor)
 
     def accept(self, victims: Int64s, held: Int64s) -> bool:
-        """Say whether the aggressor might fit with all ``victims`` gone; ``held`` [N] is what they hold."""
+        """Return whether the aggressor might fit with all ``victims`` gone; ``held`` [N] is what they hold."""
         capacity = self._free + held
         return self._some_node_matches(victims) and self.domains_can_hold(capacity) and self._nodes_can_hold(capacity)
 
@@ -103,7 +103,7 @@ class Filters:
         return [(session.view.label_codes(level), amounts) for (_, level), amounts in wanted.items()]
 
     def domains_can_hold(self, capacity: Int64s) -> bool:
-        """Say whether the domains of each required level can hold what must be in one; ``capacity`` [N] by node."""
+        """Return whether the domains of each required level can hold what must be in one; ``capacity`` [N] by node."""
         for codes, amounts in self._domains:
             sums = np.bincount(codes, weights=capacity)[1:]
             if not fits_greedily(amounts, [int(c) for c in sums]):

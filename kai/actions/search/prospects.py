@@ -80,7 +80,7 @@ class Prospects:
         self._shares = shares(session)
 
     def allow(self, session: Session, portion: Portion) -> bool:
-        """Say whether moving pods has a chance to make room for the group.
+        """Return whether moving pods has a chance to make room for the group.
 
         Holds: if not, no search that ends with all pods placed succeeds, but for the first test, which is the peer's.
         """
@@ -94,7 +94,7 @@ class Prospects:
         )
 
     def _gpus_suffice(self, shapes: Int64s) -> bool:
-        """Say whether ready nodes have enough GPUs between them, wherever they are: moving pods makes no more."""
+        """Return whether ready nodes have enough GPUs between them, wherever they are: moving pods makes no more."""
         session, gpus = self._session, self._sums.gpus
         wanted = int((session.facts.shapes.request[shapes] @ np.maximum(session.facts.nodes.gpu_weight, 0)).sum())
         if wanted > int(gpus.sum()):
@@ -103,7 +103,7 @@ class Prospects:
         return not memory or memory <= int((gpus * session.facts.nodes.gpu_memory // 1000).sum())
 
     def _queues_can_hold(self, group: int, shapes: Int64s) -> bool:
-        """Say whether the queues above a group may hold ``shapes`` besides all that they hold now.
+        """Return whether the queues above a group may hold ``shapes`` besides all that they hold now.
 
         Pods that come back ask their queues again, so the last of them would be refused.
         """
@@ -125,6 +125,6 @@ class Prospects:
         return True
 
     def _nodes_can_hold(self, shapes: Int64s) -> bool:
-        """Say whether ready nodes have enough CPU and memory between them."""
+        """Return whether ready nodes have enough CPU and memory between them."""
         wanted, free = self._session.facts.shapes.request[shapes].sum(axis=0), self._sums.free
         return all(wanted[resource] <= free[resource] for resource in _ALWAYS_ASKED)

@@ -83,7 +83,7 @@ class Replacing:
         return again if repeated else None
 
     def _lose_for_good(self, statement: Statement, losing: PodRows) -> bool:
-        """Say whether some of ``losing`` find no other place, the aggressor having its own: it goes first."""
+        """Return whether some of ``losing`` find no other place, the aggressor having its own: it goes first."""
         session = self.session
         groups = np.unique(session.facts.pods.group[losing])
         heap = GroupHeap(session)
@@ -154,7 +154,7 @@ class Replacing:
 def books_all_they_ask_for(
     session: Session, states: GroupStates | None, aggressor: int, victims: PodRows, *, moves: bool
 ) -> bool:
-    """Say whether the group fits wherever there is as much as its pods will take, no more being asked for.
+    """Return whether the group fits wherever there is as much as its pods will take, no more being asked for.
 
     ``moves``: the victims are to be moved, so they have to fit again, too.
     """

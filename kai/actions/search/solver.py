@@ -288,11 +288,11 @@ class Search:
         return whole.part(kept, shrink=True)
 
     def _granted(self, found: Found | None = None) -> bool:
-        """Say whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
+        """Return whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
         return self._goes_on(self._session.budget.grant(), found)
 
     def _goes_on(self, answer: BudgetAnswer, found: Found | None = None) -> bool:
-        """Say whether the search goes on with this generator; its end undoes ``found``."""
+        """Return whether the search goes on with this generator; its end undoes ``found``."""
         match answer:
             case BudgetAnswer.STOP:
                 if found is not None:
@@ -330,7 +330,7 @@ class Search:
         return None
 
     def _is_the_last(self, proposals: VictimProposals, found: Found) -> bool:
-        """Say whether helping the whole chunk again with what is known would try this and accept it at once.
+        """Return whether helping the whole chunk again with what is known would try this and accept it at once.
 
         It would if all victims are evicted, in the same order, and filters and plugins accept them as known victims.
         """
@@ -366,7 +366,7 @@ class Search:
         return accepted and (not self._session.caps.are_set or self._is_within_caps(scenario, victims))
 
     def _is_within_caps(self, scenario: Scenario, victims: PodRows) -> bool:
-        """Say whether losing the victims is within all caps; what they are worth shows when the whole is helped."""
+        """Return whether losing the victims is within all caps; what they are worth shows when the whole is helped."""
         helps_all = len(scenario.waiting) == self._wanted
         cap = self._session.caps.passed_by(victims, self._gained if helps_all else None)
         if cap is not None:

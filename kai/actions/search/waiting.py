@@ -162,7 +162,7 @@ class EvictionPass:
         return outcome
 
     def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
-        """Say whether some plugin knows that a search would be in vain."""
+        """Return whether some plugin knows that a search would be in vain."""
         chunk = portion.chunk()
         # For a single pod the search itself is as quick.
         if len(chunk) == 1 or not session.takes(HOPELESS):
@@ -239,7 +239,7 @@ def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
 
 
 def _past_delay(session: Session, group: int) -> bool:
-    """Say whether the group has waited long enough to evict others; if not, remember that."""
+    """Return whether the group has waited long enough to evict others; if not, remember that."""
     facts = session.snapshot.groups[group]
     delay = facts.preemption_delay
     if delay is None or delay <= 0:
@@ -253,7 +253,7 @@ def _past_delay(session: Session, group: int) -> bool:
 
 
 def _could_ever_run(session: Session, portion: Portion) -> bool:
-    """Say whether no pod of the chunk is refused for something that no eviction changes."""
+    """Return whether no pod of the chunk is refused for something that no eviction changes."""
     if not session.policy.judges_pods:
         return True
     for pod in map(int, portion.chunk()):
@@ -368,7 +368,7 @@ def _footprint(session: Session, portion: Portion) -> Footprint:
 
 
 def is_easier(session: Session, portion: Portion, failed: Footprint) -> bool:
-    """Say whether a group may succeed although one of its signature with the footprint ``failed`` did not."""
+    """Return whether a group may succeed although one of its signature with the footprint ``failed`` did not."""
     mine = _footprint(session, portion)
     if not mine or not failed:
         return False

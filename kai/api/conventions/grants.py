@@ -80,7 +80,7 @@ def held_under(pod: Pod) -> Grant | None:
 
 
 def is_held(grant: Grant | None, phase: str) -> TypeGuard[Grant]:
-    """Say whether a pod in a phase holds something on the account that its grant names."""
+    """Return whether a pod in a phase holds something on the account that its grant names."""
     return grant is not None and bool(grant.queue) and phase not in UNCOUNTED
 
 

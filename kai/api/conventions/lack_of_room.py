@@ -28,5 +28,5 @@ def device_overfull(group: str, place: str, total: float) -> str:
 
 
 def is_lack_of_room(reason: str) -> bool:
-    """Say whether a bind failed because its node, or a GPU there, is too full, rather than for the pod itself."""
+    """Return whether a bind failed because its node, or a GPU there, is too full, rather than for the pod itself."""
     return _NO_ROOM.search(reason) is not None

@@ -32,7 +32,7 @@ class Admits:
         return cls(frozenset(spaces), terms if all(key for key, _ in terms) else ())
 
     def admits(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Say whether a namespace with these labels is admitted."""
+        """Return whether a namespace with these labels is admitted."""
         if EVERY in self.spaces or namespace in self.spaces:
             return True
         return bool(self.terms) and all(

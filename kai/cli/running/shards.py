@@ -91,7 +91,7 @@ class _Use:
 
 
 def is_shard(document: object) -> bool:
-    """Say whether a document is a manifest of the peer's configuration rather than a configuration file."""
+    """Return whether a document is a manifest of the peer's configuration rather than a configuration file."""
     return isinstance(document, Mapping) and str(document.get("apiVersion", "")).startswith(GROUP)
 
 

@@ -145,7 +145,7 @@ class Accounting:
         return self._holdings[number] if number else None
 
     def holds(self, pod: PodRow) -> bool:
-        """Say whether the devices of ``pod`` are in this accounting."""
+        """Return whether the devices of ``pod`` are in this accounting."""
         return bool(self.columns.held.values[pod])
 
     def consumers(self, row: int, pod: PodRow) -> int:
@@ -154,7 +154,7 @@ class Accounting:
         return int(self.columns.reserved.values[row]) - int(counted)
 
     def _is_named(self, row: int, pod: PodRow) -> bool:
-        """Say whether ``pod`` is among the consumers all the time: the status named it before it was placed."""
+        """Return whether ``pod`` is among the consumers all the time: the status named it before it was placed."""
         return pod not in self._assigned and self._view.snapshot.pods[pod].uid in self._named_before[row]
 
     def taken(self) -> Tables:
@@ -175,7 +175,7 @@ class Accounting:
         return self._inventory.with_draws(tables)
 
     def is_overdrawn(self, devices: Iterable[AllocatedDevice], taken: Tables) -> bool:
-        """Say whether ``taken`` is more than there is of something that ``devices`` take."""
+        """Return whether ``taken`` is more than there is of something that ``devices`` take."""
         limits = self._inventory.limits
         return any(taken[table][cell] > limits[table][cell] for table, cell in self._cells(devices))
 

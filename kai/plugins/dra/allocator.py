@@ -186,7 +186,7 @@ class Allocator:
                 self._more[table, cell] -= amount
 
     def _agrees(self, constraint: DeviceConstraint, pick: _Pick) -> bool:
-        """Say whether a device has the attribute, and the value of those picked before it (distinct: another one)."""
+        """Return whether a device has the attribute, with the value of those picked before (distinct: another one)."""
         if not concerns(constraint, pick.want.name):
             return True
         value = self._inventory.devices[pick.row].attributes.get(constraint.match)
@@ -208,5 +208,5 @@ def _typed(value: object) -> tuple[type, object]:
 
 
 def concerns(constraint: DeviceConstraint, want: str) -> bool:
-    """Say whether a constraint is about a want; it names requests, or alternatives as ``request/alternative``."""
+    """Return whether a constraint is about a want; it names requests, or alternatives as ``request/alternative``."""
     return not constraint.requests or want in constraint.requests or want.partition("/")[0] in constraint.requests

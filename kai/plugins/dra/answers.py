@@ -101,7 +101,7 @@ class Answers:
         return snapshot.shapes[int(snapshot.pod_shape[pod])]
 
     def admit(self, pod: PodRow) -> Verdict:
-        """Say whether the claims of ``pod`` are there and may be used by it."""
+        """Return whether the claims of ``pod`` are there and may be used by it."""
         key = self._view.snapshot.pods[pod].key
         if not self._catalog.served:
             names = ", ".join(reference.name for reference in self._shape(pod).constraints.claims)
@@ -305,7 +305,7 @@ class Answers:
         return None if found is None else tuple(device for holding in found for device in holding.devices)
 
     def _still_stands(self, before: ClaimPlacement) -> bool:
-        """Say whether no claim of ``before`` was allocated to other devices since."""
+        """Return whether no claim of ``before`` was allocated to other devices since."""
         for allocation in before.claims:
             row = self._accounting.rows.get(allocation.claim)
             holding = None if row is None else self._accounting.holding(row)

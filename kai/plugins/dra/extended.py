@@ -43,7 +43,7 @@ def needed(shape: Shape, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
 
 
 def plugged(node: Node, resource: str) -> bool:
-    """Say whether a device plugin offers ``resource`` on ``node``: then it serves the pod, not a claim."""
+    """Return whether a device plugin offers ``resource`` on ``node``: then it serves the pod, not a claim."""
     return (node.plugged_gpus if resource == _GPU else node.allocatable.get(resource, 0)) > 0
 
 

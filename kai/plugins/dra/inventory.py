@@ -23,7 +23,7 @@ CounterKey = tuple[str, str, str, str]
 
 
 def is_gpu(name: str) -> bool:
-    """Say whether a device class or a driver of this name stands for GPUs.
+    """Return whether a device class or a driver of this name stands for GPUs.
 
     Source: the peer's common/resources, which looks for the letters anywhere in the name.
     """

@@ -83,7 +83,7 @@ class Selectors:
         self._count = 0
 
     def selects(self, expression: str, driver: str, device: Device) -> bool | Fault:
-        """Say whether ``expression`` holds for ``device``; a fault if it yields anything but true or false."""
+        """Return whether ``expression`` holds for ``device``; a fault if it yields anything but true or false."""
         known = self._known.setdefault(expression, {})
         found = known.get(id(device))
         if found is None:

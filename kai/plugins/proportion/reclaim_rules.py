@@ -44,13 +44,13 @@ RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "
 
 
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
-    """Say whether no amount exceeds its bound; a negative bound is none."""
+    """Return whether no amount exceeds its bound; a negative bound is none."""
     # Three numbers: a loop over them is quicker than four calls for whole arrays.
     return all(bound < 0 or amount <= bound for amount, bound in zip(amounts.tolist(), bounds.tolist(), strict=True))
 
 
 def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
-    """Say whether the group's leaf queue stays within its fair share with ``wanted`` more.
+    """Return whether the group's leaf queue stays within its fair share with ``wanted`` more.
 
     A group that cannot be taken back must stay within quota, too.
 
@@ -90,7 +90,7 @@ def greedy_queues(session: SessionView, aggressor: GroupRow, pairs: LevelPairs) 
 
 
 def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
-    """Say whether what queues lose is what nodes gain, and what ``pods`` ask for what they take: whole GPUs only."""
+    """Return whether what queues lose is what nodes gain, and what ``pods`` ask for what they take: whole GPUs only."""
     shapes, nodes = session.facts.shapes, session.facts.nodes
     plain = not (
         shapes.claimed.any() or shapes.credit.any() or nodes.claimable.any() or session.columns.slot_used.any()
@@ -102,7 +102,7 @@ def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
 def is_beyond_reach(
     session: SessionView, aggressor: GroupRow, pods: PodRows, victims: GroupRows, pairs: LevelPairs
 ) -> bool:
-    """Say whether ``pods`` ask for more GPUs than are free and than queues can lose by the rules together.
+    """Return whether ``pods`` ask for more GPUs than are free and than queues can lose by the rules together.
 
     A queue loses pieces while it is above what it may hold: less than one piece more than what it is above.
     """

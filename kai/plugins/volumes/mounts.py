@@ -46,11 +46,11 @@ def _unusable(catalog: VolumeCatalog, name: str, claim: VolumeClaim | None) -> s
 
 
 def is_bound(claim: VolumeClaim) -> bool:
-    """Say whether the claim has its volume; its phase says so a moment after its annotation."""
+    """Return whether the claim has its volume; its phase says so a moment after its annotation."""
     return bool(claim.volume) and (claim.bind_completed or claim.phase == "Bound")
 
 
 def _waits(catalog: VolumeCatalog, claim: VolumeClaim) -> bool:
-    """Say whether the claim is bound only once its pod has a node; one that names a volume already is not."""
+    """Return whether the claim is bound only once its pod has a node; one that names a volume already is not."""
     found = catalog.classes.get(claim.storage_class)
     return found is not None and found.wait and not claim.volume

@@ -144,7 +144,7 @@ def _is_free(volume: Volume) -> bool:
 
 
 def _suits(volume: Volume, claim: VolumeClaim) -> bool:
-    """Say whether a volume is what ``claim`` asks for, and stays."""
+    """Return whether a volume is what ``claim`` asks for, and stays."""
     if volume.deleting:
         return False
     if volume.storage_class != claim.storage_class or volume.size < claim.size or volume.block != claim.block:

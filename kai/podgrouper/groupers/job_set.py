@@ -123,7 +123,7 @@ def _label(pod: Resource, key: str) -> str:
 
 
 def _has_flat_group(request: Request) -> bool:
-    """Say whether this set has a group without sub-groups."""
+    """Return whether this set has a group without sub-groups."""
     name = group_name(request.owner)
     read = Many(kinds.POD_GROUP, request.owner.namespace)
     groups = request.reader.many(read)

@@ -39,7 +39,7 @@ class Karta:
     kinds: ClassVar[tuple[KindPattern, ...]] = ()
 
     def serves(self, kind: Kind, reader: Reader, settings: Settings, /) -> bool:
-        """Say whether exactly one valid Karta describes ``kind``."""
+        """Return whether exactly one valid Karta describes ``kind``."""
         return _find(kind, reader, settings) is not None
 
     def draft(self, request: Request, /) -> GroupDraft:

@@ -69,7 +69,7 @@ def _revision_draft(request: Request, revision: Resource) -> GroupDraft:
 
 
 def _has_group_per_pod(request: Request, revision: Resource) -> bool:
-    """Say whether pods of the revision sit in groups of their own; then the others follow, so that all are alike."""
+    """Return whether pods of the revision sit in groups of their own; then the others follow, so that all are alike."""
     read = Many(kinds.POD, revision.namespace, ((REVISION_LABEL, revision.name),))
     pods = request.reader.many(read)
     if isinstance(pods, Absent):
@@ -83,7 +83,7 @@ def _has_group_per_pod(request: Request, revision: Resource) -> bool:
 
 
 def _belongs_to_pod(request: Request, revision: Resource, name: str) -> bool:
-    """Say whether the only group is a pod's, and not the revision's or one that is yet to be made."""
+    """Return whether the only group is a pod's, and not the revision's or one that is yet to be made."""
     group = find_group(request.reader, revision.namespace, name)
     if group is None:
         return False

@@ -43,7 +43,7 @@ class MpiJob:
 
 
 def _has_launcher(request: Request) -> bool:
-    """Say whether a launcher pod exists that is not being deleted."""
+    """Return whether a launcher pod exists that is not being deleted."""
     job = request.owner
     read = Many(kinds.POD, job.namespace, ((JOB_NAME, job.name), (JOB_ROLE, "launcher")))
     pods = request.reader.many(read)

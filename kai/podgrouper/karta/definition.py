@@ -115,7 +115,7 @@ class Definition:
 
     @property
     def states_scale(self) -> bool:
-        """Say whether any component states a number of replicas."""
+        """Return whether any component states a number of replicas."""
         return any(each.scale is not None for each in self.components.values())
 
 

@@ -44,7 +44,7 @@ def component_of_pod(definition: Definition, pod: Resource) -> str:
 
 
 def is_of_type(selector: TypeSelector | None, pod: Resource) -> bool:
-    """Say whether ``selector`` fits the pod; no selector fits none."""
+    """Return whether ``selector`` fits the pod; no selector fits none."""
     if selector is None:
         return False
     if selector.value is None:
@@ -54,7 +54,7 @@ def is_of_type(selector: TypeSelector | None, pod: Resource) -> bool:
 
 
 def is_in_subtree(definition: Definition, name: str, pod: Resource) -> bool:
-    """Say whether the pod is of the component ``name`` or of one below it."""
+    """Return whether the pod is of the component ``name`` or of one below it."""
     if is_of_type(definition.components[name].type_selector, pod):
         return True
     return any(is_in_subtree(definition, child, pod) for child in definition.children_of(name))

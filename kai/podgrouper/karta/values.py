@@ -72,7 +72,7 @@ def type_name(value: object) -> str:
 
 
 def is_truth(value: object) -> bool:
-    """Say whether a condition holds: anything but null and false does."""
+    """Return whether a condition holds: anything but null and false does."""
     return value is not None and value is not False
 
 

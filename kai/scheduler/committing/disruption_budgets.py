@@ -55,7 +55,7 @@ def _first_exhausted(
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Say whether a selector selects an object with these labels."""
+    """Return whether a selector selects an object with these labels."""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     return all(holds(each, labels) for each in selector.match_expressions)

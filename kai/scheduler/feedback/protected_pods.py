@@ -34,7 +34,7 @@ class ProtectedPods:
         self._until[uid] = max(now + seconds, self._until.get(uid, now))
 
     def holds(self, uid: str, now: float) -> bool:
-        """Say whether a budget protected a pod a moment ago."""
+        """Return whether a budget protected a pod a moment ago."""
         return self._until.get(uid, now) > now
 
     def current(self, now: float) -> tuple[str, ...]:

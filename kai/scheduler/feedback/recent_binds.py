@@ -37,7 +37,7 @@ class RecentBinds:
         self._until[uid] = now + _KEPT
 
     def holds(self, uid: str, now: float) -> bool:
-        """Say whether the bind of a pod was ordered a moment ago."""
+        """Return whether the bind of a pod was ordered a moment ago."""
         return self._until.get(uid, now) > now
 
     def clear(self) -> None:

@@ -38,7 +38,7 @@ def families(site: Site) -> Iterator[Family]:
 
 
 def _has_run(site: Site) -> bool:
-    """Say whether pods of the group had a place before the cycle, or have one now."""
+    """Return whether pods of the group had a place before the cycle, or have one now."""
     rows = site.cycle.snapshot.pod_group == site.group
     return bool(site.placed or (site.cycle.snapshot.pod_node[rows] >= 0).any())
 

@@ -297,7 +297,7 @@ def place_in_line(line: JobLine) -> Iterator[Evidence]:
 
 
 def _tells_more(reason: Words) -> bool:
-    """Say whether a reason adds to the dominant one: a fair share does that only if the job would pass it."""
+    """Return whether a reason adds to the dominant one: a fair share does that only if the job would pass it."""
     facts = reason.facts
     used, asked, share = (facts.get(key) for key in ("used", "requested", "fair_share"))
     if isinstance(used, int) and isinstance(asked, int) and isinstance(share, int):

@@ -24,7 +24,7 @@ def shapes_of(site: Site) -> set[int]:
 
 
 def asks_gpus(site: Site) -> bool:
-    """Say whether a pod of the group asks for GPUs, parts of them or memory of them."""
+    """Return whether a pod of the group asks for GPUs, parts of them or memory of them."""
     snapshot = site.cycle.snapshot
     return any(
         snapshot.requests[shape, GPU] or snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY for shape in shapes_of(site)

@@ -40,7 +40,7 @@ _OTHERS_END: Final = "until running work ends (no end time is known)"
 
 
 def hopes(reason: Words) -> bool:
-    """Say whether others may be in the way of a job that waits for ``reason``: whether that is so can be tried."""
+    """Return whether others may be in the way of a job that waits for ``reason``: whether that is so can be tried."""
     if reason.code in _BOUNDS or reason.code in {"PreemptionDelayNotElapsed", "NoNodeMatches"}:
         return True
     return reason.code not in _WAITING and stage_of(reason.code) not in _IN_VAIN

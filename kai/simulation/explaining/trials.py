@@ -228,7 +228,7 @@ class ChangeTrials:
 
 
 def comes_later(reason: Words, former: Words) -> bool:
-    """Say whether a reason could only show itself because the former one is gone."""
+    """Return whether a reason could only show itself because the former one is gone."""
     rank, before = (_rank(stage_of(each.code)) for each in (reason, former))
     if rank == before and rank in _BOUNDS:
         return reason.facts.get("queue") != former.facts.get("queue")

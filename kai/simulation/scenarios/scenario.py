@@ -82,7 +82,7 @@ _PARAMETERS = (
 
 
 def is_scenario(document: object) -> bool:
-    """Say whether a document is a scenario or a case of another kind, rather than a manifest."""
+    """Return whether a document is a scenario or a case of another kind, rather than a manifest."""
     if not isinstance(document, Mapping) or "apiVersion" in document:
         return False
     return is_short(document) or "objects" in document or "kind" in document

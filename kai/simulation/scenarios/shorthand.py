@@ -75,7 +75,7 @@ _SUBGROUP_KEYS = ("members", "minimum", "parent", *_LEVELS, "each", "minimum_sub
 
 
 def is_short(document: object) -> bool:
-    """Say whether a document is a scenario in the short form."""
+    """Return whether a document is a scenario in the short form."""
     return isinstance(document, Mapping) and "cluster" in document and "apiVersion" not in document
 
 

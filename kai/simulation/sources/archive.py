@@ -38,7 +38,7 @@ _LISTS = {camel(field): cls for cls, field in FIELD_OF.items()}
 
 
 def is_archive(path: Path) -> bool:
-    """Say whether ``path`` is a zip file."""
+    """Return whether ``path`` is a zip file."""
     return zipfile.is_zipfile(path)
 
 
