@@ -48,6 +48,11 @@ def plain(amount: float) -> str:
     return f"{amount / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
 
 
+def bare(amount: float, resource: str) -> str:
+    """Return an amount in axis units, GPUs without their unit."""
+    return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
+
+
 def of_devices(count: int) -> str:
     """Return of how many devices a pod gets a part."""
     return "a GPU" if count == 1 else f"each of {count} GPUs"

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.kinds import Key
 from kai.api.scheduling.pod_group import QueueDetails, UnschedulableDetails, UnschedulableReason
 from kai.api.values.times import instant_text
 from kai.engine.records import GroupRecord
@@ -77,6 +78,11 @@ class GroupAccount:
     pods: tuple[PodAccount, ...] = ()
     waits_for_turn: bool = False
     """The group was not considered in this cycle: whatever was said about it before says more."""
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.namespace, self.name
 
 
 @attrs.frozen(kw_only=True)

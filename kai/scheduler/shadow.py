@@ -19,15 +19,14 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
-from kai.api.kubernetes.pod import Pod as ApiPod
 from kai.api.scheduling.pod_group import PodGroupSpec
 from kai.framework.decisions import Bind, Evict
 from kai.model.status import Status
 from kai.scheduler.cycling import Done
 from kai.scheduler.explanations import GroupAccount
+from kai.scheduler.feedback.moved_pods import group_of
 from kai.scheduler.placements import JobKey, Placements, word_of_evictor, word_of_pod, words_of_groups
 from kai.state.snapshot import Snapshot
 from kai.wording import first_of
@@ -156,7 +155,7 @@ class Shadow:
     ) -> Iterator[Difference]:
         fresh = [uid for uid in seen.placed if uid not in before.placed and uid not in seen.leaving]
         changed = bool(before.holding - seen.holding) or before.room != seen.room
-        grown = {_job_of(pod) for uid, pod in seen.pods.items() if uid not in before.pods}
+        grown = {group_of(pod) for uid, pod in seen.pods.items() if uid not in before.pods}
         for uid in fresh:
             if seen.pods[uid].spec.scheduler_name != self.scheduler_name or not self._is_first(BIND, uid):
                 continue
@@ -196,7 +195,7 @@ class Shadow:
             why = word_of_evictor(pod, is_cordoned=seen.placed[uid] in cordoned)
             if why and self._is_first(EVICT, uid):
                 self.counts[EVICT, Outcome.EVICTED_THERE] += 1
-                job = _job_of(pod)
+                job = group_of(pod)
                 subject = Subject(pod=pod.metadata.name, job=job, queue=queues.get(job, ""))
                 yield self._difference(Outcome.EVICTED_THERE, subject, "stays", _KEEPS, "is evicted", why)
         for uid in before.holding - seen.pods.keys():  # it ended at once, so that no look found it leaving
@@ -311,10 +310,6 @@ def _subject(snapshot: Snapshot, row: int) -> Subject:
         return Subject(pod=pod.name, job=(pod.namespace, pod.group), queue="")
     facts = snapshot.groups[group]
     return Subject(pod=pod.name, job=(facts.namespace, facts.name), queue=facts.queue)
-
-
-def _job_of(pod: ApiPod) -> JobKey:
-    return pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
 def _why(account: GroupAccount | None) -> str:

@@ -40,14 +40,13 @@ class DeferredAccounts:
 
     def tell(self, account: GroupAccount) -> None:
         """Take a new account of a group: what is on its way, and is refused, is told again as this one has it."""
-        key = key_of(account)
-        self._drop(key)
-        if key in self._under_way:
-            self._under_way[key] = account, self._under_way[key][1]
+        self._drop(account.key)
+        if account.key in self._under_way:
+            self._under_way[account.key] = account, self._under_way[account.key][1]
 
     def send(self, account: GroupAccount, topic: str) -> None:
         """Remember of which account something is being written."""
-        key = key_of(account)
+        key = account.key
         self._sent[topic] = key
         _, topics = self._under_way.get(key, (account, set()))
         topics.add(topic)
@@ -71,7 +70,7 @@ class DeferredAccounts:
 
     def hold(self, account: GroupAccount, due: float) -> None:
         """Tell an account then, or when something else of it is due before."""
-        key = key_of(account)
+        key = account.key
         self._later[key] = account
         self._dues.hasten(key, due)
         if len(self._later) > _MOST:
@@ -112,8 +111,3 @@ class DeferredAccounts:
     def _drop(self, key: Key) -> None:
         self._later.pop(key, None)
         self._dues.pop(key, None)
-
-
-def key_of(account: GroupAccount) -> Key:
-    """Return namespace and name of the group."""
-    return account.namespace, account.name

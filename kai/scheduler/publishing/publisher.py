@@ -18,14 +18,13 @@ from zlib import crc32
 import attrs
 
 from kai.api import names
-from kai.api.kinds import Key
+from kai.api.kinds import Key, key_of
 from kai.api.plans import Patch, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Index
 from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import UNSCHEDULABLE, GroupAccount, Overall
 from kai.scheduler.publishing.conditions import conditions
-from kai.scheduler.publishing.deferred_accounts import key_of
 from kai.scheduler.publishing.fair_shares import FairShares
 from kai.scheduler.publishing.groups import STAMPS, GroupWrites, condition_topic
 from kai.scheduler.publishing.outgoing import Outgoing
@@ -150,7 +149,7 @@ class Publisher:
             account = self._waiting[key]
             self._waiting[key] = attrs.evolve(account, pods=(), condition=None, not_ready="", unschedulable="")
         for account in overall.groups:
-            self._waiting[key_of(account)] = _with_times(account, self._waiting.get(key_of(account)))
+            self._waiting[account.key] = _with_times(account, self._waiting.get(account.key))
         self.outgoing.deferred.settle(overall.settled.intersection(self.outgoing.deferred.keys))
         self._settled, self._uncleared = overall.settled, list(_PARTS)
 
@@ -162,7 +161,7 @@ class Publisher:
             self.outgoing.deferred.tell(account)
             yield from self._account(account, now)
         for account in self.outgoing.deferred.take(now, _AT_ONCE - len(fresh)):
-            if key_of(account) not in self._waiting:
+            if account.key not in self._waiting:
                 yield from self._account(account, now)
         yield from self._groups.again(now, _AT_ONCE)
         if not self._waiting:
@@ -186,7 +185,7 @@ class Publisher:
             groups = self.reader.find(CONDITIONS, self._uncleared.pop())
             looked_at += len(groups)
             for group in groups:
-                if (group.metadata.namespace, group.metadata.name) in self._settled:
+                if key_of(group) in self._settled:
                     self.outgoing.history.forget(group.metadata.uid, UNSCHEDULABLE)
                     yield from self.outgoing.write(condition_topic(group), group, conditions(group, ()), None, now)
 

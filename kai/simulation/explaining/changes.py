@@ -16,7 +16,7 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
 from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
-from kai.explain.phrases import Words, plain, quantity
+from kai.explain.phrases import Words, bare, quantity
 from kai.explain.takeable import Takeable
 from kai.framework.decisions import Cause
 from kai.model.axis import GPU_UNIT
@@ -254,7 +254,7 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
             raised = attrs.evolve(resources, **{resource: attrs.evolve(share, **{bound: amount / units})})
             each = attrs.evolve(each, spec=attrs.evolve(each.spec, resources=raised))  # noqa: PLW2901 - the same queue, changed
         members.append(each)
-    was, would = (_bound_text(value * units, resource) for value in (old, amount / units))
+    was, would = (bare(value * units, resource) for value in (old, amount / units))
     return Change(
         field=f"{bound} of queue {queue}" + ("" if resource == "gpu" else f" for {resource}"),
         old=was,
@@ -262,10 +262,6 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
         text=f"{bound} of {queue} {was} -> {would}",
         objects=attrs.evolve(site.objects, queues=tuple(members)),
     )
-
-
-def _bound_text(amount: float, resource: str) -> str:
-    return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
 
 
 # -------------------------------------------------------------------------------------------------------------- reading

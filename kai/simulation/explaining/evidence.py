@@ -9,7 +9,7 @@ import numpy as np
 from kai.api.kinds import key_of
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
-from kai.explain.phrases import alternatives, listed, number, objection, plain, quantity
+from kai.explain.phrases import alternatives, bare, listed, number, objection, quantity
 from kai.explain.recorded import least_pods, share_text, whole_histogram
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
@@ -117,10 +117,10 @@ def _bound(site: Site) -> Iterator[Evidence]:
     later = float((report.queue_used if limit else report.queue_fixed)[row, at])
     title = str(reason.facts["queue"])
     name, held = ("limit", "used") if limit else ("quota", "non-preemptible used")
-    text = f"{name} {_amount(bound, resource)}   {held} {_amount(used, resource)}"
+    text = f"{name} {bare(bound, resource)}   {held} {bare(used, resource)}"
     if later != used:
-        text += f" when it was tried, {_amount(later, resource)} in the end"
-    text += f"   this job {_amount(asked, resource)}   over by {_amount(used + asked - bound, resource)}"
+        text += f" when it was tried, {bare(later, resource)} in the end"
+    text += f"   this job {bare(asked, resource)}   over by {bare(used + asked - bound, resource)}"
     values = {
         "queue": title,
         "resource": resource,
@@ -156,7 +156,7 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
     names = Counter(group.name for group in groups)
     users = sorted((-amount, groups[group].key, group) for group, amount in amounts.items() if amount)
     texts = [
-        f"{groups[group].name if names[groups[group].name] == 1 else key} {_amount(-amount, resource)}"
+        f"{groups[group].name if names[groups[group].name] == 1 else key} {bare(-amount, resource)}"
         f"{' (promised)' if group in promised else ''}"
         for amount, key, group in users
     ]
@@ -341,10 +341,6 @@ def _are(names: list[str]) -> str:
 def _some(texts: list[str]) -> str:
     left = len(texts) - _MOST_NAMED
     return "   ".join(texts[:_MOST_NAMED]) + (f"   and {left} more" if left > 0 else "")
-
-
-def _amount(amount: float, resource: str) -> str:
-    return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
 
 
 _NO_ROOM: tuple[Maker, ...] = (

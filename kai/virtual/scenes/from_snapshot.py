@@ -15,7 +15,6 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
-from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import ENDED, Pod
@@ -23,6 +22,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.intake import take_snapshot
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
+from kai.scheduler.feedback.moved_pods import group_of
 from kai.simulation.cases.case import Case, cluster_of
 from kai.simulation.sources.archive import read_archive
 from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
@@ -92,7 +92,7 @@ def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
     for pod in case.objects.pods:
         if pod.status.phase in ENDED:
             continue
-        group = (pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, ""))
+        group = group_of(pod)
         if group in taken or key_of(pod) in taken_pods:
             left[_BROUGHT] += 1
         elif not pod.spec.node_name:
