@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from kai.admission.podshape import PodDraft, PodShape
 from kai.api import names
 from kai.api.conventions import gpu_sharing
-from kai.api.conventions.gpu_sharing import ContainerPlace
+from kai.api.conventions.gpu_sharing import ContainerPlace, SharedMaps
 
 Draw: TypeAlias = Callable[[int], str]
 """Draws that many lower-case letters and digits; the only chance in admission, so it comes from outside."""
@@ -26,14 +26,15 @@ _NOT_IN_A_DNS_LABEL: Final = re.compile(r"[^a-z0-9-]+")
 def inject_references(shape: PodShape, draft: PodDraft, draw: Draw) -> None:
     """Let the container that shares GPUs read its devices and its portion from config maps to come.
 
-    Holds: applied to its own result it changes nothing, since the drawn name is kept.
+    Holds: applied to its own result it changes nothing, since the names are kept, even if others have put containers
+        before the one that has the references.
     """
     place = shape.sharing_place()
     if place is None:
         return
     if names.SHARED_GPU_CONFIG_MAP not in draft.annotations:
         draft.annotations[names.SHARED_GPU_CONFIG_MAP] = _draw_prefix(shape, place, draw)
-    maps = gpu_sharing.shared_maps(draft.annotations, place)
+    maps = _maps(shape, draft, place)
     if maps is None:
         return
     for key in (gpu_sharing.VISIBLE_DEVICES, gpu_sharing.NUM_OF_GPUS, gpu_sharing.GPU_PORTION):
@@ -49,9 +50,14 @@ def inject_memory_limit(shape: PodShape, draft: PodDraft) -> None:
     the size of its GPUs.
     """
     place = shape.sharing_place()
-    maps = None if place is None else gpu_sharing.shared_maps(draft.annotations, place)
+    maps = None if place is None else _maps(shape, draft, place)
     if place is not None and maps is not None:
         set_reference(draft, place, gpu_sharing.CUDA_MEMORY_LIMIT, maps.capabilities, optional=True)
+
+
+def _maps(shape: PodShape, draft: PodDraft, place: ContainerPlace) -> SharedMaps | None:
+    read = gpu_sharing.maps_read(draft.annotations, shape.container(place).config_maps)
+    return read or gpu_sharing.shared_maps(draft.annotations, place)
 
 
 def set_reference(draft: PodDraft, place: ContainerPlace, key: str, config_map: str, **more: bool) -> None:

@@ -29,6 +29,8 @@ class Variable:
     name: str
     value: str
     is_reference: bool
+    config_map: str = ""
+    """The config map that is referred to; "" if none is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,6 +41,11 @@ class ContainerShape:
     variables: tuple[Variable, ...]
     requests: Mapping[str, str]
     limits: Mapping[str, str]
+
+    @property
+    def config_maps(self) -> tuple[str, ...]:
+        """The config maps of which its variables read a key."""
+        return tuple(variable.config_map for variable in self.variables if variable.config_map)
 
     @property
     def requests_device(self) -> bool:
@@ -83,9 +90,13 @@ class PodShape:
             return None
         return gpu_sharing.sharing_container(
             self.annotations,
-            [container.name for container in self.init_containers],
-            [container.name for container in self.containers],
+            [(container.name, container.config_maps) for container in self.init_containers],
+            [(container.name, container.config_maps) for container in self.containers],
         )
+
+    def container(self, place: ContainerPlace) -> ContainerShape:
+        """Return one container."""
+        return (self.init_containers if place.initial else self.containers)[place.index]
 
 
 def read_pod(manifest: Manifest) -> PodShape:
@@ -117,6 +128,7 @@ def _read_container(container: Piece) -> ContainerShape:
             name=variable["name"].text(),
             value=variable["value"].text(),
             is_reference=variable["valueFrom"].mapping_or_none() is not None,
+            config_map=variable["valueFrom"]["configMapKeyRef"]["name"].text(),
         )
         for variable in container["env"].each()
     )

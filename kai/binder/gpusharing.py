@@ -6,13 +6,14 @@ Admission made the container read keys of config maps that did not exist; now th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
 
 from kai.api import names
 from kai.api.conventions import gpu_sharing
-from kai.api.conventions.gpu_sharing import ContainerPlace, SharedMaps
+from kai.api.conventions.gpu_sharing import Readers, SharedMaps
 from kai.api.kinds import title
 from kai.api.kubernetes.pod import Container, Pod
 from kai.api.plans import Plan
@@ -42,8 +43,7 @@ class GpuSharing:
         if not shares_gpu(context):
             return
         pod = context.pod
-        place = sharing_place(pod)
-        maps = _maps(pod, place)
+        container, maps = sharing_container(pod)
         received = context.request.spec.received_gpu
         if received is None:
             raise BindFailureError(f"{title(context.request)}: names no received GPU", retryable=False)
@@ -51,7 +51,7 @@ class GpuSharing:
         devices = {gpu_sharing.VISIBLE_DEVICES: visible}
         portion = {gpu_sharing.NUM_OF_GPUS: received.portion, gpu_sharing.GPU_PORTION: received.portion}
         legacy = {gpu_sharing.LEGACY_VISIBLE_DEVICES: visible}
-        if _reads_devices_by_key(container_at(pod, place)):
+        if _reads_devices_by_key(container):
             yield from upsert_config_map(pod, maps.capabilities, {**devices, **portion}, renewed=legacy)
             yield from upsert_config_map(pod, maps.environment, {})
         else:
@@ -66,7 +66,7 @@ class GpuSharing:
         if not shares_gpu(context):
             return
         try:
-            maps = _maps(context.pod, sharing_place(context.pod))
+            _, maps = sharing_container(context.pod)
         except (BadValue, BindFailureError):
             return  # what cannot be named was never made
         yield from delete_config_map(context.pod, maps.capabilities)
@@ -89,7 +89,7 @@ class HamiCore:
         limit = _memory_limit(context)
         if limit is None:
             return
-        maps = _maps(context.pod, sharing_place(context.pod))
+        _, maps = sharing_container(context.pod)
         yield from upsert_config_map(context.pod, maps.capabilities, {gpu_sharing.CUDA_MEMORY_LIMIT: f"{limit}m"})
 
     def undo(self, context: BindContext, /) -> Plan[None]:
@@ -102,32 +102,31 @@ def shares_gpu(context: BindContext) -> bool:
     return context.request.spec.received_resource_type == names.FRACTION
 
 
-def sharing_place(pod: Pod) -> ContainerPlace:
-    """Return the place of the container that gets the shared GPUs.
+def sharing_container(pod: Pod) -> tuple[Container, SharedMaps]:
+    """Return the container that gets the shared GPUs, and its maps: those that it reads.
 
-    Raises: BadValue that names the pod, if there is no such container.
+    Raises: BadValue that names the pod, if there is no such container; BindFailureError if admission chose no maps.
     """
+    annotations, initial, others = pod.metadata.annotations, pod.spec.init_containers, pod.spec.containers
     try:
-        return gpu_sharing.sharing_container(
-            pod.metadata.annotations,
-            [container.name for container in pod.spec.init_containers],
-            [container.name for container in pod.spec.containers],
-        )
+        place = gpu_sharing.sharing_container(annotations, _readers(initial), _readers(others))
     except BadValue as error:
         raise error.of(title(pod)) from None
-
-
-def container_at(pod: Pod, place: ContainerPlace) -> Container:
-    """Return the container at a place of a pod."""
-    return (pod.spec.init_containers if place.initial else pod.spec.containers)[place.index]
-
-
-def _maps(pod: Pod, place: ContainerPlace) -> SharedMaps:
-    maps = gpu_sharing.shared_maps(pod.metadata.annotations, place)
+    container = (initial if place.initial else others)[place.index]
+    maps = gpu_sharing.maps_read(annotations, _maps_of(container)) or gpu_sharing.shared_maps(annotations, place)
     if maps is None:
         message = f"{title(pod)}: has no annotation {names.SHARED_GPU_CONFIG_MAP}; it was created without admission"
         raise BindFailureError(message, retryable=False)
-    return maps
+    return container, maps
+
+
+def _readers(containers: Iterable[Container]) -> Readers:
+    return [(container.name, _maps_of(container)) for container in containers]
+
+
+def _maps_of(container: Container) -> tuple[str, ...]:
+    references = [each.value_from.config_map_key_ref for each in container.env if each.value_from is not None]
+    return tuple(reference.name for reference in references if reference is not None)
 
 
 def _reads_devices_by_key(container: Container) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -31,7 +31,11 @@ MAP_SUFFIX: Final = "shared-gpu"
 """What the names that admission draws for config maps end in, before the place of the container."""
 MAP_DRAWN: Final = 7
 """How many characters of such a name are drawn."""
-_DRAWN_NAME: Final = re.compile(rf"-[a-z0-9]{{{MAP_DRAWN}}}-{MAP_SUFFIX}-i?\d+(-evar)?$")
+_PLACE: Final = r"i?\d+"
+_DRAWN_NAME: Final = re.compile(rf"-[a-z0-9]{{{MAP_DRAWN}}}-{MAP_SUFFIX}-{_PLACE}(-evar)?$")
+
+Readers: TypeAlias = Sequence[tuple[str, Iterable[str]]]
+"""Containers in their order: the name of each, and the config maps of which its variables read a key."""
 
 LEAST_SHARE: Final = 0.01
 """Queues count GPUs in hundredths."""
@@ -74,35 +78,44 @@ def is_share(text: str) -> bool:
     return portion is not None and LEAST_SHARE <= portion <= 1
 
 
-def sharing_container(
-    annotations: Mapping[str, str],
-    init_containers: Iterable[str],
-    containers: Sequence[str],
-) -> ContainerPlace:
-    """Return the place of the container that gets the shared GPUs: the one named, else the first.
+def sharing_container(annotations: Mapping[str, str], init_containers: Readers, containers: Readers) -> ContainerPlace:
+    """Return the place of the container that gets the shared GPUs: the one named, else the one told so, else the first.
 
     Raises: BadValue if there is no such container.
     """
+    places = [(ContainerPlace(at, initial=True), *each) for at, each in enumerate(init_containers)]
+    places += [(ContainerPlace(at), *each) for at, each in enumerate(containers)]
     wanted = annotations.get(names.GPU_FRACTION_CONTAINER)
-    if wanted is None:
-        if not containers:
-            raise BadValue(0, "at least one container", path=("spec", "containers"))
-        return ContainerPlace(0)
-    for index, name in enumerate(init_containers):
-        if name == wanted:
-            return ContainerPlace(index, initial=True)
-    for index, name in enumerate(containers):
-        if name == wanted:
-            return ContainerPlace(index)
-    raise BadValue(wanted, WANTED_CONTAINER, path=("metadata", "annotations", names.GPU_FRACTION_CONTAINER))
+    for place, name, read in places:
+        if name == wanted if wanted is not None else maps_read(annotations, read) is not None:
+            return place
+    if wanted is not None:
+        raise BadValue(wanted, WANTED_CONTAINER, path=("metadata", "annotations", names.GPU_FRACTION_CONTAINER))
+    if not containers:
+        raise BadValue(0, "at least one container", path=("spec", "containers"))
+    return ContainerPlace(0)
 
 
-def shared_maps(annotations: Mapping[str, str], place: ContainerPlace) -> SharedMaps | None:
-    """Return the names of the container's config maps; None if admission chose none for this pod."""
+def maps_read(annotations: Mapping[str, str], read: Iterable[str]) -> SharedMaps | None:
+    """Return the pod's maps that a container reads, by the names of all that it reads; None if it reads none of them.
+
+    Their names say where it stood when it was told so. It keeps them: another webhook may put a container before it.
+    """
     prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
     if prefix is None:
         return None
-    capabilities = f"{prefix}-{place}"
+    own = re.compile(f"{re.escape(prefix)}-{_PLACE}")
+    found = next((name for name in read if own.fullmatch(name)), None)
+    return None if found is None else _maps(found)
+
+
+def shared_maps(annotations: Mapping[str, str], place: ContainerPlace) -> SharedMaps | None:
+    """Return the maps of a container that was not told of any yet; None if admission chose none for this pod."""
+    prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
+    return None if prefix is None else _maps(f"{prefix}-{place}")
+
+
+def _maps(capabilities: str) -> SharedMaps:
     return SharedMaps(capabilities=capabilities, environment=f"{capabilities}-evar")
 
 

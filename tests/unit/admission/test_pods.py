@@ -84,6 +84,25 @@ def test_a_mutated_pod_is_not_changed_again():
     assert twice.patch == ()
 
 
+@pytest.mark.parametrize("named", [{}, {"gpu-fraction-container-name": "a"}])
+@pytest.mark.parametrize("place", ["containers", "initContainers"])
+def test_a_container_that_another_webhook_puts_in_front_changes_no_reference(named, place):
+    settings = AdmissionSettings(gpu_sharing_enabled=True, hami_core_enabled=True, block_nvidia_visible_devices=True)
+    once = mutated(pod({"name": "a"}, annotations={**HALF, **named}), settings).object
+    void = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    proxy = {"name": "proxy", "env": [void]}
+    once["spec"][place] = [proxy, *once["spec"][place]]
+    assert mutate(request(once), settings, lambda length: "z" * length).patch == ()
+    assert reason(once, settings) == ""
+
+
+def test_another_container_than_the_one_that_was_told_gets_maps_of_its_own():
+    once = mutated(pod({"name": "a"}, {"name": "b"}, annotations=HALF)).object
+    once["metadata"]["annotations"]["gpu-fraction-container-name"] = "b"
+    name = variables(mutated(once), 1)["GPU_PORTION"]["valueFrom"]["configMapKeyRef"]["name"]
+    assert name == "p-rrrrrrr-shared-gpu-1"
+
+
 def test_the_original_manifest_is_left_alone():
     manifest = pod({"name": "a", "env": [{"name": "GPU_PORTION", "value": "9"}]}, annotations=HALF)
     before = copy.deepcopy(manifest)

@@ -56,6 +56,17 @@ def test_a_container_that_reads_no_key_finds_its_devices_in_its_environment():
     assert values(server, f"{PREFIX}-0-evar") == {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
 
 
+@pytest.mark.parametrize("annotations", [{}, {"gpu-fraction-container-name": "main"}])
+def test_a_container_keeps_the_maps_that_it_reads_when_another_is_put_in_front(annotations):
+    manifest = reading_by_key()
+    manifest["metadata"]["annotations"] |= annotations
+    manifest["spec"]["containers"].insert(0, {"name": "proxy"})
+    server = prepare(context(manifest))
+    assert values(server, f"{PREFIX}-0")["NVIDIA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    assert values(server, f"{PREFIX}-0-evar") == {}
+    assert server.get("ConfigMap", f"{PREFIX}-1", "ns") is None
+
+
 def test_two_maps_are_two_writes_and_a_second_time_none():
     server = prepare(context())
     carry_out(GpuSharing().prepare(context()), server.perform)
