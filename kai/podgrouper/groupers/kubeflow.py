@@ -10,7 +10,7 @@ from kai.podgrouper.settings import KindPattern
 ROLES = {
     "JAXJob": ("jaxReplicaSpecs", ("Worker",)),
     "TFJob": ("tfReplicaSpecs", ()),
-    "XGBoostJob": ("xgbReplicaSpecs", ("Master", "Worker")),
+    "XGBoostJob": ("xgbReplicaSpecs", ("Master",)),
 }
 """Kind → the field with its replica specs, and the roles that must be there."""
 

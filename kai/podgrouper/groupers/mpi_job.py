@@ -9,10 +9,11 @@ from kai.podgrouper import kinds
 from kai.podgrouper.draft import GroupDraft
 from kai.podgrouper.grouper import Request
 from kai.podgrouper.lookup import Absent, Many
-from kai.podgrouper.replicas import distributed_draft
+from kai.podgrouper.replicas import distributed_draft, replicas_of
 from kai.podgrouper.settings import KindPattern
 
-LAUNCHER, WORKER = "Launcher", "Worker"
+LAUNCHER = "Launcher"
+REPLICA_SPECS = "mpiReplicaSpecs"
 DELAYED_LAUNCHER = "WaitForWorkersReady"
 JOB_NAME = "training.kubeflow.org/job-name"
 JOB_ROLE = "training.kubeflow.org/job-role"
@@ -31,14 +32,12 @@ class MpiJob:
 
         Raises: InputError when replicas are missing.
         """
-        draft = distributed_draft(request, "mpiReplicaSpecs", (LAUNCHER, WORKER))
+        draft = distributed_draft(request, REPLICA_SPECS, (LAUNCHER,))
         fields = request.owner.fields
         if fields.text("spec", "launcherCreationPolicy") != DELAYED_LAUNCHER or _has_launcher(request):
             return draft
-        path = ("spec", "mpiReplicaSpecs", LAUNCHER, "replicas")
-        launchers = fields.integer(*path)
-        if not launchers:
-            raise fields.error(path, launchers, "at least 1 replica")
+        roles = fields.child("spec", REPLICA_SPECS)
+        launchers = 0 if roles is None else replicas_of(roles, LAUNCHER)
         return attrs.evolve(draft, min_member=draft.min_member - launchers)
 
 

@@ -7,7 +7,7 @@ import attrs
 from kai.api import names
 from kai.podgrouper.draft import GroupDraft, SubGroup
 from kai.podgrouper.grouper import Request
-from kai.podgrouper.replicas import MIN_AVAILABLE, distributed_draft
+from kai.podgrouper.replicas import MIN_AVAILABLE, distributed_draft, replicas_of
 from kai.podgrouper.resource import Fields, Resource, checked_integer
 from kai.podgrouper.segments import check_segment_count, segment_topology, template_annotation
 from kai.podgrouper.settings import KindPattern
@@ -46,16 +46,16 @@ class PyTorchJob:
         roles = fields.child("spec", REPLICA_SPECS)
         if roles is None:
             raise fields.error(("spec", REPLICA_SPECS), None, "the replica specs of the job")
-        masters = roles.integer(MASTER, "replicas") or 0
-        master = _master_part(roles, pod, masters)
+        masters = replicas_of(roles, MASTER)
+        master = _master_part(pod, masters)
         worker = _worker_part(roles, pod, job, max(0, draft.min_member - masters))
         return attrs.evolve(
             draft, subgroups=master.subgroups + worker.subgroups, pod_subgroup=master.of_pod or worker.of_pod
         )
 
 
-def _master_part(roles: Fields, pod: Resource, masters: int) -> _Part:
-    if MASTER not in roles.value or not masters:
+def _master_part(pod: Resource, masters: int) -> _Part:
+    if not masters:
         return _Part()
     name = MASTER.lower()
     return _Part((SubGroup(name=name, min_member=masters),), name if _is(pod, MASTER) else None)
@@ -64,11 +64,10 @@ def _master_part(roles: Fields, pod: Resource, masters: int) -> _Part:
 def _worker_part(roles: Fields, pod: Resource, job: Resource, min_workers: int) -> _Part:
     if WORKER not in roles.value:
         return _Part()
-    workers = roles.integer(WORKER, "replicas")
-    workers = 1 if workers is None else workers
+    workers = replicas_of(roles, WORKER)
     template = roles.child(WORKER, "template")
     size = _segment_size(pod, template, job)
-    if size is None or workers <= 0:
+    if size is None or not workers:
         name = WORKER.lower()
         return _Part((SubGroup(name=name, min_member=min_workers),), name if _is(pod, WORKER) else None)
     return _segmented(pod, workers, min_workers, size, job, template)

@@ -125,11 +125,8 @@ def test_what_is_not_used_is_counted_with_the_reason():
             'Deployment "default/w": spec.template: found nothing, expected a pod template',
         ),
         (
-            workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}}),
-            (
-                'PyTorchJob "default/w": spec.pytorchReplicaSpecs.Worker.replicas: found nothing, '
-                "expected at least 1 replica"
-            ),
+            workload("XGBoostJob", "kubeflow.org/v1", {"xgbReplicaSpecs": {"Worker": {"template": TEMPLATE}}}),
+            'XGBoostJob "default/w": spec.xgbReplicaSpecs.Master: found nothing, expected a replica spec for this role',
         ),
     ],
 )

@@ -7,7 +7,7 @@ KINDS = {"TFJob": "tfReplicaSpecs", "XGBoostJob": "xgbReplicaSpecs", "JAXJob": "
 
 def job(kind, replicas, version="v1", **spec):
     field = {**KINDS, "MPIJob": "mpiReplicaSpecs"}[kind]
-    specs = {role: {"replicas": count} for role, count in replicas.items()}
+    specs = {role: {} if count is None else {"replicas": count} for role, count in replicas.items()}
     return thing(f"kubeflow.org/{version}", kind, spec={field: specs, **spec})
 
 
@@ -18,9 +18,13 @@ def job(kind, replicas, version="v1", **spec):
         ("XGBoostJob", {"Master": 1, "Worker": 2}, 3),
         ("JAXJob", {"Worker": 4}, 4),
         ("MPIJob", {"Launcher": 1, "Worker": 2}, 3),
+        ("TFJob", {"Chief": None, "Worker": 3}, 4),
+        ("TFJob", {"Chief": 1, "Worker": 0}, 1),
+        ("XGBoostJob", {"Master": 1}, 1),
+        ("MPIJob", {"Launcher": 1}, 1),
     ],
 )
-def test_a_training_job_is_a_gang_of_all_replicas(kind, replicas, minimum):
+def test_a_training_job_is_a_gang_of_all_replicas_that_its_operator_makes(kind, replicas, minimum):
     work = job(kind, replicas)
     assert spec_of(pod_of(work), work)["minMember"] == minimum
 
@@ -37,7 +41,8 @@ def test_the_minimum_of_the_run_policy_wins_and_nothing_else_is_looked_at(minimu
         ("XGBoostJob", {"Worker": 1}, "spec.xgbReplicaSpecs.Master: found nothing"),
         ("JAXJob", {"Master": 1}, "spec.jaxReplicaSpecs.Worker: found nothing"),
         ("MPIJob", {"Worker": 1}, "spec.mpiReplicaSpecs.Launcher: found nothing"),
-        ("TFJob", {"Worker": 0}, "spec.tfReplicaSpecs.Worker.replicas: found 0, expected at least 1"),
+        ("TFJob", {"Worker": 0}, "spec.tfReplicaSpecs: found 0, expected at least 1 replica in all"),
+        ("TFJob", {"PS": 3, "Worker": -1}, "spec.tfReplicaSpecs.Worker.replicas: found -1, expected at least 0"),
         ("TFJob", {"Worker": "2"}, "spec.tfReplicaSpecs.Worker.replicas: found '2', expected an integer"),
         ("TFJob", {}, "spec.tfReplicaSpecs: found 0, expected at least 1 replica in all"),
     ],

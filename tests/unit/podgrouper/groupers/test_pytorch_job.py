@@ -48,6 +48,22 @@ def test_a_role_that_is_not_there_has_no_subgroup(masters, workers, names):
     assert list(tree_of(spec_of(pod_of(work), work))) == names
 
 
+@pytest.mark.parametrize(
+    ("masters", "workers", "tree"),
+    [
+        ({"replicas": 1}, {"replicas": 0}, {"master": (None, 1, None), "worker": (None, 0, None)}),
+        ({}, {"replicas": 2}, {"master": (None, 1, None), "worker": (None, 2, None)}),
+        ({"replicas": 1}, {}, {"master": (None, 1, None), "worker": (None, 1, None)}),
+    ],
+)
+def test_replicas_are_one_unless_said_otherwise_and_may_be_none(masters, workers, tree):
+    work = job()
+    work["spec"]["pytorchReplicaSpecs"] = {"Master": masters, "Worker": workers}
+    found = spec_of(pod_of(work, labels={ROLE: "master"}), work)
+    assert tree_of(found) == tree
+    assert found["minMember"] == sum(minimum for _, minimum, _ in tree.values())
+
+
 @pytest.mark.parametrize("role", ["master", "worker"])
 def test_a_pod_goes_to_the_subgroup_of_its_role(role):
     assert subgroup_of(decide(pod_of(job(), labels={ROLE: role}), job())) == role
