@@ -5,10 +5,12 @@ from typing import ClassVar
 import attrs
 
 from kai.api import names
+from kai.lenient import part_of
+from kai.numerals import is_whole, signed
 from kai.podgrouper.draft import GroupDraft
 from kai.podgrouper.existing import group_exists
 from kai.podgrouper.grouper import Request
-from kai.podgrouper.resource import annotated_integer
+from kai.podgrouper.resource import Resource, annotated_integer
 from kai.podgrouper.rules import standard_draft
 from kai.podgrouper.settings import KindPattern
 
@@ -19,9 +21,11 @@ class Job:
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("batch", "v1", "Job"),)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the standard group with the annotated minimum.
+        """Return the standard group with the annotated minimum, or as many pods as are still to complete.
 
         Raises: InputError when the annotation is no number of pods.
+        Source: the peer's Job grouper, which waits for the whole minimum also when some pods have completed: one that
+            is lost then is made again and never starts.
         """
         pod, job = request.pod, request.owner
         draft = standard_draft(request, job)
@@ -31,4 +35,26 @@ class Job:
         if legacy_name != draft.name and group_exists(request, legacy_name):
             return attrs.evolve(draft, name=legacy_name)
         min_member = annotated_integer(job, names.MIN_MEMBER, at_least=0)
-        return draft if min_member is None else attrs.evolve(draft, min_member=min_member)
+        if min_member is None:
+            return draft
+        left = _left(job)
+        return attrs.evolve(draft, min_member=min_member if left is None else min(min_member, max(left, 1)))
+
+
+def _left(job: Resource) -> int | None:
+    """Return how many pods of a Job are still to complete; None where it does not say how many are to."""
+    completions, succeeded = part_of(job.manifest, "spec", "completions"), part_of(job.manifest, "status", "succeeded")
+    if not is_whole(completions) or not is_whole(succeeded or 0):
+        return None
+    return completions - (succeeded or 0) - _count(part_of(job.manifest, "status", "failedIndexes"))
+
+
+def _count(indexes: object) -> int:
+    """Return how many indexes are in a text such as ``1,3-5``, in which Jobs list those that failed for good."""
+    total = 0
+    for part in indexes.split(",") if isinstance(indexes, str) else ():
+        first, _, last = part.partition("-")
+        start, end = signed(first), signed(last or first)
+        if start is not None and end is not None:
+            total += max(0, end - start + 1)
+    return total

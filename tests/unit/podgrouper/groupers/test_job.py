@@ -23,6 +23,25 @@ def test_an_annotation_makes_it_a_gang(text, minimum):
     assert spec_of(pod_of(gang), gang)["minMember"] == minimum
 
 
+@pytest.mark.parametrize(
+    ("completions", "status", "minimum"),
+    [
+        (4, {}, 3),
+        (4, {"succeeded": 1}, 3),
+        (4, {"succeeded": 2}, 2),
+        (9, {"succeeded": 2}, 3),
+        (4, {"succeeded": 1, "failedIndexes": "0,2-3"}, 1),
+        (4, {"succeeded": 4}, 1),
+        (2, {}, 2),
+        (None, {"succeeded": 2}, 3),
+    ],
+)
+def test_no_more_pods_are_waited_for_than_are_still_to_complete(completions, status, minimum):
+    gang = job(**{MIN_MEMBER: "3"})
+    gang["spec"]["completions"], gang["status"] = completions, status
+    assert spec_of(pod_of(gang), gang)["minMember"] == minimum
+
+
 @pytest.mark.parametrize("text", ["three", "-1", "", "99999999999"])
 def test_an_unusable_annotation_is_refused(text):
     gang = job(**{MIN_MEMBER: text})
