@@ -28,6 +28,7 @@ CHAINS = {
         ("apps/v1", "ReplicaSet", "replicasets", {"spec": SELECTED}),
         ("apps/v1", "Deployment", "deployments", {"spec": SELECTED}),
     ],
+    "DaemonSet": [("apps/v1", "DaemonSet", "daemonsets", {"spec": SELECTED})],
     "StatefulSet": [("apps/v1", "StatefulSet", "statefulsets", {"spec": {**SELECTED, "serviceName": "a"}})],
     "CronJob": [
         ("batch/v1", "Job", "jobs", {"spec": JOB}),

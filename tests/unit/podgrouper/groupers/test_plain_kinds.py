@@ -16,6 +16,14 @@ def test_pods_of_a_deployment_are_grouped_one_by_one():
     assert group["spec"] == {"minMember": 1, "queue": "default-queue", "priorityClassName": "inference"}
 
 
+def test_pods_of_a_daemon_set_are_grouped_one_by_one_under_its_labels():
+    owner = thing("apps/v1", "DaemonSet", labels={"kai.scheduler/queue": "team"})
+    groups = [group_of(pod_of(owner, name=name), owner) for name in ("a", "b")]
+    assert [group["metadata"]["name"] for group in groups] == ["pg-a-a-uid", "pg-b-b-uid"]
+    assert groups[0]["metadata"]["ownerReferences"][0]["name"] == "a"
+    assert groups[0]["spec"] == {"minMember": 1, "queue": "team", "priorityClassName": "train"}
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind", "priority"),
     [("kubeflow.org/v1beta1", "Notebook", "build"), ("egx.nvidia.io/v1", "SPOTRequest", "inference")],
