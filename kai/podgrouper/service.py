@@ -1,6 +1,7 @@
 """The pod grouper at work: watches pods, decides on each with `group_pod`, writes the group, then the pod.
 
-What leads to a look at a pod: it has no group, or its group is gone; or what a grouper may have read from it changed.
+What leads to a look at a pod: it has no group, or its group is gone, or waits, or lost another pod; or what a grouper
+may have read from it changed.
 A pod that is grouped and bound when the process starts is left alone until it changes.
 
 What a decision reads comes from the store where the store has the kind, else from the API server. Pods of one workload
@@ -41,6 +42,7 @@ from kai.podgrouper.pod_traits import traits_of
 from kai.podgrouper.reading import GROUPS, Fetcher, StoreLookup
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest
+from kai.podgrouper.rounds import Rounds
 from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, Verb
 from kai.podgrouper.write_behind import WriteBehind
@@ -76,6 +78,7 @@ class PodGrouper:
     _links: ShownLinks = attrs.field(init=False)
     _fetcher: Fetcher = attrs.field(init=False)
     _write_behind: WriteBehind = attrs.field(init=False)
+    _rounds: Rounds = attrs.field(init=False)
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -86,6 +89,7 @@ class PodGrouper:
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
         self._workers = Workers("podgrouper", queue, self._look, clock, self.observe, connectivity)
         self._write_behind = WriteBehind(self.cluster, MANAGER, self._again, self.observe)
+        self._rounds = Rounds(self.cluster, self._want, self.observe)
 
     async def run(self) -> None:
         """Group pods until cancelled."""
@@ -94,6 +98,7 @@ class PodGrouper:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
             tasks.start_soon(self._write_behind.run)
+            tasks.start_soon(self._rounds.run)
             with self.cluster.store.changes(Pod, PodGroup) as changes:
                 async for piece in pieces_of(changes):
                     self._take(piece)
@@ -122,6 +127,7 @@ class PodGrouper:
 
     def _take_pod(self, change: Change[Pod]) -> None:
         pod, key = change.present, key_of(change.present)
+        self._rounds.take(change)
         if change.after is None:
             self._settled.pop(key, None)
             self._said.pop(key, None)
@@ -221,9 +227,16 @@ class PodGrouper:
         """Write the pod, once its group is as it should be, and remember that nothing is left to do about it."""
         log = structlog.get_logger()
         key = key_of(pod)
+        was_settled = self._settled.get(key) == traits_of(pod)
+        if grouping.failure and was_settled:
+            # The pod has its group: its owner alone was asked, which may be on its way out, and its pods with it.
+            self._asked[key] = self._fetcher.moment()
+            return Ended(failure=grouping.failure)
         if grouping.failure:
             return await self._failed(pod, grouping.failure)
-        for note in grouping.notes:
+        if grouping.group is not None:
+            self._rounds.enter(pod, _path_of(grouping.group))
+        for note in () if was_settled else grouping.notes:
             log.warning("passed over", pod="/".join(key), note=note)
         patch = grouping.pod_patch
         # Remembered before it is written: the change that the write causes asks for no look then.

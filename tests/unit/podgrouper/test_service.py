@@ -238,6 +238,85 @@ async def test_a_group_that_went_while_its_first_pod_was_linked_is_made_again():
         assert cluster.server.get(*path) is not None
 
 
+TRAINING = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "TFJob",
+    "metadata": {"name": "train", "namespace": "ns", "uid": "uid-job"},
+    "spec": {"tfReplicaSpecs": {"Worker": {"replicas": 4}}},
+}
+
+
+def minimum(cluster):
+    return cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["spec"]["minMember"]
+
+
+async def test_a_job_that_is_cut_while_it_waits_waits_for_fewer_pods():
+    cluster = MemoryCluster(TRAINING, *(pod(f"p{index}", TRAINING) for index in range(4)))
+    async with grouping(cluster):
+        assert minimum(cluster) == 4
+        cluster.server.change("TFJob", "train", "ns", {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}})
+        for name in ("p2", "p3"):
+            cluster.server.remove("Pod", name, "ns")
+        await cluster.pass_time(10.0)
+        assert minimum(cluster) == 2
+    assert requests(cluster, Emit) == []
+
+
+async def test_what_an_owner_says_while_its_pods_wait_reaches_the_group():
+    build = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "build"}, "value": 100}
+    cluster = MemoryCluster(build, TRAINING, *(pod(f"p{index}", TRAINING) for index in range(4)))
+    path = ("PodGroup", "pg-train-uid-job", "ns")
+    async with grouping(cluster):
+        assert cluster.server.get(*path)["spec"]["priorityClassName"] == "train"
+        cluster.server.change("TFJob", "train", "ns", {"metadata": {"labels": {"priorityClassName": "build"}}})
+        await cluster.pass_time(120.0)
+        assert cluster.server.get(*path)["spec"]["priorityClassName"] == "build"
+        for index in range(4):
+            cluster.server.change("Pod", f"p{index}", "ns", {"spec": {"nodeName": "n"}})
+        await cluster.pass_time(120.0)
+        before = len(cluster.server.requests)
+        await cluster.pass_time(600.0)
+        assert len(cluster.server.requests) == before
+    assert len(requests(cluster, Apply)) == 2
+
+
+async def test_thousands_of_groups_that_wait_cost_two_reads_a_second():
+    owners = [{**TRAINING, "metadata": {"name": f"j{n}", "namespace": "ns", "uid": f"uid-j{n}"}} for n in range(600)]
+    cluster = MemoryCluster(*owners, *(pod(f"p{n}", owner) for n, owner in enumerate(owners)))
+    async with grouping(cluster):
+        await cluster.pass_time(60.0)
+        before = len(cluster.server.requests)
+        await cluster.pass_time(300.0)
+        assert 0 < len(cluster.server.requests) - before <= 700
+
+
+async def test_a_job_that_gave_up_a_failed_index_needs_fewer_pods():
+    gang = {**JOB, "metadata": {**JOB["metadata"], "annotations": {"kai.scheduler/batch-min-member": "3"}}}
+    gang["spec"] = {"parallelism": 3, "completions": 3}
+    cluster = MemoryCluster(gang, *(pod(f"p{index}", gang) for index in range(3)))
+    async with grouping(cluster):
+        assert minimum(cluster) == 3
+        cluster.server.change("Pod", "p1", "ns", {"status": {"phase": "Failed"}})
+        await cluster.pass_time(1.0)
+        cluster.server.change("Job", "train", "ns", {"status": {"failedIndexes": "1"}})
+        await cluster.pass_time(10.0)
+        assert minimum(cluster) == 2
+    assert requests(cluster, Emit) == []
+
+
+async def test_pods_that_go_with_their_job_raise_no_alarm():
+    cluster = MemoryCluster(TRAINING, *(pod(f"p{index}", TRAINING) for index in range(4)))
+    async with grouping(cluster):
+        cluster.server.remove("TFJob", "train", "ns")
+        cluster.server.remove("Pod", "p3", "ns")
+        await cluster.pass_time(10.0)
+        assert requests(cluster, Emit) == []
+        cluster.server.add(TRAINING)
+        cluster.server.change("TFJob", "train", "ns", {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 3}}}})
+        await cluster.pass_time(60.0)
+        assert minimum(cluster) == 3
+
+
 async def test_a_changed_label_reaches_the_group_and_a_changed_link_is_put_back():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping(cluster):
