@@ -169,6 +169,11 @@ def test_on_openshift_pods_name_no_user_and_the_binder_may_block_the_deletion_of
         ),
         ("resources.kay.limits.memory=8Gi", 'resources: found "kay"'),
         ("extraEnv.kai[0].value=x", "name"),
+        ("resources.kai.limit.memory=8Gi", "limit"),
+        ("image.tag=a b", "tag"),
+        ("form=split,shards[0].name=west,shards[0].nodePool=a b", "nodePool"),
+        ("podLabels.app=mine", 'podLabels: found "app"'),
+        ("webhooks.enabled=false,webhooks.deviceAccess=true", "deviceAccess: found true with webhooks.enabled false"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_in_words(helm, words, message):
@@ -176,6 +181,23 @@ def test_a_value_that_cannot_be_is_refused_in_words(helm, words, message):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def paths(values, before=""):
+    """Yield each value of the chart, and each that has others, by its path."""
+    for name, value in values.items():
+        yield before + name
+        yield from paths(value, f"{before}{name}.") if isinstance(value, dict) else ()
+
+
+def test_a_value_that_is_left_empty_is_the_default_or_refused(helm):
+    """Helm takes away what a file leaves empty: policies, say, would be gone without a word."""
+    command = [helm, "template", "kai", str(CHART), KUBERNETES]
+    usual = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for path in paths(yaml.safe_load((CHART / "values.yaml").read_text())):
+        done = subprocess.run([*command, f"--set={path}=null"], capture_output=True, text=True, check=False)
+        name = path.rpartition(".")[2]
+        assert done.stdout == usual or f"missing property '{name}'" in done.stderr, path
 
 
 def test_the_chart_has_no_fault_that_helm_finds(helm):

@@ -60,6 +60,14 @@
 {{- if and $values.shards (ne $values.form "split") -}}
 {{- fail (printf "shards: found %d with form %q, expected form \"split\"" (len $values.shards) $values.form) -}}
 {{- end -}}
+{{- if and $values.webhooks.deviceAccess (not $values.webhooks.enabled) -}}
+{{- fail "webhooks.deviceAccess: found true with webhooks.enabled false, expected true for both: webhooks refuse these pods" -}}
+{{- end -}}
+{{- range $label := list "app" "app.kubernetes.io/part-of" -}}
+{{- if hasKey ($values.podLabels | default dict) $label -}}
+{{- fail (printf "podLabels: found %q, by which kai's own pods are found, expected other labels" $label) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq $values.form "shadow") (gt (int $values.replicas) 1) -}}
 {{- fail (printf "replicas: found %d with form \"shadow\", expected 1" (int $values.replicas)) -}}
 {{- end -}}
@@ -73,7 +81,7 @@
 {{- end -}}
 {{- $known := include "kai.deployments" . | fromYamlArray -}}
 {{- range $value := list "resources" "extraArgs" "extraEnv" "extraVolumes" "extraVolumeMounts" -}}
-{{- range $name, $_ := get $values $value -}}
+{{- range $name, $_ := get $values $value | default dict -}}
 {{- if not (has $name $known) -}}
 {{- fail (printf "%s: found %q, expected the name of a Deployment: %s" $value $name (join ", " $known)) -}}
 {{- end -}}
@@ -152,7 +160,7 @@
 {{- $_ := set $container "image" (include "kai.image" .root) -}}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
 {{- with $values.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
-{{- with index $values.resources $name }}{{ $_ := set $container "resources" (mergeOverwrite (deepCopy $container.resources) .) }}{{ end -}}
+{{- with index ($values.resources | default dict) $name }}{{ $_ := set $container "resources" (mergeOverwrite (deepCopy $container.resources) .) }}{{ end -}}
 {{- $replicas := $isAdmission | ternary $values.webhooks.replicas $values.replicas -}}
 {{- $_ := set $spec "replicas" $replicas -}}
 {{- if gt (int $values.replicas) 1 -}}
@@ -167,7 +175,7 @@
 {{- with $values.tolerations }}{{ $_ := set $pod "tolerations" . }}{{ end -}}
 {{- if not $isShadow }}{{ $_ := set $pod "priorityClassName" $values.priorityClassName }}{{ end -}}
 {{- range $key, $value := $values.podLabels }}{{ $_ := set $template.metadata.labels $key $value }}{{ end -}}
-{{- $annotations := deepCopy $values.podAnnotations -}}
+{{- $annotations := deepCopy ($values.podAnnotations | default dict) -}}
 {{- if and $isAdmission $values.webhooks.deviceAccess -}}
 {{- $_ := set $container "args" (append $container.args "--block-nvidia-visible-devices=true") -}}
 {{- end -}}
@@ -191,10 +199,10 @@
 {{- $_ := set $pod "volumes" (append ($pod.volumes | default list) (dict "name" "configuration" "configMap" (dict "name" $map))) -}}
 {{- $_ := set $annotations "kai.scheduler/configuration-checksum" ($configuration | toYaml | sha256sum) -}}
 {{- end -}}
-{{- with index $values.extraEnv $name }}{{ $_ := set $container "env" (concat $container.env .) }}{{ end -}}
-{{- with index $values.extraVolumes $name }}{{ $_ := set $pod "volumes" (concat ($pod.volumes | default list) .) }}{{ end -}}
-{{- with index $values.extraVolumeMounts $name }}{{ $_ := set $container "volumeMounts" (concat ($container.volumeMounts | default list) .) }}{{ end -}}
-{{- range index $values.extraArgs $name }}{{ $_ := set $container "args" (append $container.args .) }}{{ end -}}
+{{- with index ($values.extraEnv | default dict) $name }}{{ $_ := set $container "env" (concat $container.env .) }}{{ end -}}
+{{- with index ($values.extraVolumes | default dict) $name }}{{ $_ := set $pod "volumes" (concat ($pod.volumes | default list) .) }}{{ end -}}
+{{- with index ($values.extraVolumeMounts | default dict) $name }}{{ $_ := set $container "volumeMounts" (concat ($container.volumeMounts | default list) .) }}{{ end -}}
+{{- range index ($values.extraArgs | default dict) $name }}{{ $_ := set $container "args" (append $container.args .) }}{{ end -}}
 {{- if $annotations }}{{ $_ := set $template.metadata "annotations" $annotations }}{{ end -}}
 {{- end }}
 
