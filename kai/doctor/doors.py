@@ -14,7 +14,12 @@ from kai.doctor.seen import PART_OF, Manifest, Seen, labels_of, name_of
 from kai.lenient import list_of, part_of, text_of
 from kai.wording import counted, first_of
 
-_POLICIES: Final = ("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-podgroup-status", "kai-bound-pods")
+POLICIES: Final = (
+    *("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-grants-of-bindings", "kai-bound-pods"),
+    *("kai-podgroup-status", "kai-podgroup-trees", "kai-running-podgroups", "kai-terms"),
+    *("kai-priority-classes-of-namespaces", "kai-priority-classes-of-quotas", "kai-preemptibility-of-namespaces"),
+)
+"""Those of ``deploy/policies``."""
 _SOON: Final = 7 * 86_400.0
 _SERVICE: Final = "kubernetes.io/service-name"
 _RENEW: Final = "kubectl apply -k deploy/components/certificates    or let kai make them; see docs/install.md#webhooks"
@@ -75,9 +80,13 @@ def certificates(seen: Seen) -> Looked:
 def policies(seen: Seen) -> Looked:
     """Whether the admission policies are there that keep tenants from writing what only kai may."""
     known = {name_of(each) for each in seen.all("policies")}
-    bound = {text_of(each, "spec", "policyName") for each in seen.all("policybindings")}
-    absent = [name for name in _POLICIES if name not in known]
-    idle = [name for name in _POLICIES if name in known and name not in bound]
+    bound = {
+        text_of(each, "spec", "policyName")
+        for each in seen.all("policybindings")
+        if "Deny" in list_of(each, "spec", "validationActions")
+    }
+    absent = [name for name in POLICIES if name not in known]
+    idle = [name for name in POLICIES if name in known and name not in bound]
     problems: list[Finding] = []
     if absent:
         problems.append(
@@ -90,10 +99,11 @@ def policies(seen: Seen) -> Looked:
     if idle:
         problems.append(
             warning(
-                f"admission policies without a binding do nothing: {first_of(idle)}", "kubectl apply -k deploy/policies"
+                f"admission policies without a binding that denies refuse nothing: {first_of(idle)}",
+                "kubectl apply -k deploy/policies",
             )
         )
-    return Looked(well=f"{len(_POLICIES)} admission policies installed and bound", findings=problems)
+    return Looked(well=f"{len(POLICIES)} admission policies installed and bound", findings=problems)
 
 
 def _hooks(seen: Seen) -> Iterator[tuple[str, Manifest, Mapping[str, Any]]]:

@@ -179,10 +179,13 @@ def one_scheduler(seen: Seen) -> Looked:
 def leases(seen: Seen) -> Looked:
     """Whether programs that elect a leader have one, who renews the lease."""
     known = {key_of(each): each for each in seen.all("leases")}
-    wanted = {f"{each.namespace}/{lease_of(each)}": each for each in seen.programs() if each.elects}
+    wanted: dict[str, list[Program]] = {}
+    for each in seen.programs():
+        if each.elects:
+            wanted.setdefault(f"{each.namespace}/{lease_of(each)}", []).append(each)
     problems: list[Finding] = []
-    for key, program in sorted(wanted.items()):
-        lease = known.get(key)
+    for key, replicas in sorted(wanted.items()):
+        program, lease = replicas[0], known.get(key)
         holder, age = text_of(lease, "spec", "holderIdentity"), _age(lease, seen.now)
         lasting = part_of(lease, "spec", "leaseDurationSeconds")
         if not holder:
@@ -201,6 +204,15 @@ def leases(seen: Seen) -> Looked:
                     about=f"lease/{key}",
                     found=f"{age:.0f}s",
                     expected=f"at most {lasting}s",
+                )
+            )
+        elif not any(holder.startswith(each.pod) for each in replicas):
+            problems.append(
+                warning(
+                    f"lease {key} is held by {holder}, which is no pod of {program.owner}: that one waits",
+                    "stop the program that has it; D007 says whether it is KAI-Scheduler",
+                    about=f"lease/{key}",
+                    found=holder,
                 )
             )
     well = f"{counted(len(wanted), 'lease')} held and fresh" if wanted else "no program elects a leader"

@@ -11,6 +11,9 @@ from kai.doctor.seen import Right
 _FOLLOW: Final = ("list", "watch")
 _READ: Final = ("get", *_FOLLOW)
 _OURS: Final = "scheduling.run.ai"
+_CLASSES: Final = "scheduling.k8s.io"
+_STORAGE: Final = "storage.k8s.io"
+_DRA: Final = "resource.k8s.io"
 _RESERVATION: Final = "kai-resource-reservation"
 _SCALE: Final = "kai-scale-adjust"
 
@@ -21,47 +24,59 @@ _Row = tuple[str, tuple[str, ...], tuple[str, ...], str]
 TABLE: Final[dict[str, tuple[_Row, ...]]] = {
     "scheduler": (
         ("", ("nodes", "pods"), _READ, ""),
-        ("", ("namespaces", "configmaps", "persistentvolumeclaims"), _FOLLOW, ""),
+        ("", ("namespaces", "configmaps", "persistentvolumes", "persistentvolumeclaims"), _FOLLOW, ""),
         ("", ("pods", "pods/status"), ("patch",), ""),
         ("", ("pods/eviction",), ("create",), ""),
         ("", ("events",), ("create",), ""),
         ("policy", ("poddisruptionbudgets",), _FOLLOW, ""),
-        ("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, ""),
-        ("storage.k8s.io", ("storageclasses",), _FOLLOW, ""),
+        (_CLASSES, ("priorityclasses",), _FOLLOW, ""),
+        (_STORAGE, ("storageclasses", "csidrivers", "csistoragecapacities"), _FOLLOW, ""),
+        (_DRA, ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses"), _FOLLOW, ""),
+        ("topology.node.k8s.io", ("noderesourcetopologies",), _FOLLOW, ""),
         ("kai.scheduler", ("topologies",), _FOLLOW, ""),
         (_OURS, ("queues", "podgroups", "bindrequests"), _READ, ""),
         (_OURS, ("podgroups", "podgroups/status", "queues/status"), ("patch",), ""),
         (_OURS, ("bindrequests",), ("create", "delete"), ""),
+        (_OURS, ("podgroups", "bindrequests"), ("override",), ""),
     ),
     "binder": (
-        ("", ("nodes", "pods"), _READ, ""),
+        ("", ("nodes", "pods", "persistentvolumes", "persistentvolumeclaims"), _READ, ""),
+        (_STORAGE, ("storageclasses",), _READ, ""),
+        (_DRA, ("resourceclaims",), _READ, ""),
         ("", ("pods/binding",), ("create",), ""),
         ("", ("pods", "pods/status"), ("patch",), ""),
         (_OURS, ("bindrequests",), (*_READ, "delete"), ""),
         (_OURS, ("bindrequests/status",), ("patch",), ""),
+        (_OURS, ("bindrequests",), ("override",), ""),
         ("", ("pods",), ("create",), _RESERVATION),
     ),
     "podgrouper": (
         ("", ("pods",), _READ, ""),
         ("", ("namespaces",), _FOLLOW, ""),
+        (_CLASSES, ("priorityclasses",), _FOLLOW, ""),
         ("", ("pods",), ("patch",), ""),
-        (_OURS, ("podgroups",), (*_READ, "create", "patch"), ""),
+        (_OURS, ("podgroups",), (*_READ, "create", "patch", "override"), ""),
         ("batch", ("jobs",), ("get",), ""),
         ("apps", ("replicasets",), ("get",), ""),
     ),
     "podgroup-controller": (
         ("", ("pods", "nodes"), _FOLLOW, ""),
+        (_CLASSES, ("priorityclasses",), _FOLLOW, ""),
+        (_DRA, ("resourceclaims",), _FOLLOW, ""),
         (_OURS, ("podgroups",), _READ, ""),
         (_OURS, ("podgroups/status",), ("patch",), ""),
+        (_OURS, ("podgroups",), ("override",), ""),
     ),
     "queue-controller": (
         ("", ("pods", "nodes"), _FOLLOW, ""),
+        (_DRA, ("resourceclaims",), _FOLLOW, ""),
         (_OURS, ("queues",), _READ, ""),
         (_OURS, ("podgroups",), _FOLLOW, ""),
         (_OURS, ("queues/status",), ("patch",), ""),
     ),
     "node-scale-adjuster": (
         ("", ("pods",), _READ, ""),
+        (_OURS, ("bindrequests",), _FOLLOW, ""),
         ("", ("pods",), ("create", "delete"), _SCALE),
     ),
     "admission": ((_OURS, ("queues",), _FOLLOW, ""),),

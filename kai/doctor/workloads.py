@@ -219,7 +219,7 @@ def reservations(seen: Seen) -> Looked:
             tell(
                 f"namespace {namespace} does not exist: GPUs cannot be shared"
                 + (f", as {counted(len(sharing), 'pod')} asked" if sharing else ""),
-                "kubectl apply -k deploy/prerequisites",
+                "kubectl apply -k deploy/lasting",
                 about=f"namespace/{namespace}",
             )
         )
@@ -264,14 +264,14 @@ def priority_classes(seen: Seen) -> Looked:
     problems = [
         warning(
             f"priority class {name} does not exist; {counted(count, 'job')} with it get the default priority",
-            "kubectl apply -k deploy/prerequisites    or kubectl get priorityclasses",
+            "kubectl apply -k deploy/lasting    or kubectl get priorityclasses",
             about=f"priorityclass/{name}",
         )
         for name, count in sorted(named.items())
     ]
     absent = [name for name in _DEFAULT_CLASSES if name not in known and name not in named]
     if absent:
-        help_text = "kubectl apply -k deploy/prerequisites"
+        help_text = "kubectl apply -k deploy/lasting"
         problems.append(
             warning(f"priority classes are not installed: {first_of(absent)}", help_text, found=first_of(absent))
         )

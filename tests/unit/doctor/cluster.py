@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from kai.api.values.times import instant_text
+from kai.doctor.doors import POLICIES
 from kai.doctor.seen import Right, Seen
 
 NOW = 1_800_000_000.0
@@ -83,7 +84,10 @@ def right(verb: str = "patch", resource: str = "pods/status") -> Right:
     return Right(role="binder", verb=verb, group="", resource=resource)
 
 
-POLICIES = ("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-podgroup-status", "kai-bound-pods")
+def binding(policy: str, action: str = "Deny") -> dict[str, Any]:
+    return obj(policy, spec={"policyName": policy, "validationActions": [action]})
+
+
 HEALTHY = Seen(
     now=NOW,
     version={"gitVersion": "v1.34.1", "major": "1", "minor": "34+"},
@@ -114,7 +118,7 @@ HEALTHY = Seen(
         "validating": (webhook("kai-pod-validation"),),
         "mutating": (webhook("kai-pod-mutation"),),
         "policies": tuple(map(obj, POLICIES)),
-        "policybindings": tuple(obj(name, spec={"policyName": name}) for name in POLICIES),
+        "policybindings": tuple(binding(name) for name in POLICIES),
         "priorityclasses": tuple(map(obj, ("train", "build-preemptible", "build", "inference"))),
     },
     asked={"": 8, "kai-scheduler/kai": 60},

@@ -3,16 +3,20 @@
 import attrs
 import pytest
 
+from kai.api.kinds import BY_CLASS
 from kai.cli.running.roleflags import LEASES, ROLES, TOGETHER
 from kai.doctor import seen as seeing
 from kai.doctor.checks import CHECKS
+from kai.doctor.doors import POLICIES
 from kai.doctor.findings import Severity, run_check
 from kai.doctor.rights import TABLE, rights_of, rights_of_readers
 from kai.doctor.seen import Seen
+from tests.unit.deploy.rendering import DEPLOY, LASTING, of_kind, render
 from tests.unit.deploy.test_roles import RIGHTS
 from tests.unit.doctor.cluster import (
     HEALTHY,
     NOW,
+    binding,
     definition,
     deployment,
     group,
@@ -187,12 +191,30 @@ SPOILT = {
     ),
     "no certificate": ("D022", with_lists(mutating=(webhook("kai-x", bundle="eA=="),)), "fail", "is no certificate"),
     "a certificate that ended": ("D022", evolve(now=NOW + 4e9), "fail", "days ago"),
+    "a lease that another program has": (
+        "D008",
+        with_lists(pods=(kai_pod("a", *FLAGS),), leases=(lease("kai-scheduler", holder="theirs-5_x"),)),
+        "warn",
+        "lease kai-scheduler/kai-scheduler is held by theirs-5_x, which is no pod of kai",
+    ),
     "no policies": ("D023", with_lists(policies=()), "warn", "admission policies are not installed: kai-bindrequests"),
     "policies that are not bound": (
         "D023",
         with_lists(policybindings=()),
         "warn",
-        "admission policies without a binding do nothing",
+        "admission policies without a binding that denies refuse nothing",
+    ),
+    "a policy that only audits": (
+        "D023",
+        with_lists(policybindings=(binding("kai-terms", "Audit"), *map(binding, set(POLICIES) - {"kai-terms"}))),
+        "warn",
+        "admission policies without a binding that denies refuse nothing: kai-terms",
+    ),
+    "a policy of a later version": (
+        "D023",
+        with_lists(policies=tuple(map(obj, sorted(set(POLICIES) - {"kai-podgroup-trees"})))),
+        "warn",
+        "admission policies are not installed: kai-podgroup-trees",
     ),
     "a lost parent": (
         "D031",
@@ -419,6 +441,42 @@ def test_every_right_that_is_asked_about_is_one_that_is_shipped():
     assert {each[1:] for each in asked} <= roles
     assert alone <= own
     assert {each.verb for each in rights_of_readers()} == {"list"}
+
+
+def test_each_kind_that_a_role_cannot_do_without_is_asked_about():
+    """A role waits until it may list and watch what it follows, so a right that lacks there stops it."""
+    from kai.binder.service import WATCHED as BINDER
+    from kai.cli.running.roles import SCHEDULER_WATCHES
+    from kai.controllers.node_scale_service import WATCHED as SCALE
+    from kai.controllers.podgroup_service import WATCHED as POD_GROUPS
+    from kai.controllers.queue_service import WATCHED as QUEUES
+    from kai.podgrouper.reading import WATCHED as GROUPER
+
+    followed = {
+        "scheduler": SCHEDULER_WATCHES,
+        "binder": BINDER,
+        "podgrouper": GROUPER,
+        "podgroup-controller": POD_GROUPS,
+        "queue-controller": QUEUES,
+        "node-scale-adjuster": SCALE,
+    }
+    for role, classes in followed.items():
+        asked = {(each.group, each.resource, each.verb) for each in rights_of([role])}
+        kinds = [BY_CLASS[cls] for cls in classes if not BY_CLASS[cls].is_dispensable]
+        assert {(kind.group, kind.plural, verb) for kind in kinds for verb in ("list", "watch")} <= asked, role
+
+
+def test_each_policy_that_is_shipped_is_looked_for():
+    shipped = {each["metadata"]["name"] for each in of_kind(render(DEPLOY), "ValidatingAdmissionPolicy")}
+    assert set(POLICIES) == shipped
+
+
+def test_what_helps_where_a_namespace_or_classes_are_missing_brings_them():
+    brought = {each["metadata"]["name"] for each in render(LASTING)}
+    for code, lists in (("D038", {"namespaces": ()}), ("D040", {"priorityclasses": ()})):
+        helped = [each.help for each in run_check(BY_CODE[code], with_lists(**lists)).findings]
+        assert {each.partition("    ")[0] for each in helped} == {"kubectl apply -k deploy/lasting"}, code
+    assert {"kai-resource-reservation", "train", "inference"} <= brought
 
 
 def test_roles_and_leases_are_those_of_the_service():
