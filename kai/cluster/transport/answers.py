@@ -23,6 +23,8 @@ from kai.lenient import mapping_of, mappings_of, part_of
 _LONGEST_WAIT: Final = 3600.0
 _LONGEST_MESSAGE: Final = 500
 _LONGEST_PLACE: Final = 200
+_TWO_BUDGETS: Final = "This pod has more than one PodDisruptionBudget"
+"""How the API server begins to say, with a status of 500 and nothing else that tells, that it never evicts a pod."""
 _REASONS: Final = {
     401: Reason.UNAVAILABLE,
     409: Reason.CONFLICT,
@@ -85,7 +87,8 @@ def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refu
     if answer.status == 403 and not _has_cause(status, "NamespaceTerminating"):
         return Forbidden(message=message)
     wait = wait_of(answer, now)
-    if answer.status == 429 and _has_cause(status, "DisruptionBudget"):
+    by_budget = answer.status == 429 and _has_cause(status, "DisruptionBudget")
+    if by_budget or (answer.status == 500 and message.startswith(_TWO_BUDGETS)):
         return BudgetExhausted(message=message, retry_after=wait)
     if answer.status == 409 and status.get("reason") == "AlreadyExists":
         return Refusal(reason=Reason.ALREADY_EXISTS, message=message)

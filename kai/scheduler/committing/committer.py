@@ -33,7 +33,7 @@ from kai.scheduler import orders
 from kai.scheduler.committing.bind_events import BindEvents
 from kai.scheduler.committing.bind_operation import BindOperation
 from kai.scheduler.committing.bind_templates import BindTemplates
-from kai.scheduler.committing.disruption_budgets import covering, spared
+from kai.scheduler.committing.disruption_budgets import Budgets
 from kai.scheduler.committing.eviction_operation import EvictionOperation
 from kai.scheduler.committing.evictions_in_flight import EvictionsInFlight
 from kai.scheduler.committing.message_retries import MessageRetries
@@ -250,12 +250,12 @@ class Committer:
         return ""
 
     def _note_spared(self, event: Decided, now: float) -> None:
-        """Remember which victims of a statement that is not carried out an exhausted budget covers."""
+        """Remember which victims of a statement that is not carried out budgets spare."""
         if self.settings.evict_by is EvictBy.DELETE:
             return
         rows = [each.pod for each in event.decisions if isinstance(each, Evict)]
         victims = [pod for pod in (pod_of(self.reader, event.snapshot, row) for row in rows) if pod is not None]
-        for pod in spared(victims, self.reader.all(PodDisruptionBudget)):
+        for pod in Budgets(self.reader.all(PodDisruptionBudget)).obstacle(victims)[1]:
             self.feedback.protected_pods.note(pod.metadata.uid, now, EXHAUSTED)
 
     def _bind(self, decision: Bind, pod: Pod, snapshot: Snapshot, stamp: Stamp, now: float) -> list[Effect]:
@@ -293,7 +293,7 @@ class Committer:
         said = (
             orders.eviction_event(decision, snapshot, group, victims[group], names_others=told) if group >= 0 else None
         )
-        request = orders.eviction(pod, self.settings, stamp, budgeted=bool(covering(pod, budgets)))
+        request = orders.eviction(pod, self.settings, stamp, budgeted=Budgets(budgets).may_cover(pod))
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]
         if self.settings.mark_victims:

@@ -15,7 +15,7 @@ from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
-from kai.scheduler.committing.disruption_budgets import exhausted
+from kai.scheduler.committing.disruption_budgets import Budgets
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
@@ -47,7 +47,7 @@ def verify(
             return f"pod {snapshot.pods[decision.pod].key}: {found}"
         pods.append(pod)
     if victims and settings.evict_by is not EvictBy.DELETE:
-        return exhausted(victims, reader.all(PodDisruptionBudget)) or tuple(pods)
+        return Budgets(reader.all(PodDisruptionBudget)).obstacle(victims)[0] or tuple(pods)
     return tuple(pods)
 
 

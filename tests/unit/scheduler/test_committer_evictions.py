@@ -5,6 +5,7 @@ import pytest
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Cause
+from kai.scheduler.committing.disruption_budgets import MOST
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from tests.unit.intake import making
@@ -177,10 +178,10 @@ def test_an_order_for_a_pod_of_the_past_keeps_no_pod_of_its_name_from_being_evic
     assert world.server.get("Pod", "p0", "default") is None
 
 
-def budget(allowed):
-    selector = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+def budget(allowed, name="pdb", apps=()):
+    selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["none", *apps]}]}
     spec, status = {"selector": selector}, {"disruptionsAllowed": allowed}
-    return making.other("PodDisruptionBudget", "policy/v1", "pdb", namespace="default", spec=spec, status=status)
+    return making.other("PodDisruptionBudget", "policy/v1", name, namespace="default", spec=spec, status=status)
 
 
 def test_a_budget_that_allows_nothing_saves_the_whole_statement():
@@ -195,6 +196,24 @@ def test_the_next_cycles_are_told_for_ten_seconds_which_victims_an_exhausted_bud
     world.decide(world.evict("old"), world.promise("p0", "n2"))
     found = [world.committer.feedback.protected_pods.current(world.time + seconds) for seconds in (9.0, 10.0)]
     assert found == [("uid-old",), ()]
+
+
+def test_a_pod_that_two_budgets_cover_is_not_asked_to_go():
+    """The API server would answer with 500, whatever they allow, on and on, and no other victim would be looked for."""
+    world = cluster(budget(1, "one"), budget(1, "two"))
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    covered = "is covered by poddisruptionbudget default/one and poddisruptionbudget default/two"
+    assert world.signals[-1].why == f"pod default/old {covered}: the API server evicts no pod of two"
+    assert world.wires == []
+    assert world.committer.feedback.protected_pods.current(world.time + 9.0) == ("uid-old",)
+
+
+@pytest.mark.parametrize(("by", "kind"), [(EvictBy.EVICTION, "Evict"), (EvictBy.BUDGET, "Evict")])
+def test_where_budgets_say_more_than_any_needs_the_api_server_is_asked(by, kind):
+    apps = [f"a{at}" for at in range(MOST // 2)]
+    world = cluster(*(budget(0, each, apps) for each in ("one", "two")), settings=SchedulerSettings(evict_by=by))
+    world.decide(world.evict("old"))
+    assert [type(wire.send.request).__name__ for wire in world.wires] == [kind]
 
 
 def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():

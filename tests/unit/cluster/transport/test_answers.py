@@ -70,6 +70,12 @@ def test_a_disruption_budget_is_told_from_throttling():
     assert is_throttled(answer(429))
 
 
+def test_a_pod_that_two_budgets_cover_is_one_that_a_budget_protects():
+    text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    assert isinstance(meaning(answer(500, message=text)), BudgetExhausted)
+    assert not isinstance(meaning(answer(500, message="etcd is away")), BudgetExhausted)
+
+
 def test_a_server_that_has_too_much_to_do_is_told_from_one_request_that_is_to_wait():
     assert wants_rest(Answer(status=429, body=b"Too many requests, please try again later.\n", retry_after="1"))
     assert wants_rest(Answer(status=429, body=b"{}"))
