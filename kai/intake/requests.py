@@ -75,21 +75,23 @@ class Demand:
 def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = names.SCHEDULER_NAME) -> ResourceKey:
     """Return what the amounts of ``pod`` follow from: of a pod with a ``grant``, its share of GPUs follows from that.
 
-    One without, that another scheduler than ``scheduler_name`` bound, has no share.
+    One without, that another scheduler than ``scheduler_name`` bound, has no share; nor has one that names its node
+    itself and has whole GPUs from the kubelet. What its annotations say would let these look idle.
 
     Source: the peer reads the annotations again, which the owner of the pod may have edited since it was bound.
     """
     spec, annotations, guaranteed = pod.spec, pod.metadata.annotations, is_guaranteed(pod)
     initial = spec.init_containers
+    asked, first = _requests(pod, spec.containers), _requests(pod, initial) if initial else ()
     fixed = (
-        _requests(pod, spec.containers),
-        tuple(zip(map(is_sidecar, initial), _requests(pod, initial), strict=True)) if initial else (),
+        asked,
+        tuple(zip(map(is_sidecar, initial), first, strict=True)),
         tuple(spec.overhead.items()) if spec.overhead else (),
         tuple(requests_of_whole(pod).items()) if spec.resources is not None else (),
     )
     if grant is not None and grant.is_whole:
         return ResourceKey(*fixed, *_share(grant), guaranteed=guaranteed)
-    if is_foreign(pod, grant, scheduler_name):
+    if is_foreign(pod, grant, scheduler_name) or (spec.node_name and _has_whole(*asked, *first)):
         return ResourceKey(*fixed, legacy_mig=any(map(_is_profile, annotations)), guaranteed=guaranteed)
     slices = _legacy_slices(annotations) if any(map(_is_profile, annotations)) else None
     return ResourceKey(
@@ -101,6 +103,11 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
         slices,
         guaranteed,
     )
+
+
+def _has_whole(*containers: QuantityTexts) -> bool:
+    """Say whether containers ask for whole GPUs."""
+    return any(amounts(each).get(_GPU, 0) > 0 for each in containers)
 
 
 def _legacy_slices(annotations: Mapping[str, str]) -> tuple[str, int] | None:

@@ -108,6 +108,17 @@ def test_an_annotation_makes_no_share_of_whole_devices():
     assert (share.kind, share.legacy_mig) == (GpuKind.WHOLE, False)
 
 
+@pytest.mark.parametrize("said", [{"gpu-fraction": "0.01"}, {"gpu-memory": "1"}, {"nvidia.com/mig-1g.5gb": "0"}])
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_a_pod_that_names_its_node_has_the_whole_devices_that_it_asks_for(said, where):
+    """Its kubelet gives it these; a share or slices in an annotation would let them look idle."""
+    asking = {"name": "x", "restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    squatter = pod("p", node="n", phase="Running", annotations=said, spec={where: [asking]})
+    snapshot = taken(squatter, node("n"), *QUEUES)
+    shape = snapshot.shapes[snapshot.pod_shape[0]]
+    assert (shape.gpu.kind, dict(shape.request)["gpu"]) == (GpuKind.WHOLE, 2000)
+
+
 def test_a_grant_that_does_not_tell_the_share_leaves_that_to_annotations():
     grant = Grant(gpus=("d",))  # of a bind request that another scheduler wrote
     snapshot = taken(bound(grant=grant, annotations={"gpu-fraction": "0.5"}), group("g"), node("n"), *QUEUES)
