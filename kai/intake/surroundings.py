@@ -1,12 +1,18 @@
 """What the other objects of a cluster mean for a pod: what they add to its shape."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import attrs
 
 from kai.intake.catalog import Library
 from kai.intake.pods import PodRecord
+from kai.intake.traits import EVERYWHERE, OWN
 from kai.state.table_version import TableVersion
+
+LabelKeys: TypeAlias = Mapping[str, frozenset[str]]
+"""Keys of labels by the namespace in which they are looked at."""
+_NO_KEYS: Final = frozenset[str]()
 
 
 @attrs.frozen
@@ -35,7 +41,7 @@ class Surroundings:
     records: Sequence[PodRecord]
     version: TableVersion
     library: Library
-    label_keys: tuple[str, ...] | None
+    label_keys: LabelKeys | None
     """Labels that demands and wishes about other pods look at; None when no pod has any."""
     tokens: tuple[Token, ...]
     """For pods by their ``References``."""
@@ -48,7 +54,10 @@ class Surroundings:
     def of(self, record: PodRecord) -> Additions:
         """Return what the surroundings add to the shape of a pod.
 
-        Demands about other pods look at namespaces and at the labels that they name; only those tell pods apart.
+        Demands about other pods look at namespaces and at the labels that they name. Only those tell pods apart, in the
+        namespaces that they are about alone: any user may name any label.
+
+        Cost: a look at each label of the pod, however many labels demands name.
         """
         traits, pod, catalog = record.traits, record.pod, self.library.catalog
         missing: tuple[str, ...] = ()
@@ -56,8 +65,9 @@ class Surroundings:
             present = catalog.config_maps
             missing = tuple([name for name in traits.config_maps if (pod.namespace, name) not in present])
         labels: tuple[tuple[str, str], ...] = ()
-        if self.label_keys is not None:
-            labels = tuple([(key, pod.labels[key]) for key in self.label_keys if key in pod.labels])
+        if self.label_keys is not None and pod.labels:
+            there, own = (self.label_keys.get(place, _NO_KEYS) for place in (EVERYWHERE, pod.namespace))
+            labels = tuple(sorted([each for each in pod.labels.items() if each[0] in there or each[0] in own]))
         refers = missing or traits.constraints.claims or traits.constraints.volume_claims
         if refers or self.label_keys is not None:
             claimed = self._claimed(record) if traits.constraints.claims else 0
@@ -109,7 +119,11 @@ def surroundings_of(
     )
 
 
-def _label_keys(records: Iterable[PodRecord]) -> tuple[str, ...] | None:
-    looked_at = {record.traits.term_labels for record in records}
-    looked_at.discard(None)
-    return tuple(sorted({key for keys in looked_at for key in keys or ()})) if looked_at else None
+def _label_keys(records: Iterable[PodRecord]) -> LabelKeys | None:
+    looked_at = {(record.traits.term_labels, record.pod.namespace) for record in records}
+    found: dict[str, set[str]] = {}
+    for labels, namespace in looked_at:
+        for place, key in labels or ():
+            found.setdefault(namespace if place == OWN else place, set()).add(key)
+    are_silent = all(labels is None for labels, _ in looked_at)
+    return None if are_silent else {place: frozenset(keys) for place, keys in found.items()}

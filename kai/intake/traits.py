@@ -3,7 +3,7 @@
 import hashlib
 import json
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -36,6 +36,13 @@ class TraitKey(NamedTuple):
     namespace: str = ""
 
 
+OWN: Final = ""
+EVERYWHERE: Final = "*"
+"""What stands in place of a namespace; none is called so."""
+_FEW: Final = 4
+"""A term that names more namespaces counts as one about all: any user may name thousands, and as many labels."""
+
+
 class References(IntEnum):
     """Which other objects the shape of a pod refers to, each with all before it."""
 
@@ -54,8 +61,9 @@ class Traits:
     signature: str
     config_maps: tuple[str, ...] = ()
     """Config maps that must exist; only missing ones become part of a shape."""
-    term_labels: frozenset[str] | None = None
-    """Keys of pod labels that demands and wishes about other pods look at; None: there are none."""
+    term_labels: frozenset[tuple[str, str]] | None = None
+    """Namespaces, and keys of labels of pods there that demands and wishes about other pods look at; None: there are
+    none. ``OWN`` is the namespace of the pod, ``EVERYWHERE`` any."""
     references: References
 
 
@@ -186,7 +194,7 @@ def _references(key: TraitKey) -> References:
     return References.CONFIG_MAPS if key.config_maps or key.volume_claims else References.NONE
 
 
-def _term_labels(constraints: Constraints) -> frozenset[str] | None:
+def _term_labels(constraints: Constraints) -> frozenset[tuple[str, str]] | None:
     terms = (
         *constraints.affinity,
         *constraints.anti_affinity,
@@ -195,9 +203,15 @@ def _term_labels(constraints: Constraints) -> frozenset[str] | None:
     )
     if not terms and not constraints.spread:
         return None
-    selectors = (*(each.selector for each in terms), *(each.selector for each in constraints.spread))
-    looked_at = {each.key for selector in selectors if selector for each in selector.requirements}
-    return frozenset(looked_at.union(*(each.match_label_keys for each in constraints.spread)))
+    found: set[tuple[str, str]] = set()
+    for term in terms:
+        are_few = term.namespace_selector is None and len(term.namespaces) <= _FEW
+        keys = [each.key for each in term.selector.requirements] if term.selector else []
+        found.update((place, key) for place in (term.namespaces if are_few else (EVERYWHERE,)) for key in keys)
+    for spread in constraints.spread:
+        own = [each.key for each in spread.selector.requirements] if spread.selector else []
+        found.update((OWN, key) for key in (*own, *spread.match_label_keys))
+    return frozenset(found)
 
 
 def _signature(key: TraitKey) -> str:

@@ -1,4 +1,8 @@
-from kai.model.pod import ContainerRequest
+from types import SimpleNamespace
+
+from kai.intake.surroundings import Surroundings
+from kai.model.pod import Constraints, ContainerRequest
+from kai.state.table_version import TableVersion
 from tests.unit.intake.making import node, other, pod, queue, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -65,7 +69,7 @@ def test_with_terms_about_pods_namespaces_and_the_labels_that_are_looked_at_tell
     assert one == two
     assert one.labels == (("app", "x"),)
     assert (three.labels, three.namespace) == ((), "default")
-    assert (four.labels, four.namespace) == ((("app", "x"),), "elsewhere")
+    assert (four.labels, four.namespace) == ((), "elsewhere")
 
 
 def test_a_demand_to_be_spread_looks_at_labels_of_its_selector_and_at_keys_that_are_to_match():
@@ -80,7 +84,7 @@ def test_a_demand_to_be_spread_looks_at_labels_of_its_selector_and_at_keys_that_
     assert one == two
     assert one.labels == (("app", "x"), ("run", "1"))
     assert (three.labels, three.namespace) == ((("run", "2"),), "default")
-    assert (four.labels, four.namespace) == ((("app", "x"),), "elsewhere")
+    assert (four.labels, four.namespace) == ((), "elsewhere")
 
 
 def test_a_wish_to_be_spread_looks_at_nothing():
@@ -187,3 +191,38 @@ def test_the_axis_holds_what_nodes_have_and_what_pods_ask_for():
     snapshot = taken(pod("a", requests={"example.com/nic": "1"}), node("n"), queue("q"))
     assert snapshot.axis.names == ("cpu", "memory", "gpu", "pods", "example.com/nic")
     assert snapshot.requests.tolist() == [[0, 0, 0, 1, 1000]]
+
+
+def test_labels_that_terms_name_tell_only_pods_apart_that_the_terms_are_about():
+    """A tenant whose terms name the labels that controllers write would make each pod of the others unlike all."""
+    others = [elsewhere(pod(name, labels={"job": name})) for name in ("x", "y")]
+    mine = [pod("a", labels={"job": "a"}, spec=near(job="a")), pod("b", labels={"job": "b"})]
+    *own, first, second = shapes_of(*mine, *others)
+    assert [each.labels for each in own] == [(("job", "a"),), (("job", "b"),)]
+    assert (first, first.labels) == (second, ())
+
+
+def test_a_term_about_namespaces_by_their_labels_tells_pods_of_all_apart():
+    far = near(job="a")
+    far["affinity"]["podAffinity"][REQUIRED][0]["namespaceSelector"] = {}
+    _, first, second = shapes_of(pod("a", spec=far), *(elsewhere(pod(each, labels={"job": each})) for each in "xy"))
+    assert (first.labels, second.labels) == ((("job", "x"),), (("job", "y"),))
+
+
+def test_terms_that_name_thousands_of_labels_cost_no_look_for_each_at_other_pods():
+    class Labels(dict):
+        looks = 0
+
+        def __contains__(self, key):
+            self.looks += 1
+            return super().__contains__(key)
+
+    seen, keys = Labels(app="x", k1="y"), frozenset(f"k{number}" for number in range(5000))
+    record = SimpleNamespace(
+        traits=SimpleNamespace(config_maps=(), constraints=Constraints()),
+        pod=SimpleNamespace(labels=seen, namespace="ml"),
+    )
+    library = SimpleNamespace(catalog=None)
+    around = Surroundings(records=(), version=TableVersion(), library=library, label_keys={"ml": keys}, tokens=())
+    assert around.of(record).labels == (("k1", "y"),)
+    assert seen.looks == 0
