@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai import durations, numerals
 from kai.errors import CommandLineError, ConfigError
 from kai.notation import shown
+
+if TYPE_CHECKING:
+    from kai.manifests.faults import Fault
 
 _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-address"),)
 """Flags that say the same of different roles, since KAI-Scheduler's programs have different names for it."""
@@ -200,6 +203,25 @@ def _labels(text: str, place: str) -> object:
     return out
 
 
+def _label_key(text: str, place: str) -> object:
+    from kai.manifests.faults import key_fault
+
+    return _faultless(text, place, key_fault((), text))
+
+
+def _label_value(text: str, place: str) -> object:
+    from kai.manifests.faults import value_fault
+
+    return _faultless(text, place, value_fault((), text))
+
+
+def _faultless(text: str, place: str, faults: Iterable[Fault]) -> str:
+    """Return a text that a label can have: a scheduler would look for another one for ever, and say nothing."""
+    for each in faults:
+        raise ConfigError(f"{place}: found {each.found}, expected {each.expected}")
+    return text
+
+
 def _verbosity(text: str, place: str) -> object:
     from kai.telemetry.logs import verbosity_of
 
@@ -218,5 +240,7 @@ _READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     "duration": _duration,
     "json": _json,
     "labels": _labels,
+    "label-key": _label_key,
+    "label-value": _label_value,
     "verbosity": _verbosity,
 }

@@ -50,6 +50,9 @@ def test_without_roles_the_flags_of_all_that_run_together_are_taken():
         (("--gpu-memory-to-fraction-ratio=nan",), "found 'nan', expected a number"),
         (("--pod-label-selector=a",), "found 'a', expected key=value"),
         (("--v=loud",), "--v: found 'loud', expected a number"),
+        (("--partition-label-value=a b",), '--partition-label-value: found "a b", expected letters, digits'),
+        (("--queue-label-key=",), '--queue-label-key: found "", expected letters, digits'),
+        (("--nodepool-label-key=a/b/c",), '--nodepool-label-key: found "a/b/c", expected letters, digits'),
     ],
 )
 def test_what_cannot_be_used_is_said_with_what_would_be_right(words, message):
