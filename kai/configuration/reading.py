@@ -45,6 +45,7 @@ SWITCHES = (
     *("disablePredicate", "disableNodeOrder"),
 )
 """The peer's switches for single callbacks of a plugin: part of its form, and never asked, by the peer neither."""
+_ALLOCATE = "allocate"
 _SPREADING = frozenset({"pod_topology_spread"})
 _MISSED = {
     "pods may be placed where node selectors, taints or volumes forbid it": frozenset(aliases.PREDICATES) - _SPREADING,
@@ -122,16 +123,17 @@ def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str
 
 def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     default = read_peer({}, place, None)
-    actions = document.get("actions")
+    chosen = document.get("actions")
+    actions = default.actions if chosen is None else _names(chosen, f"{place}: actions")
     named = _entries(document.get("plugins"), f"{place}: plugins")
     plugins = named or default.plugins
     more, off = _switched_off(document.get("with"), f"{place}: with", [entry.name for entry in plugins])
     parameters = document.get("parameters")
     on = tuple(entry for entry in _changed(plugins, more, {each.name for each in named}) if entry.name not in off)
     notes = _missed(on, {entry.name for entry in default.plugins}, place, is_whole=not off)
-    notes += _opposed(frozenset(entry.name for entry in on), place)
+    notes += [*_opposed(frozenset(entry.name for entry in on), place), *_idle(actions, place)]
     return Configuration(
-        actions=default.actions if actions is None else _names(actions, f"{place}: actions"),
+        actions=actions,
         plugins=on,
         parameters=_parameters(parameters, f"{place}: parameters"),
         usage=read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes),
@@ -160,6 +162,11 @@ def _opposed(on: frozenset[str], place: str) -> list[str]:
         return []
     told = "gpu_pack and gpu_spread are both on and cancel each other out"
     return [f"{place}: {told}; gpu_pack: false under with: switches the first off"]
+
+
+def _idle(actions: Collection[str], place: str) -> list[str]:
+    """Return a note where no job would start on what is idle."""
+    return [] if _ALLOCATE in actions else [f"{place}: actions: {_ALLOCATE} off: no job starts on what is idle"]
 
 
 def _changed(
@@ -254,6 +261,7 @@ def read_peer(document: Mapping[str, object], place: str, registry: Registry | N
         _refuse_strangers(budgets.generator, known, f"{place}: scenarioSearchBudgets.maxGeneratorSearchDuration")
         _note_strangers(budgets.action, BUDGETED, f"{place}: scenarioSearchBudgets.maxActionSearchDuration", notes)
     _note_strangers(depths, actions, f"{place}: queueDepthPerAction", notes)
+    notes += _idle(actions, place)
     return Configuration(
         actions=actions,
         plugins=plugins,

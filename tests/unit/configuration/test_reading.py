@@ -161,6 +161,12 @@ def test_two_plugins_that_say_the_opposite_are_noted():
     assert read.notes == (f"policy.yaml: {told}; gpu_pack: false under with: switches the first off",)
 
 
+@pytest.mark.parametrize("document", [{"actions": []}, {"actions": ["reclaim"]}, {"actions": "preempt, reclaim"}])
+def test_a_configuration_by_which_no_job_starts_says_so(document):
+    read = read_configuration(document, "policy.yaml")
+    assert read.notes == ("policy.yaml: actions: allocate off: no job starts on what is idle",)
+
+
 def test_every_plugin_may_say_what_is_to_happen_when_it_fails():
     read = read_configuration({"with": {"binpack": {"cpu": False, "on_failure": "leave-out"}}}, "policy.yaml")
     uses = {use.name: use for use in make_profile(read).plugins}
