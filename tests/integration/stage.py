@@ -3,9 +3,10 @@
 A test has a namespace of its own. What lies in no namespace, or holds room on a node, is taken away afterwards.
 """
 
+import http.client
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class Stage:
         """Take away what the test left behind."""
         self.kubelet.is_paused = False
         for version, kind in _IN_NAMESPACE:
-            for manifest in self.api.list(version, kind, self.space):
+            for manifest in self._found(version, kind, self.space):
                 self.api.delete(manifest, gracePeriodSeconds=0)
         until(lambda: not self.reservations(), "the reservations to go")
         until(lambda: not self.kubelet.claimed, "the claims to be given back")
@@ -157,11 +158,16 @@ class Stage:
                 if manifest["metadata"]["name"] not in FIRST_QUEUES:
                     self.api.delete(manifest)
 
-    def _found(self, version: str, kind: str) -> list[Manifest]:
+    def _found(self, version: str, kind: str, namespace: str = "") -> list[Manifest]:
         """Return all objects of a kind that may not be known here."""
-        with suppress(Refused, LookupError):
-            return self.api.list(version, kind)
-        return []
+        try:
+            return self.api.list(version, kind, namespace)
+        except LookupError:
+            return []
+        except Refused as error:
+            if error.code != http.client.NOT_FOUND:
+                raise
+            return []
 
     def placed(self, manifest: Manifest) -> Manifest:
         """Return the manifest, in our namespace if it is of a kind that has any and names none."""
