@@ -1,11 +1,11 @@
 """How the kernels of the service run: as plain Python while there is little to decide, compiled from then on.
 
 A cluster that is small, or just begins, is decided at once: nothing is loaded for it. Once that has cost as much as
-loading kernels would (`kai.kernels.pace`), they are loaded, or compiled if nothing is cached, in a thread beside the
-work, and cycles run them from the next one on. A cycle that is too large for plain Python waits for kernels that are
-cached. While they are compiled, which takes minutes, it serves groups in their order for a second and leaves the others
-to the next cycle; what it decides is what the whole cycle would have begun with. It searches for no victims then: that
-is what takes long in plain Python.
+loading kernels would (`kai.kernels.pace`), they are loaded in a thread beside the work, after another process has
+compiled what is not cached, and cycles run them from the next one on. A cycle that is too large for plain Python waits
+for kernels that are cached. While they are compiled, which takes minutes, it serves groups in their order for a second
+and leaves the others to the next cycle; what it decides is what the whole cycle would have begun with. It searches for
+no victims then: that is what takes long in plain Python.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_PLAIN: Final = 100_000
 LASTING: Final = 500
 """Nodes and pods of a cluster that will want compiled kernels soon: they are loaded before a pod waits for them."""
 PART_SECONDS: Final = 1.0
-"""How long a larger cycle serves groups; the compiler runs in the same process, and gets the rest of the time."""
+"""How long a larger cycle serves groups; the compiler gets the rest of the time, where there is one processor."""
 
 
 @attrs.define(eq=False)
@@ -121,10 +121,13 @@ class Warming:
     def _load(self) -> None:
         # Imported here: a process that decides plainly has no need of a compiler.
         from kai.kernels.warm import missing, warm
+        from kai.scheduler.compiling import compile_apart
 
         modules = tuple(type(use.plugin).__module__ for use in self.profile.plugins)
         from_thread.run_sync(self._assess, len(missing(*modules)))
         try:
+            if self.missing:
+                compile_apart(modules, self.missing, self._tell)
             warm(*modules, tell=self._tell)
         except _Ended:
             return

@@ -9,7 +9,7 @@ from kai.configuration.profiles import default_profile
 from kai.kernels import warm
 from kai.kernels.pace import WORTH_LOADING
 from kai.kernels.warm import Warmth
-from kai.scheduler import warming
+from kai.scheduler import compiling, warming
 from kai.scheduler.warming import LASTING, MOST_PLAIN, PART_SECONDS, Warming
 from tests.unit.scheduler.small import small_cluster
 
@@ -43,6 +43,7 @@ def compiler(monkeypatch):
     monkeypatch.setattr(warming, "run_compiled", lambda: made.running.append("compiled"))
     monkeypatch.setattr(warm, "missing", lambda *_modules: [object()] * made.missing)
     monkeypatch.setattr(warm, "warm", made.warm)
+    monkeypatch.setattr(compiling, "compile_apart", lambda *_: None)
     yield made
     made.go_on.release(1000)
 
