@@ -128,8 +128,7 @@ def _elastic(session: SessionView) -> Bools:
     """Return bool[G]: some leaf has more pods than it needs."""
     groups = session.facts.groups
     counts = np.diff(groups.pod_start)
-    surplus = groups.leaf & (groups.minimum < counts)
+    rows = np.flatnonzero(groups.leaf & (groups.minimum < counts))
     out = np.zeros(len(session.snapshot.groups), np.bool_)
-    for row in np.flatnonzero(surplus):
-        out[int(np.searchsorted(groups.first_subgroup, row, side="right")) - 1] = True
+    out[np.searchsorted(groups.first_subgroup, rows, side="right") - 1] = True
     return out
