@@ -70,6 +70,7 @@ class FastPath:
         """Serve groups while the budget grants it; yield, in their turn, those that Python must serve."""
         session, work = self._session, self._work
         while True:
+            session.ledger.forget()
             session.ledger.reserve(2 * self._longest)
             work.state[allocating.STAMP] = session.stamp
             outcome = allocating.allocate_groups(

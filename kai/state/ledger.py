@@ -91,9 +91,6 @@ class Ledger:
     def reserve(self, changes: int) -> None:
         """Make room in the logs for ``changes`` more placements or evictions: kernels cannot grow anything."""
         room = self._room
-        if self.mark == self.final > MOST_FINAL + self.arena.size // 16:
-            room.cursor[:] = 0
-            self.is_whole = False
         journal = grown(room.journal, self.mark + self.room_for(changes))
         operations = grown(room.operations, int(self.columns.counters[0]) + changes + 1)
         placements = grown(room.placement_slots, int(self.columns.counters[1]) + changes + 2)
@@ -152,6 +149,16 @@ class Ledger:
         """
         self.reserve(int(self.columns.counters[0]))
         booking.seal(self.columns, self.offsets)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin the journal anew, if there is much in it and all of that is final.
+
+        Marks are places in the journal, so none that was taken before may be used afterwards.
+        """
+        if self.mark == self.final > MOST_FINAL + self.arena.size // 16:
+            self._room.cursor[:] = 0
+            self.is_whole = False
 
     def fingerprint(self) -> bytes:
         """Return the arena as bytes: equal before and after whatever was undone."""

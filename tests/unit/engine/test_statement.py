@@ -39,6 +39,23 @@ def status(session, name):
     return Status(int(session.columns.status[pods(session, name)[0]]))
 
 
+def test_what_is_not_committed_is_undone_however_much_was_final_before(session, monkeypatch):
+    """A long journal is begun anew, and marks are places in it."""
+    monkeypatch.setattr("kai.state.ledger.MOST_FINAL", -(1 << 20))
+    with session.statement("test") as statement:
+        place(session, statement, "waits-0")
+        statement.commit()
+    before = session.ledger.fingerprint()
+    with session.statement("test", Cause.PREEMPT) as statement:
+        mark = statement.mark()
+        statement.evict(pods(session, "runs-0"))
+        statement.roll_back(mark)
+        assert session.ledger.fingerprint() == before
+        statement.evict(pods(session, "runs-0", "runs-1"))
+    assert session.ledger.fingerprint() == before
+    assert not session.ledger.is_whole
+
+
 def test_what_is_not_committed_is_undone_to_the_byte(session):
     before = session.ledger.fingerprint()
     with session.statement("test", Cause.PREEMPT) as statement:

@@ -217,7 +217,6 @@ def test_a_session_opens_with_the_same_books_whatever_the_one_before_it_did(take
     with session.statement("allocate") as statement:
         statement.evict(session.pods_of(group(session, "parts")))
     assert session.ledger.fingerprint() != opened
-    session.ledger.reserve(1)
     assert session.ledger.is_whole == ("forget" not in verbs)
     memory = session.ledger.arena.ctypes.data
     session.release()
