@@ -4,7 +4,7 @@ Read `service` first: wake, take the cluster's objects, decide in a worker threa
 which a cycle goes; a name with a slash is a room of several modules, each of which says what to read first:
 
     the loop                making, settings, service, rests, rhythm, pausing, independent_pods, other_pools, prefetch,
-                            warming
+                            warming, compiling
     what a cycle is given   cycle_input, feedback/, single_pod_groups, usage, usage_queries
     one cycle               cycling, search_budget, stream, observe
     where a cycle fails     suspects, faults, tracebacks, aside
