@@ -28,10 +28,9 @@ from kai.state.kept import (
 from kai.state.layout import Layout, Room, Sizes
 from kai.state.ledger import Ledger
 from kai.state.snapshot import Snapshot
+from kai.state.table_version import OWN
 
 _LEFT: Final = "what the session before left"
-_OWN: Final = 2
-"""References to an array that is an attribute, as the question finds them: the attribute and the argument."""
 
 
 @attrs.frozen
@@ -67,7 +66,7 @@ class Left:
     @property
     def is_free(self) -> bool:
         """Return whether no view of the memory is left, whose holder would see numbers change."""
-        return getrefcount(self.memory) == _OWN
+        return getrefcount(self.memory) == OWN
 
 
 @attrs.frozen(kw_only=True)

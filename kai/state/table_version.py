@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from kai.model.rows import Bools, Int64s, locked
 
 T = TypeVar("T")
+OWN: Final = 2
+"""References to an array that is an attribute and nothing else, as the question finds them: attribute and argument."""
 _FEW: Final = 64
 """Places up to this many are changed one by one."""
 _MOST_RUNS: Final = 2 * _FEW
@@ -277,9 +279,11 @@ class Carried:
 
     def _taken(self) -> Column:
         """Return memory of its own with the same in it: that of the version before, if it is free, else a copy."""
+        # A view holds the memory that it is of. An attribute is asked about and no local name, since newer Pythons do
+        # not count these.
+        is_free = getrefcount(self._past) == OWN
         past, self._past = self._past, None
-        # The name and the argument of the question are two references; a view holds the memory that it is of.
-        if past is None or past.base is not None or len(past) != len(self.column) or getrefcount(past) > 2:
+        if past is None or not is_free or past.base is not None or len(past) != len(self.column):
             return self.column.copy()
         past[self._differing] = self.column[self._differing]
         return past
