@@ -81,7 +81,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("partition-label-value", "label-value", ""),
         ("schedule-period", "duration", 1.0),
         ("listen-address", "text", ""),
-        ("plugin-server-port", "whole", 8081),
+        ("plugin-server-port", "port", 8081),
         ("restrict-node-scheduling", "truth", False),
         ("cpu-worker-node-label-key", "label-key", names.CPU_WORKER),
         ("gpu-worker-node-label-key", "label-key", names.GPU_WORKER),
@@ -155,7 +155,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("gpu-memory-to-fraction-ratio", "number", 0.1),
     ),
     ADMISSION: (
-        ("webhook-addr", "whole", 9443),
+        ("webhook-addr", "port", 9443),
         ("webhook-secret", "text", ""),
         ("webhook-certificate-lifetime", "duration", 7_776_000.0),
         ("gpu-sharing-enabled", "truth", False),

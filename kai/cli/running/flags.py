@@ -24,6 +24,7 @@ _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-addre
 _ALONE: Final = {"truth": "true", "address": "127.0.0.1:8085"}
 """What a flag means that stands alone, by its kind; others take the next word."""
 _LIMIT: Final = 10**9
+_HIGHEST_PORT: Final = 65535
 
 
 @attrs.frozen(kw_only=True)
@@ -167,6 +168,13 @@ def _whole(text: str, place: str) -> object:
     return value
 
 
+def _port(text: str, place: str) -> object:
+    value = numerals.signed(text)
+    if value is None or not 0 <= value <= _HIGHEST_PORT:
+        raise ConfigError(f"{place}: found {shown(text)}, expected a port from 0 to {_HIGHEST_PORT}")
+    return value
+
+
 def _number(text: str, place: str) -> object:
     value = numerals.floating(text)
     if value is None or not abs(value) < float("inf"):
@@ -236,6 +244,7 @@ _READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     "address": _text,
     "truth": _truth,
     "whole": _whole,
+    "port": _port,
     "number": _number,
     "duration": _duration,
     "json": _json,

@@ -50,6 +50,8 @@ def test_without_roles_the_flags_of_all_that_run_together_are_taken():
         (("--gpu-memory-to-fraction-ratio=nan",), "found 'nan', expected a number"),
         (("--pod-label-selector=a",), "found 'a', expected key=value"),
         (("--v=loud",), "--v: found 'loud', expected a number"),
+        (("--plugin-server-port=70000",), "--plugin-server-port: found '70000', expected a port from 0 to 65535"),
+        (("admission", "--webhook-addr=-1"), "--webhook-addr: found '-1', expected a port from 0 to 65535"),
         (("--partition-label-value=a b",), '--partition-label-value: found "a b", expected letters, digits'),
         (("--queue-label-key=",), '--queue-label-key: found "", expected letters, digits'),
         (("--nodepool-label-key=a/b/c",), '--nodepool-label-key: found "a/b/c", expected letters, digits'),
