@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import anyio
 import attrs
+import structlog
 
 from kai.api.plans import Reason
 from kai.cluster.election.lease import (
@@ -63,6 +64,8 @@ class LeaseLeadership:
         self._wants_look = False
         """Whether the lease is to be looked at before the next pause is over."""
         self._is_over = anyio.Event()
+        self._awaited = ""
+        """The holder of whom it was said that we wait for it."""
         self.problem = ""
         """Why the lease could not be read or written, in words; empty while it can."""
 
@@ -237,11 +240,21 @@ class LeaseLeadership:
         record = _record(answer)
         if record is not None:
             self.problem = ""
+            self._say(record.holder)
             return ReadDone(record)
         if isinstance(answer, Answer) and answer.status == 404:
             return ReadDone(None)
         self._note(answer)
         return ReadFailed()
+
+    def _say(self, holder: str) -> None:
+        """Say once of each other holder that we wait for it: nothing else tells why this process does not work."""
+        if holder in {"", self.identity}:
+            self._awaited = ""
+        elif holder != self._awaited:
+            self._awaited = holder
+            lease = f"{self._settings.namespace}/{self._settings.name}"
+            structlog.get_logger().info("waiting", lease=lease, holder=holder)
 
     async def _write(self, effect: WriteLease) -> Event:
         body = to_json(self._manifest(effect))

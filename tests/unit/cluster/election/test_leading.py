@@ -1,6 +1,7 @@
 import itertools
 
 import anyio
+from structlog.testing import capture_logs
 
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.election.leading import SoleLeadership, fresh_identity
@@ -28,6 +29,19 @@ async def test_one_of_two_leads_and_the_other_follows_when_it_resigns():
             with anyio.fail_after(5.0):
                 assert await second.leadership.begun() == Term(2, "b_1")
             assert server.objects[LEASE]["spec"]["holderIdentity"] == "b_1"
+
+
+@in_virtual_time
+async def test_a_process_says_once_for_whose_lease_it_waits():
+    """Ready and idle, it would leave an operator to guess that another program has the lease."""
+    server = HttpServer()
+    async with running(server, lease="a_1") as first:
+        await first.leadership.begun()
+        with capture_logs() as logs:
+            async with running(server, lease="b_1", seed=2):
+                await anyio.sleep(60)
+    waiting = {"event": "waiting", "log_level": "info", "lease": "kai/lock", "holder": "a_1"}
+    assert [each for each in logs if each["event"] == "waiting"] == [waiting]
 
 
 @in_virtual_time
