@@ -3,7 +3,7 @@
 import ast
 import subprocess
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import attrs
@@ -14,13 +14,17 @@ PACKAGE = ROOT / "kai"
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Module:
     """One file of Python."""
 
     path: Path
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Return the syntax tree, once it is asked for: each process of the suite lists all files, and one looks."""
+        return ast.parse(self.text, filename=str(self.path))
 
     @property
     def place(self) -> str:
@@ -45,16 +49,10 @@ class Module:
                 yield node
 
 
-def read(path: Path) -> Module:
-    """Parse the file at ``path``."""
-    text = path.read_text(encoding="utf-8")
-    return Module(path, text, ast.parse(text, filename=str(path)))
-
-
 @cache
 def modules(folder: Path = PACKAGE) -> tuple[Module, ...]:
     """Return every module under ``folder``, sorted by path."""
-    return tuple(read(path) for path in sorted(folder.rglob("*.py")))
+    return tuple(Module(path, path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py")))
 
 
 def packages() -> tuple[Module, ...]:

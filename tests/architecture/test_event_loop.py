@@ -52,7 +52,7 @@ def test_the_check_lets_others_pass(text: str) -> None:
 
 
 def parsed(text: str) -> Module:
-    return Module(modules()[0].path, text, ast.parse(text))
+    return Module(modules()[0].path, text)
 
 
 def blocking_calls(module: Module) -> Iterator[tuple[int, str]]:
