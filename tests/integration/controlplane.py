@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import attrs
-import yaml
 
 from tests.integration.client import PATIENCE, Api, Manifest, Refused, until
 from tests.integration.ports import HOST, free_ports
 from tests.integration.programs import Programs
+from tests.unit.deploy.rendering import load, of_kind
 
 _WITHOUT: Final = ("ServiceAccount", "TaintNodesByCondition")
 _ATTEMPTS: Final = 3
@@ -237,9 +237,8 @@ class ControlPlane:
 
     def define(self, *folders: Path) -> None:
         """Apply the custom resource definitions of folders of YAML files, and wait until they are served."""
-        found = (yaml.safe_load_all(path.read_text()) for folder in folders for path in sorted(folder.glob("*.yaml")))
-        manifests = [manifest for file in found for manifest in file if manifest]
-        self.define_all([each for each in manifests if each["kind"] == "CustomResourceDefinition"])
+        manifests = [each for folder in folders for path in sorted(folder.glob("*.yaml")) for each in load(path)]
+        self.define_all(of_kind(manifests, "CustomResourceDefinition"))
 
     def define_all(self, definitions: Iterable[Manifest]) -> None:
         """Apply custom resource definitions, and wait until they are served."""

@@ -31,7 +31,7 @@ def render(folder: Path, *components: Path) -> list[Manifest]:
 
 
 def _rendered(folder: Path, so_far: list[Manifest]) -> list[Manifest]:
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    (kustomization,) = load(folder / "kustomization.yaml")
     # Configurations say where names are referred to; nothing here changes names.
     unknown = (
         kustomization.keys()
@@ -73,7 +73,8 @@ def _generated(folder: Path, values: Manifest) -> Manifest:
 
 def load(path: Path) -> list[Manifest]:
     """Return the manifests of a file."""
-    return [manifest for manifest in yaml.safe_load_all(path.read_text()) if manifest]
+    # The parser that is written in C is seven times as quick, and the suite renders what is shipped a hundred times.
+    return [manifest for manifest in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader) if manifest]
 
 
 def _patched(manifests: list[Manifest], patch: Manifest) -> list[Manifest]:
