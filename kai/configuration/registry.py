@@ -6,6 +6,7 @@ installed distribution.
 
 import contextlib
 import difflib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -47,10 +48,12 @@ class Registry:
     actions: Mapping[str, tuple[EntryPoint, ...]]
 
     @classmethod
-    def installed(cls) -> Self:
-        """Return what the environment offers. Cost: reads the metadata of every installed distribution once."""
-        found = entry_points()
-        return cls.of(found.select(group=PLUGINS), found.select(group=ACTIONS))
+    def installed(cls) -> "Registry":
+        """Return what the environment offers.
+
+        Cost: reads the metadata of every distribution on the path, some milliseconds; once, while the path stays.
+        """
+        return _found(tuple(sys.path))
 
     @classmethod
     def of(cls, plugins: Iterable[EntryPoint], actions: Iterable[EntryPoint]) -> Self:
@@ -91,6 +94,13 @@ class Registry:
         if (group, name) not in self._loaded:
             self._loaded[group, name] = _load(group, points, name, place)
         return self._loaded[group, name]
+
+
+@cache
+def _found(_: tuple[str, ...]) -> Registry:
+    """Return what is found on the path; who decides one case after the other asks for it each time."""
+    found = entry_points()
+    return Registry.of(found.select(group=PLUGINS), found.select(group=ACTIONS))
 
 
 def _by_name(points: Iterable[EntryPoint]) -> Mapping[str, tuple[EntryPoint, ...]]:

@@ -14,7 +14,6 @@ from typing import Any, Final, NoReturn
 import attrs
 import structlog
 
-from kai.configuration import registry as plugin_registry
 from kai.configuration.profiles import make_profile
 from kai.kernels import is_plain, run_compiled
 from kai.podgrouper import registry as grouper_registry
@@ -327,9 +326,9 @@ def prepared(world: World) -> Iterator[None]:
 
     before, collected = structlog.get_config(), gc.isenabled()
     structlog.configure(processors=[take], cache_logger_on_first_use=False)
-    modules: Any = (making, cycling, plugin_registry, grouper_registry)
-    instead = (_known_profile, _nothing, _entry_points, _entry_points)
-    names = ("make_profile", "settle", "entry_points", "entry_points")
+    modules: Any = (making, cycling, grouper_registry)
+    instead = (_known_profile, _nothing, _entry_points)
+    names = ("make_profile", "settle", "entry_points")
     kept = [getattr(module, name) for module, name in zip(modules, names, strict=True)]
     for module, name, function in zip(modules, names, instead, strict=True):
         setattr(module, name, function)

@@ -85,6 +85,19 @@ def test_the_built_ins_are_installed_like_everything_else():
         assert callable(installed.plugin(name, "here").open)
 
 
+def test_what_is_installed_is_read_once_and_anew_where_the_path_is_another(tmp_path, monkeypatch):
+    before = Registry.installed()
+    assert Registry.installed() is before
+    (tmp_path / "kai_mine-1.0.dist-info").mkdir()
+    for name, text in (
+        ("METADATA", "Name: kai-mine\nVersion: 1.0\n"),
+        ("entry_points.txt", "[kai.plugins]\nmine = m:M\n"),
+    ):
+        (tmp_path / "kai_mine-1.0.dist-info" / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert Registry.installed().plugins.keys() - before.plugins.keys() == {"mine"}
+
+
 def test_everything_there_is_is_listed_when_nothing_is_near():
     assert suggestion("xyz", ["b", "a"]) == "known are a, b"
     assert suggestion("xyz", []) == "none is installed"
