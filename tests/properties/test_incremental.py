@@ -71,9 +71,10 @@ def _take_changes(intake, whole, chance):
     past = []
     for _ in range(ROUNDS):
         kept, fresh = intake.take(objects, now), take_snapshot(objects, now)
-        assert picture(kept) == picture(fresh)
+        seen = picture(fresh)
+        assert picture(kept) == seen
         assert decide(kept) == decide(fresh)
-        past.append((kept, picture(fresh)))
+        past.append((kept, seen))
         for _ in range(chance.choice((0, 1, 1, 2, 8))):
             objects = changed(objects, whole, chance)
             if chance.random() < AHEAD:

@@ -86,7 +86,7 @@ def _lines(trial: Trial) -> dict[str, object]:
 
 def _others(trial: Trial) -> Sequence[Trial]:
     """Return the trial with its first node cordoned, and with its last job in the queue of its first."""
-    return _cordoned(trial), _requeued(trial)
+    return trial.once("cordoned", lambda: _cordoned(trial)), trial.once("requeued", lambda: _requeued(trial))
 
 
 def _cordoned(trial: Trial) -> Trial:

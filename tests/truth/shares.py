@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 
 from kai.cli.console import Console
 from kai.cli.explaining.whyqueue import QueueAnswer
@@ -112,7 +113,8 @@ def a_queue_gets_more_by_what_is_said(trial: Trial) -> Iterator[str]:
             continue
         named = match[1].partition(" asks for less")[0].split(" or ") if " asks for less" in match[1] else []
         for name in named:
-            if _share(_without(trial, name), found.queue) <= found.share + _CLOSE:
+            without = trial.once(f"without {name}", partial(_without, trial, name))
+            if _share(without, found.queue) <= found.share + _CLOSE:
                 yield f"{found.queue}: {found.share} of {found.asks}: {match[0]} Without jobs of {name} it does not"
         more = found.asks / _unit(found) + 1
         for field, bound in (("quota", "quota"), ("weight", "overQuotaWeight"), ("limit", "limit")):

@@ -66,6 +66,16 @@ class Trial:
 
     # ------------------------------------------------------------------ changes
 
+    @cached_property
+    def _made(self) -> dict[str, "Trial"]:
+        return {}
+
+    def once(self, what: str, make: Callable[[], "Trial"]) -> "Trial":
+        """Return the trial with a change that several claims ask for: it is made, and decided, once."""
+        if what not in self._made:
+            self._made[what] = make()
+        return self._made[what]
+
     def changed(self, change: Callable[[Object], Object | None]) -> "Trial":
         """Return the trial with each object as ``change`` leaves it; None takes it away."""
         objects = [new for each in self.document["objects"] if (new := change(each)) is not None]
@@ -73,6 +83,9 @@ class Trial:
 
     def without_pods_of_others(self, job: str) -> "Trial":
         """Return the trial in which no other job has a pod."""
+        return self.once(f"alone {job}", lambda: self._alone(job))
+
+    def _alone(self, job: str) -> "Trial":
         gone = {
             pod["metadata"]["name"] for pod in self.objects("Pod") if group_of(pod) is not None and group_of(pod) != job
         }
@@ -93,7 +106,7 @@ class Trial:
             new["spec"].setdefault("resources", {}).setdefault(resource, {})[bound] = amount
             return new
 
-        return self.changed(raised)
+        return self.once(f"{bound} {amount} of {resource} for {queue}", lambda: self.changed(raised))
 
     def patched(self, patches: Sequence[Mapping[str, Any]]) -> "Trial":
         """Return the trial with JSON patches applied, as a document of kai lists them.
