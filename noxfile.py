@@ -72,7 +72,7 @@ def contracts(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types strictly: the package, its benchmarks, the simulation of services and programs of tests/typing."""
+    """Check types strictly: the package, benchmarks, plugins of examples, the simulation of services, tests/typing."""
     python(session, "-m", "mypy", *session.posargs)
 
 

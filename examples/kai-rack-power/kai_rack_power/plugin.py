@@ -80,7 +80,7 @@ class RackPower:
         def effects(pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
             return [Effect(drawn, int(racks[node]), int(draws[session.shape_of(pod)]))]
 
-        def report() -> Mapping[int, object]:
+        def report() -> Mapping[int, Mapping[str, object]]:
             DRAWN.watts = {name: int(drawn.values[code]) for code, name in self._names(session, racks).items() if code}
             return {}
 
