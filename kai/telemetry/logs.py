@@ -19,6 +19,26 @@ _NAMES: Final = {"debug": 4, "info": 3, "warn": 0, "warning": 0, "error": 0, "pa
 _LIBRARIES: Final = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
 
 
+class _Limited(logging.Filter):
+    """Holds back lines of libraries as those of kai are: a collector of traces that is away fails again and again."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Count by the limits of all lines."""
+        super().__init__()
+        self._limits = limits
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a line is written; what was left out before it is noted in it."""
+        line: dict[str, Any] = {"event": record.name, "why": record.getMessage()}
+        try:
+            found = self._limits(None, record.levelname.lower(), line)
+        except structlog.DropEvent:
+            return False
+        if "suppressed" in found:
+            record.__dict__["suppressed"] = found["suppressed"]
+        return True
+
+
 def level_of(verbosity: int) -> int:
     """Return the lowest level that is written at a verbosity.
 
@@ -46,8 +66,9 @@ def set_up_logs(*, verbosity: int = 3, json: bool = False) -> None:
     ]
     if as_json:
         shared.append(structlog.processors.format_exc_info)
+    limits = Limits()
     structlog.configure(
-        processors=[Limits(), *shared, renderer],
+        processors=[limits, *shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level_of(verbosity)),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
@@ -56,9 +77,14 @@ def set_up_logs(*, verbosity: int = 3, json: bool = False) -> None:
     forward.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            foreign_pre_chain=[
+                *shared,
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(allow=["suppressed"]),
+            ],
         )
     )
+    forward.addFilter(_Limited(limits))
     root = logging.getLogger()
     root.handlers = [forward]
     root.setLevel(logging.WARNING)

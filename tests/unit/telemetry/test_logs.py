@@ -41,3 +41,14 @@ def test_verbosity_decides_the_level():
     assert [line["event"] for line in lines(0)] == ["slow"]
     assert level_of(-1) == logging.WARNING
     assert (verbosity_of("4"), verbosity_of("Debug"), verbosity_of("loud")) == (4, 4, None)
+
+
+def test_a_library_that_fails_again_and_again_is_held_back_as_kai_is():
+    out = io.StringIO()
+    with contextlib.redirect_stderr(out):
+        set_up_logs()
+    for seconds in range(40):
+        logging.getLogger("opentelemetry.exporter").warning("Transient error, retrying in %.2fs.", seconds)
+        logging.getLogger("opentelemetry.exporter").error("Failed to export")
+    told = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
+    assert (told.count("Failed to export"), len(told)) == (5, 10)
