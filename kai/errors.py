@@ -8,9 +8,12 @@ is.
 """
 
 from collections.abc import Iterable
-from typing import Self
+from types import FrameType
+from typing import Final, Self
 
 from kai.notation import shown
+
+_DEEPEST: Final = 8
 
 
 def on_one_line(message: str) -> str:
@@ -22,8 +25,20 @@ def on_one_line(message: str) -> str:
 
 def told(error: BaseException) -> str:
     """Return what ``error`` is and says, on one line, as a message quotes what foreign code raised."""
-    text = on_one_line(str(error))
+    try:
+        text = on_one_line(str(error))
+    except Exception:  # noqa: BLE001 - foreign code makes the words as well
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def places(frames: Iterable[tuple[FrameType, int]]) -> list[str]:
+    """Return the innermost of these frames and lines, which come last, as the log names them.
+
+    Nothing is read from files for it, as a traceback would.
+    """
+    innermost = list(frames)[-_DEEPEST:]
+    return [f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}" for frame, line in innermost]
 
 
 class KaiError(Exception):

@@ -28,11 +28,11 @@ from kai.cluster.port import AlwaysOpen, Clock, Connectivity, Draw
 from kai.cluster.signals import Observe, WorkEnded, unobserved
 from kai.cluster.warning import warn
 from kai.deadlines import Deadlines
+from kai.errors import places
 
 K = TypeVar("K", bound=Hashable)
 
 _JITTER: Final = 0.25
-_DEEPEST: Final = 8
 
 
 @attrs.frozen(kw_only=True)
@@ -278,5 +278,4 @@ class Workers(Generic[K]):
 
 def place_of(error: BaseException) -> list[str]:
     """Return where an error came from, innermost last, without what a traceback would read from files for it."""
-    frames = list(traceback.walk_tb(error.__traceback__))[-_DEEPEST:]
-    return [f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}" for frame, line in frames]
+    return places(traceback.walk_tb(error.__traceback__))

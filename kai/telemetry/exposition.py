@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from traceback import walk_tb
 from typing import Final
 
 import anyio.to_thread
 import attrs
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+import structlog
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
+from kai.errors import places, told
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
 
@@ -72,12 +83,29 @@ def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -
     return text
 
 
-def metrics_route(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> Route:
-    """Return the route that answers ``/metrics``."""
+def others(registry: CollectorRegistry) -> bytes:
+    """Return the metrics of a registry that any library and plugin of the process registers in; b"" if one raises.
+
+    What a plugin shows must not hide what kai shows.
+    """
+    try:
+        return exposition(registry)
+    except Exception as error:  # noqa: BLE001 - the boundary of collectors that are not kai's
+        at = places(walk_tb(error.__traceback__))
+        structlog.get_logger().warning("metrics of plugins left out", why=told(error), at=at)
+        return b""
+
+
+def metrics_route(
+    registry: CollectorRegistry, bare_counters: Iterable[str] = (), shared: CollectorRegistry = REGISTRY
+) -> Route:
+    """Return the route that answers ``/metrics``: those of ``registry``, and those of the ``shared`` one after them."""
     names = tuple(bare_counters)
 
+    def text() -> bytes:
+        return exposition(registry, names) + others(shared)
+
     async def answer() -> Response:
-        body = await anyio.to_thread.run_sync(exposition, registry, names)
-        return Response(body=body, content_type=CONTENT_TYPE)
+        return Response(body=await anyio.to_thread.run_sync(text), content_type=CONTENT_TYPE)
 
     return Route(answer=answer)

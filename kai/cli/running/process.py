@@ -18,7 +18,7 @@ import anyio
 import attrs
 import structlog
 from anyio.abc import TaskGroup
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import CollectorRegistry
 
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.core import ConfigMap
@@ -74,7 +74,8 @@ class Process:
     given: Given
     roles: tuple[str, ...]
     environment: Mapping[str, str]
-    registry: CollectorRegistry = REGISTRY
+    registry: CollectorRegistry = attrs.field(factory=CollectorRegistry)
+    """Of kai's own metrics: plugins register theirs in the one that they share with libraries."""
     probes: Probes = attrs.field(factory=Probes)
     _identity: ProcessIdentity | None = None
     """This life of our container, where we compete for a lease."""

@@ -29,13 +29,15 @@ def installed(tmp_path_factory):
 
 METRICS = """
 import sys
-from prometheus_client import generate_latest
+import anyio
 from kai.cli.running.flags import Given
 from kai.cli.running.process import Process
+from kai.telemetry.exposition import metrics_route
 from kai.testing import check_scenario
 
 assert check_scenario(sys.argv[1]) == ()
-print(generate_latest(Process(Given(roles=(), values={}, named=frozenset()), (), {}).registry).decode())
+process = Process(Given(roles=(), values={}, named=frozenset()), (), {})
+print(anyio.run(metrics_route(process.registry).answer).body.decode())
 """
 """What a process of the scheduler shows, after the cycles of a scenario."""
 

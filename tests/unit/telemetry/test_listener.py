@@ -4,6 +4,7 @@ from functools import partial
 
 import anyio
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 
@@ -183,3 +184,30 @@ def test_counters_keep_the_names_that_the_peer_gave_them():
     assert "# TYPE kai_more_total counter\n" in text
     answer = asked(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", {"/metrics": metrics_route(registry)})
     assert b"text/plain; version=0.0.4" in answer
+
+
+class Broken:
+    def collect(self):
+        raise KeyError("rack")
+
+
+def test_a_collector_of_a_plugin_that_raises_hides_no_metric_of_kai_and_is_named():
+    registry, shared = CollectorRegistry(), CollectorRegistry()
+    Counter("kai_more_total", "More.", registry=registry).inc()
+    shared.register(Broken())
+    with structlog.testing.capture_logs() as logs:
+        answer = asked(
+            b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", {"/metrics": metrics_route(registry, shared=shared)}
+        )
+    assert b"kai_more_total 1.0\n" in answer
+    (line,) = logs
+    assert (line["event"], line["why"]) == ("metrics of plugins left out", "KeyError: 'rack'")
+    assert line["at"][-1].rpartition(":")[0] == f"{__name__}.collect"
+
+
+def test_a_plugin_may_name_a_metric_as_kai_does():
+    registry, shared = CollectorRegistry(), CollectorRegistry()
+    for each, amount in ((registry, 1), (shared, 2)):
+        Counter("kai_more_total", "More.", registry=each).inc(amount)
+    answer = asked(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", {"/metrics": metrics_route(registry, shared=shared)})
+    assert answer.index(b"kai_more_total 1.0\n") < answer.index(b"kai_more_total 2.0\n")
