@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
-from typing import Protocol, TypeVar, TypeVarTuple, cast
+from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
+import structlog
 from anyio import CancelScope, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
+from kai.errors import places
+
+_LONG: Final = 60.0
+"""Seconds after which a computation that has not ended is told of; again after twice as long, and so on."""
 A = TypeVarTuple("A")
 R = TypeVar("R")
 
 
+class _Timer(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None:
+        """Let it not come."""
+        ...
+
+
 class _Loop(Protocol):
     """What is needed of the event loop, which is the one that the connections run on."""
+
+    def call_later(self, delay: float, callback: Callable[[*A], object], *args: *A) -> _Timer:
+        """Call a function after some seconds."""
+        ...
 
     def call_soon_threadsafe(self, callback: Callable[[*A], object], *args: *A, context: Context) -> object:
         """Have a function called soon; called in any thread."""
@@ -40,6 +60,9 @@ class Threads:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cycles")
         self._is_taken = False
+        self._computing = 0
+        """The thread that computes, by number."""
+        self._told: _Timer | None = None
 
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
         """Return what a function returns; it is not abandoned when the caller is cancelled."""
@@ -48,8 +71,10 @@ class Threads:
             return await to_thread.run_sync(function, *args)
         await checkpoint_if_cancelled()
         context = self._context.copy()
+        told = self._loop.call_later(_LONG, self._tell, _LONG)
 
         def compute() -> R:
+            self._computing = threading.get_ident()
             try:
                 return context.run(function, *args)
             except StopIteration as stop:  # no future can hold one: its waiter would wait for ever
@@ -61,7 +86,16 @@ class Threads:
                 found = await self._loop.run_in_executor(self._thread, compute)
         finally:
             self._is_taken = False
+            (self._told or told).cancel()
+            self._told = None
         return found
+
+    def _tell(self, seconds: float) -> None:
+        """Say where a computation is that lasts: what it would say at its end may never be said."""
+        self._told = self._loop.call_later(seconds, self._tell, 2 * seconds)
+        frame = sys._current_frames().get(self._computing)  # noqa: SLF001 - the documented way to another thread's stack
+        at = [] if frame is None else places(reversed(list(traceback.walk_stack(frame))))
+        structlog.get_logger().warning("computing for long", seconds=round(seconds), at=at)
 
     def post(self, function: Callable[[*A], object], *args: *A) -> None:
         """Have the event loop call a function soon, and go on; called from within `run`, or on the loop after it."""

@@ -103,6 +103,7 @@ class SchedulerMetrics:
         """How many pods waited after the last cycle, by reason."""
         self.bare = BareCounters(prefix)
         registry.register(self.bare)
+        self._cycle_since: float | None = None
 
         make = Maker(registry, prefix)
         self._add_cycles(make)
@@ -169,6 +170,8 @@ class SchedulerMetrics:
         """Add what the peer has no metrics for."""
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
+        under_way = gauge("cycle_under_way_seconds", "How long the cycle that has not ended lasts; 0 between cycles.")
+        under_way.set_function(self.cycle_lasts)
         self._phase_seconds = histogram("phase_duration_seconds", "How long parts of cycles take.", _SECONDS, "phase")
         namespace = "of a namespace with more shapes than a cycle considers"
         self._plugin_seconds = counter("plugin_seconds_total", "How long plugins took.", "plugin", "hook")
@@ -246,6 +249,15 @@ class SchedulerMetrics:
         """Count what the calls of one function of a plugin took in a cycle."""
         self._plugin_seconds.labels(name, hook).inc(taken.seconds)
         self._plugin_calls.labels(name, hook).inc(taken.calls)
+
+    def cycle_is_under_way(self, *, now: bool) -> None:
+        """Take note that a cycle begins now, or has ended."""
+        self._cycle_since = self._clock() if now else None
+
+    def cycle_lasts(self) -> float:
+        """Return for how many seconds the cycle lasts that has not ended, 0 without one; callable in any thread."""
+        since = self._cycle_since
+        return 0.0 if since is None else self._clock() - since
 
     def cycle(self, seconds: float) -> None:
         """Count a whole cycle."""

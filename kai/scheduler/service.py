@@ -57,6 +57,9 @@ _REHEARSALS_APART: Final = 5.0
 _LONGEST_DOUBT: Final = 1.0
 _SHORTEST_PAUSE: Final = 5.0
 """How long a cycle waits at least, in whatever way the cluster changes, once several failed at no object."""
+_LASTING: Final = 60.0
+_NEVER_ENDING: Final = 600.0
+"""After so long a cycle counts as one that fails; with the peer's search budgets one may last for minutes."""
 _TAKEN_AT_ONCE: Final = 32
 """So many statements are taken before the loop may do something else: a few milliseconds."""
 SNAPSHOT_PATH: Final = "/get-snapshot"
@@ -274,7 +277,11 @@ class Scheduler:
         )
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
-        outcome = await self.cluster.cpu.run(self.cycles.run, given, stream, self.kernels.part_seconds)
+        self.metrics.cycle_is_under_way(now=True)
+        try:
+            outcome = await self.cluster.cpu.run(self.cycles.run, given, stream, self.kernels.part_seconds)
+        finally:
+            self.metrics.cycle_is_under_way(now=False)
         self._take_decisions(stream)
         seconds = clock.monotonic() - since
         self._recorder.record(self.number, outcome, seconds)
@@ -339,6 +346,8 @@ class Scheduler:
             return waits_for
         if self.cluster.store.age() > self.settings.stale_store_seconds:
             return "a watch is silent"
+        if self.metrics.cycle_lasts() >= _NEVER_ENDING:
+            return self._lasts()
         if self._failures <= 1:
             return ""
         why = self.cycles.faults.problem
@@ -346,7 +355,11 @@ class Scheduler:
 
     def note(self) -> str:
         """Return in words what does not keep this role from its work, but should not go on; "" if there is nothing."""
-        return self.cycles.faults.note or self.kernels.note()
+        lasts = self._lasts() if self.metrics.cycle_lasts() >= _LASTING else ""
+        return lasts or self.cycles.faults.note or self.kernels.note()
+
+    def _lasts(self) -> str:
+        return f'a cycle has not ended for {self.metrics.cycle_lasts():.0f} s: see "computing for long" in the log'
 
     def routes(self) -> dict[str, Route]:
         """Return the paths of the peer's plugins that serve something, for this machine only."""

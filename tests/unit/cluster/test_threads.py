@@ -1,10 +1,12 @@
 """What takes long runs beside the event loop, and may have the loop do something meanwhile."""
 
 import threading
+import time
 from contextvars import ContextVar
 
 import anyio
 import pytest
+import structlog
 
 from kai.cluster.threads import Threads
 
@@ -82,3 +84,21 @@ async def test_a_computation_that_raises_stop_iteration_ends():
     with pytest.raises(RuntimeError, match="StopIteration"):
         await cpu.run(next, iter(()))
     assert await cpu.run(len, "abc") == 3
+
+
+@pytest.mark.anyio
+async def test_a_computation_that_does_not_end_is_told_with_its_place(monkeypatch):
+    monkeypatch.setattr("kai.cluster.threads._LONG", 0.01)
+    cpu = Threads()
+
+    def hangs() -> None:
+        while len(logs) < 2:
+            time.sleep(0.001)
+
+    with structlog.testing.capture_logs() as logs:
+        await cpu.run(hangs)
+        count = len(logs)
+        await cpu.run(len, "abc")
+    assert {each["event"] for each in logs} == {"computing for long"}
+    assert any(place.startswith(f"{__name__}.hangs:") for place in logs[0]["at"])
+    assert len(logs) == count

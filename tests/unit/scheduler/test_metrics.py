@@ -197,3 +197,18 @@ def test_a_namespace_with_a_crowd_is_shown_with_its_shapes_and_who_waits_for_a_t
         metrics.state(calm, report)
 
     assert 'namespace="default"' not in shown(act)
+
+
+def test_a_cycle_that_does_not_end_is_shown_while_it_lasts():
+    now, registry = [100.0], CollectorRegistry()
+    metrics = SchedulerMetrics(registry, clock=lambda: now[0])
+
+    def lasts():
+        return registry.get_sample_value("kai_cycle_under_way_seconds")
+
+    assert lasts() == 0.0
+    metrics.cycle_is_under_way(now=True)
+    now[0] = 175.0
+    assert lasts() == 75.0
+    metrics.cycle_is_under_way(now=False)
+    assert lasts() == 0.0

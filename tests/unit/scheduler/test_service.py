@@ -257,6 +257,26 @@ def test_a_statement_that_cannot_become_orders_costs_its_own_groups_their_places
     assert (told["kind"], told["what"]) == ("LookupError", "podgroup default/poison")
 
 
+def test_a_cycle_that_does_not_end_is_a_note_and_at_last_a_problem():
+    async def play(rig):
+        scheduler = rig.scheduler
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        now = rig.scheduler.cluster.clock.monotonic()
+        scheduler.metrics._clock = lambda: now
+        scheduler.metrics.cycle_is_under_way(now=True)
+        now += 59.0
+        assert (scheduler.problem(), scheduler.note()) == ("", "")
+        now += 1.0
+        told = 'a cycle has not ended for {} s: see "computing for long" in the log'
+        assert (scheduler.problem(), scheduler.note()) == ("", told.format(60))
+        now += 540.0
+        assert scheduler.problem() == told.format(600)
+        scheduler.metrics.cycle_is_under_way(now=False)
+        assert (scheduler.problem(), scheduler.note()) == ("", "")
+
+    lead(cluster_of("good"), play)
+
+
 def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_back():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["good-0"])
