@@ -5,6 +5,7 @@ Each function of a plugin is asked here by itself, outside of a cycle, on the po
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import attrs
@@ -59,7 +60,7 @@ def check_answers(plugin: Plugin, taken: Snapshot, where: str, rated: Rated) -> 
     Raises: BrokenLaw.
     """
     name = type(plugin).__name__
-    untouched = _numbers(open_session(taken))
+    untouched, records = _numbers(open_session(taken)), _records(open_session(taken))
     with blaming(f"{name}.open", where):
         (session, extensions), first = _timed(lambda: opened(plugin, taken))
         (_, again), second = _timed(lambda: opened(plugin, taken))
@@ -77,6 +78,16 @@ def check_answers(plugin: Plugin, taken: Snapshot, where: str, rated: Rated) -> 
         raise BrokenLaw(f"{NOTHING_WRITTEN}: asking it on cluster {where!r} changed the session")
     for extension in extensions:
         _check_keys(extension, session, where)
+    for kind, found in _records(session).items():
+        if found != records[kind]:
+            raise BrokenLaw(f"{NOTHING_WRITTEN}: {name} changed the {kind} of the session on cluster {where!r}")
+
+
+def _records(session: Session) -> dict[str, object]:
+    """Return copies of the records that a session shows; the mappings in them are plain ones, which can be written."""
+    shown = session.snapshot
+    found = {"nodes": shown.nodes, "pods": shown.pods, "groups": shown.groups, "queues": shown.queues}
+    return {**{kind: deepcopy(list(rows)) for kind, rows in found.items()}, "parameters": deepcopy(session.parameters)}
 
 
 def _numbers(session: Session) -> bytes:

@@ -241,6 +241,16 @@ def writes(session):
     return []
 
 
+def labels_a_node(session):
+    session.snapshot.nodes[0].labels["mine"] = "yes"
+    return []
+
+
+def lowers_a_depth(session):
+    session.parameters.queue_depth["allocate"] = 0
+    return []
+
+
 def leaving(*_):
     raise SystemExit(3)
 
@@ -267,6 +277,11 @@ def unreachable(session):
     [
         (opening(writes), r"a plugin writes nothing: .* raised ValueError: .*read-only \(test_laws.py, line \d+\)"),
         (opening(writes_past_the_view), "a plugin writes nothing: Opening.open changed the session on cluster 'racks'"),
+        (
+            opening(labels_a_node),
+            "a plugin writes nothing: Opening changed the nodes of the session on cluster 'racks'",
+        ),
+        (opening(lowers_a_depth), "a plugin writes nothing: Opening changed the parameters of the session"),
         (opening(unreachable), "open answers and raises nothing: .* raised ConnectionError: cannot reach my database"),
         (opening(lambda _: None), "open returns what its extension point says: .* returned NoneType, expected a seq"),
         (opening(lambda _: "NodeScore"), "open returns what its extension point says: .* returned str"),
