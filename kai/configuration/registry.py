@@ -74,13 +74,16 @@ class Registry:
         """
         return self._load(ACTIONS, self.actions, name, place)
 
-    def objects(self, names: Iterable[str] | None = None) -> Sequence[Objects]:
-        """Return the kinds that plugins read besides those of kai: of ``names``, or of all that can be loaded."""
-        found: dict[Objects, None] = {}
+    def objects(self, names: Iterable[str] | None = None) -> Mapping[Objects, str]:
+        """Return the kinds that plugins read besides those of kai: of ``names``, or of all that can be loaded.
+
+        With each stands the name of a plugin that reads it.
+        """
+        found: dict[Objects, str] = {}
         for name in self.plugins if names is None else names:
             with contextlib.suppress(ConfigError):
-                found.update(dict.fromkeys(getattr(self.plugin(name, "plugins"), "reads", ())))
-        return list(found)
+                found.update(dict.fromkeys(getattr(self.plugin(name, "plugins"), "reads", ()), name))
+        return found
 
     def disputed(self, kind: str, name: str) -> bool:
         """Return whether several distributions offer the ``plugin`` or ``action`` called ``name``."""
@@ -144,7 +147,9 @@ def load_class(point: EntryPoint) -> type[object]:
     """
     try:
         loaded = point.load()
-    except (Exception, SystemExit) as error:  # a module may leave the process when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may leave the process when it is imported, or panic
         raise ConfigError(f"cannot be loaded from {point.value}: {told(error)}") from error
     method = _METHODS.get(point.group, "open")
     if not isinstance(loaded, type) or not callable(getattr(loaded, method, None)):
@@ -158,6 +163,11 @@ def load_class(point: EntryPoint) -> type[object]:
             attrs.resolve_types(cast("type[attrs.AttrsInstance]", loaded))
         except Exception as error:
             raise ConfigError(f"the types of its options cannot be resolved: {told(error)}") from error
+        reads = getattr(loaded, "reads", ())
+        if not isinstance(reads, tuple) or not all(isinstance(each, Objects) for each in reads):
+            raise ConfigError(
+                f"reads: found {shown(reads)} at {point.value}, expected a ClassVar with a tuple of Objects"
+            )
     return loaded
 
 

@@ -36,7 +36,10 @@ class Objects:
     kind: str
     plural: str
     read: Callable[[RawObject], object]
-    """A value that is never changed. ValueError says what is wrong with the object; its value is ``Unreadable``."""
+    """A value that is never changed. ValueError says what is wrong with the object; its value is ``Unreadable``.
+
+    KeyError and TypeError, of a field that is missing or of another type, do the same: an object is not the plugin's.
+    """
     namespaced: bool = False
 
     @property
@@ -51,6 +54,8 @@ class Objects:
             return self.read(raw)
         except ValueError as error:
             return Unreadable(message=f"{self.kind.lower()} {raw.key}: {error}")
+        except (KeyError, TypeError) as error:
+            return Unreadable(message=f"{self.kind.lower()} {raw.key}: {type(error).__name__}: {error}")
 
 
 @attrs.frozen(kw_only=True)

@@ -181,12 +181,11 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
 
     Raises: ConfigError for a kind that kai reads itself.
     """
-    from kai.api.plugin_kinds import declare
+    from kai.api.plugin_kinds import declare_all
     from kai.configuration.registry import Registry
 
     found = Registry.installed().objects(entry.name for entry in configuration.plugins)
-    classes = [declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced) for each in found]
-    return tuple(cls for cls in classes if cls not in SCHEDULER_WATCHES)
+    return tuple(cls for cls in declare_all(found.items()) if cls not in SCHEDULER_WATCHES)
 
 
 # --- The others ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from kai.api.plugin_kinds import declare_all
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.engine.cycle import run_cycle
@@ -92,7 +93,9 @@ def simulate(
            follow: they are not decided again, unless an observer is to see them.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
     """
-    profile = make_profile(case.configuration, registry)
+    known = registry or Registry.installed()
+    profile = make_profile(case.configuration, known)
+    declare_all(known.objects(use.name for use in profile.plugins).items())
     profile = attrs.evolve(profile, plugins=profile.plugins + more)
     settle_for(case.objects, profile, again)
     intake = Intake(case.settings)

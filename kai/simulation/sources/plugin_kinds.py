@@ -1,20 +1,23 @@
 """Kinds that plugins read: known before manifests are read, so that their objects are not passed over."""
 
+import contextlib
 from collections.abc import Iterable
 
 from kai.api.kinds import ApiObject
-from kai.api.plugin_kinds import declare
+from kai.api.plugin_kinds import declare, declare_all
 from kai.configuration.registry import Registry
+from kai.errors import ConfigError
 from kai.framework.objects import Objects
 
 
 def declare_kinds(registry: Registry) -> None:
-    """Make the kinds of all installed plugins known; one that cannot be loaded says so where a configuration names it.
+    """Make the kinds of all installed plugins known.
 
-    Raises: ConfigError for a kind that kai reads itself.
+    A plugin that cannot be loaded, or reads what it may not, says so where a configuration names it, and nowhere else.
     """
     for each in registry.objects():
-        declare_objects(each)
+        with contextlib.suppress(ConfigError):
+            declare_objects(each)
 
 
 def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject], ...]:
@@ -22,7 +25,7 @@ def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject
 
     Raises: ConfigError for a kind that kai reads itself.
     """
-    return tuple(declare_objects(each) for each in registry.objects(plugins))
+    return declare_all(registry.objects(plugins).items())
 
 
 def declare_objects(objects: Objects) -> type[ApiObject]:

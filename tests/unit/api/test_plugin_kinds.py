@@ -49,3 +49,8 @@ def test_a_kind_may_be_declared_again_in_the_same_way_only(cls):
 def test_a_kind_of_kai_cannot_be_declared():
     with pytest.raises(ConfigError, match="v1 Node: found a kind that kai reads itself"):
         declare("v1", "Node", "nodes", namespaced=False)
+
+
+def test_the_plugin_that_reads_a_kind_of_kai_is_named():
+    with pytest.raises(ConfigError, match=r"^plugin 'mine': v1 Pod: found a kind that kai reads itself"):
+        declare("v1", "Pod", "pods", namespaced=True, plugin="mine")

@@ -122,3 +122,36 @@ def test_the_metadata_of_a_distribution_is_read_once_for_all_its_plugins():
     points = [point(name, "kai.plugins.binpack:Binpack")._for(mine) for name in ("one", "two", "three")]
     assert {str(origin_of(each)) for each in points} == {"mine 1.2"}
     assert mine.reads == 1
+
+
+def test_a_module_that_panics_is_refused_as_one_that_cannot_be_loaded(tmp_path, monkeypatch):
+    """Compiled libraries raise what is no Exception."""
+    text = "class PanicException(BaseException): pass\nraise PanicException('index out of bounds')\n"
+    (tmp_path / "panicking_plugin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be loaded from panicking_plugin:Plugin: PanicException: index out"):
+        registry(point("mine", "panicking_plugin:Plugin")).plugin("mine", "here")
+
+
+@pytest.mark.parametrize("reads", ["CAPS", "[CAPS]", "('RackPowerCap',)", "None"])
+def test_kinds_that_are_no_tuple_of_objects_are_refused_with_the_plugin(reads, tmp_path, monkeypatch):
+    text = f"""
+import attrs
+from typing import ClassVar
+from kai.framework import Objects
+CAPS = Objects(api_version="power.example.com/v1", kind="RackPowerCap", plural="rackpowercaps", read=str)
+
+@attrs.frozen
+class Plugin:
+    reads: ClassVar = {reads}
+    def open(self, session): return ()
+"""
+    name = f"reading_plugin_{abs(hash(reads))}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    known = registry(point("mine", f"{name}:Plugin"))
+    with pytest.raises(
+        ConfigError, match=r"here: plugin 'mine' of : reads: found .*, expected a ClassVar with a tuple of"
+    ):
+        known.plugin("mine", "here")
+    assert not known.objects()

@@ -120,3 +120,16 @@ def test_a_column_is_read_once_for_each_version_of_a_pod():
     after = attrs.evolve(objects, pods=(changed, objects.pods[1]))
     assert view_of(intake, after).pod_column(column).tolist() == [2.0, 300.0]
     assert asked == [(None, "1"), ("x", None), (None, "2")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [({}, "KeyError: 'watts'"), ({"watts": None}, "TypeError: int() argument must be")],
+)
+def test_an_object_whose_field_is_missing_or_of_another_type_costs_itself_its_value_and_nothing_else(spec, why):
+    kind = Objects(api_version=VERSION, kind=KIND, plural="rackpowercaps", read=lambda raw: int(raw.spec["watts"]))
+    odd = {**cap("odd", 0), "spec": spec}
+    found = view_of(Intake(), objects_of(odd, cap("sound", 2))).values(kind)
+    assert found["sound"] == 2
+    assert isinstance(found["odd"], Unreadable)
+    assert found["odd"].message.startswith(f"rackpowercap odd: {why}")
