@@ -67,7 +67,9 @@ def build(
     except (TypeError, ValueError) as error:
         # Validators of one field were tried above: this one looks at several together.
         raise UnknownNameError(f"{place}: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise UnknownNameError(f"{place}: {cls.__name__} of {owner} raised {told(error)}") from error
 
 

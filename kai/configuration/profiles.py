@@ -51,7 +51,9 @@ def _action(name: str, place: str, registry: Registry) -> Action:
     subject = f"{place}: action {shown(name)} of {origin_of(registry.actions[name][0])}"
     try:
         action = made()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         wanted = "expected a class that is made without arguments"
         raise ConfigError(f"{subject}: found that {made.__name__}() raised {told(error)}, {wanted}") from error
     own = getattr(action, "name", None)

@@ -16,7 +16,8 @@ import attrs
 import numpy as np
 
 from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Extension, Partition, Together
-from kai.framework.scenario import Scenario
+from kai.framework.scenario import Batches, Outer, Scenario
+from kai.framework.terms import FairShares, Fragmentation, Term
 from kai.framework.verdict import Code, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.framework.words import Words
@@ -38,15 +39,87 @@ def objection_to_proposals(answer: object) -> str:
     return "" if isinstance(answer, Iterable) else _instead(answer, "an iterator of Scenarios")
 
 
-def objection_to_proposal(answer: object) -> str:
-    """Say what is wrong with ``answer`` as one of the scenarios that are proposed; "" for a Scenario."""
-    return "" if isinstance(answer, Scenario) else _instead(answer, "Scenarios")
+def objection_to_proposal(answer: object, outer: Outer | None) -> str:
+    """Say what is wrong with ``answer`` as one of the scenarios that are proposed; "" for a Scenario.
+
+    Its victims must be in ``outer``: pods beyond those nothing may take. None: what is proposed is trusted.
+    """
+    if not isinstance(answer, Scenario):
+        return _instead(answer, "Scenarios")
+    if outer is None:
+        return ""
+    if (answer.aggressor, answer.waiting) != (outer.aggressor, outer.waiting):
+        return "returned a Scenario for other pods than the outer one, expected what outer.scenario() makes"
+    for batches in cast("tuple[object, object]", (answer.recorded, answer.potential)):
+        if not isinstance(batches, Batches) or not _is_sound(batches):
+            return f"{_instead(batches, 'Batches.of(...)')} in a Scenario"
+    strange = np.setdiff1d(answer.batches.pods, outer.recorded.followed_by(outer.batches).pods)
+    return f"returned a Scenario with the pod {strange[0]}, expected pods of the outer one" if len(strange) else ""
 
 
-def objection_to_effects(answer: object, *_: object) -> str:
+def _is_sound(batches: Batches) -> bool:
+    """Say whether batches are arrays of rows that begin where the ones before them end."""
+    arrays = cast("tuple[object, object]", (batches.pods, batches.start))
+    if not all(isinstance(each, np.ndarray) and each.dtype == np.int64 and each.ndim == 1 for each in arrays):
+        return False
+    start = batches.start
+    return bool(len(start) and start[0] == 0 and start[-1] == len(batches.pods) and (np.diff(start) >= 0).all())
+
+
+def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
+    """Return which field of ``term`` is wrong, and what is wrong with it; two empty texts for a sound one.
+
+    Kernels evaluate terms: they read arrays without looking at their length, and a sum with NaN rates no node.
+    """
+    shapes = _shapes_of(term, view)
+    for field in attrs.fields(type(term)):
+        value = getattr(term, field.name)
+        if field.name in shapes:
+            objection = _table(value, *shapes[field.name])
+        else:
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            is_finite = is_number and np.isfinite(value)
+            objection = "" if is_finite else f"found {value!r}, expected a finite number"
+        if objection:
+            return field.name, objection
+    return "", ""
+
+
+_Form = tuple[type[np.generic], tuple[int, ...]]
+"""Type and shape of an array."""
+
+
+def _shapes_of(term: Term, view: SessionView) -> Mapping[str, _Form]:
+    """Return of what type and shape the arrays of a term are, by field."""
+    if isinstance(term, FairShares):
+        of_queues: _Form = (np.float64, (len(view.snapshot.queues), 3))
+        total: _Form = (np.float64, (3,))
+        return {"fair_share": of_queues, "allocatable": of_queues, "total": total, "requested": of_queues}
+    if isinstance(term, Fragmentation):
+        typical, of_nodes = np.size(term.shapes), (np.float64, (len(view.nodes),))
+        return {
+            "shapes": (np.int64, (typical,)),
+            "shares": (np.float64, (typical,)),
+            "allowed": (np.bool_, (typical, len(view.nodes))),
+            "gpu_by_cpu": of_nodes,
+            "gpu_by_memory": of_nodes,
+            "pressure": of_nodes,
+        }
+    return {}
+
+
+def _table(value: object, dtype: type[np.generic], shape: tuple[int, ...]) -> str:
+    if isinstance(value, np.ndarray) and (value.dtype, value.shape) == (dtype, shape) and value.flags.carray:
+        unordered = dtype is np.float64 and bool(np.isnan(value).any())
+        return "found NaN, expected numbers" if unordered else ""
+    wanted = f"{dtype.__name__.rstrip('_')}{list(shape)}, contiguous and not locked"
+    return _instead(value, wanted).replace("returned", "found", 1)
+
+
+def objection_to_effects(answer: object, _: object, view: SessionView) -> str:
     """Say what is wrong with ``answer`` as effects; "" if each adds whole numbers to a cell of its column.
 
-    What is added beyond a column would be another plugin's number, or the engine's.
+    What is added beyond a column, or to one of an earlier session, would be another plugin's number or the engine's.
     """
     if not isinstance(answer, Sequence) or isinstance(answer, str):
         return _instead(answer, "a sequence of Effects")
@@ -56,9 +129,11 @@ def objection_to_effects(answer: object, *_: object) -> str:
         column, index, delta = cast("tuple[object, object, object]", (effect.column, effect.index, effect.delta))
         if not isinstance(column, Tracked):
             return f"{_instead(column, 'a column of the session')} as column of an Effect"
+        if not view.has_column(column):
+            return "returned an Effect on a column of no plugin or of an earlier session, expected one of this session"
         if not isinstance(index, int | np.integer) or not 0 <= index < column.cells:
             return f"returned an Effect on cell {index!r}, expected one below {column.cells}"
-        if not isinstance(delta, int | np.integer):
+        if not isinstance(delta, int | np.integer) or not -_LARGEST <= delta <= _LARGEST:
             return f"returned an Effect of {delta!r}, expected a whole number"
     return ""
 
@@ -96,8 +171,11 @@ def _field(name: str, value: object, view: SessionView) -> str:
         return _array(np.bool_, value, len(view.snapshot.groups))
     if name == "depends":
         return "" if isinstance(value, Dependence) else _instead(value, "a Dependence")
-    is_right = isinstance(value, Sequence) and not isinstance(value, str) and len(value) == shapes
-    return "" if is_right else _instead(value, f"a text for each of {shapes} shapes")
+    wanted = f"a text for each of {shapes} shapes"
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != shapes:
+        return _instead(value, wanted)
+    wrong = next((each for each in value if not isinstance(each, str)), None)
+    return "" if wrong is None else f"found {wrong!r} among texts, expected {wanted}"
 
 
 _VALUES: Final = frozenset({"concerns", "groups", "depends", "signatures"})
@@ -201,6 +279,10 @@ def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
     for part in parts:
         if not isinstance(part, np.ndarray) or part.dtype != np.int64 or part.ndim != 1:
             return _instead(part, "int64[n] as part of a Partition")
+    rows = np.concatenate(parts) if parts else view.nodes
+    if len(rows) and not 0 <= rows.min() <= rows.max() < len(view.nodes):
+        wrong = rows.min() if rows.min() < 0 else rows.max()
+        return f"returned {wrong} as a node of a part, expected a row below {len(view.nodes)}"
     if scores is not None and (objection := _array(np.float64, scores, len(view.nodes))):
         return f"{objection} as scores of a Partition"
     objection = objection_to_verdict(verdict)
@@ -261,6 +343,7 @@ def _unwritable(value: object, path: str) -> str:
     return next(filter(None, (_unwritable(each, where) for each, where in inner)), "")
 
 
+_LARGEST: Final = 2**62
 _ON_THE_WIRE: Final = (str, int, *WIRE_RECORDS)
 
 
@@ -280,6 +363,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Domains.tree": _one_of("a DomainTree or None", DomainTree, type(None)),
     "Domains.together": _one_of("a Together or None", Together, type(None)),
     "Placement.choose": _detail,
+    "Placement.recorded": _detail,
     "Placement.effects": objection_to_effects,
     "Placement.lasting_effects": objection_to_effects,
     "Placement.encode": _fields,

@@ -45,9 +45,9 @@ def _run(action: Action, session: Session) -> None:
     """
     try:
         action.run(session)
-    except KaiError:
+    except (KaiError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         module = type(action).__module__
         if module.partition(".")[0] == "kai":
             raise

@@ -19,6 +19,7 @@ from kai.engine.answers import (
     objection_to_extension,
     objection_to_proposal,
     objection_to_proposals,
+    objection_to_term,
 )
 from kai.engine.failing import OPEN, Failures, with_stand_ins
 from kai.engine.observe import Observer, Stopwatch
@@ -143,6 +144,9 @@ class Asking:
         out: list[dict[str, Any]] = []
         for extension in extensions:
             if isinstance(extension, _TERMS):
+                field, objection = objection_to_term(extension, self.view)
+                if objection:
+                    raise self._blamed(OPEN, f"{type(extension).__name__}.{field}: {objection}")
                 fields = self._fields_for(out, None)
                 fields["terms"] = (*fields.get("terms", ()), extension)
                 continue
@@ -156,7 +160,8 @@ class Asking:
             fields = self._fields_for(out, getattr(extension, "concerns", None))
             if place in fields:
                 raise self._blamed(OPEN, f"returned two of {kind} for the same pods, expected one")
-            if isinstance(extension, Placement) and (objection := objection_to_effects(extension.corrections)):
+            objection = objection_to_effects(getattr(extension, "corrections", ()), (), self.view)
+            if objection:
                 raise self._blamed("Placement.corrections", objection)
             fields[place] = self._guarded_extension(extension)
         return [OpenedPlugin(**fields) for fields in out] or [OpenedPlugin(name=self.use.name)]
@@ -192,9 +197,9 @@ class Asking:
         def ask(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return timed(*args, **kwargs)
-            except KaiError:
+            except (KaiError, KeyboardInterrupt):
                 raise
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # what compiled libraries raise where they panic is no Exception
                 raise self._blamed(hook, f"raised {told(error)}") from error
 
         answering = ask if check is None else self._checked(hook, ask, check)
@@ -228,14 +233,25 @@ class Asking:
         timed = answers if self.stopwatch is None else _timed_generator(self.stopwatch, self.use.name, hook, answers)
 
         def ask(outers: Iterator[Outer]) -> Iterator[Scenario]:
+            last: Outer | None = None
+
+            def noted() -> Iterator[Outer]:
+                nonlocal last
+                for outer in outers:
+                    last = outer
+                    yield outer
+
             try:
-                for scenario in timed(outers):
-                    if objection := objection_to_proposal(scenario):
+                for scenario in timed(noted() if self._is_foreign else outers):
+                    objection = objection_to_proposal(scenario, last)
+                    if self._is_foreign and last is None:
+                        objection = objection or "returned a Scenario of its own, expected one of an outer Scenario"
+                    if objection:
                         raise self._blamed(hook, objection)
                     yield scenario
-            except KaiError:
+            except (KaiError, KeyboardInterrupt, GeneratorExit):
                 raise
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 raise self._blamed(hook, f"raised {told(error)}") from error
 
         return ask

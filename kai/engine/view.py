@@ -120,6 +120,10 @@ class WorldView(SessionView):
         """Return a column of the engine by name."""
         return self._world.engine_column(name)
 
+    def has_column(self, column: Tracked) -> bool:
+        """Say whether a column is of this session."""
+        return self._world.has_column(column)
+
     def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
         """Return the detail of the place that the open statement took."""
         columns = self._world.columns

@@ -62,6 +62,8 @@ class World:
         self.lacking = opening.lacking
         """Leaves that had fewer pods on nodes than they need when the session opened."""
         self._tracked: list[Tracked] = []
+        self._lent: list[Tracked] = []
+        """The engine's own columns that plugins add effects to."""
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
         self.subgroup_scores: dict[int, Float64s] = {}
@@ -71,7 +73,14 @@ class World:
     # ------------------------------------------------------------------ opening
 
     def track(self, initial: Int64s) -> Tracked:
-        """Register a plugin's column; it lives at the end of the arena once plugins have opened."""
+        """Register a plugin's column; it lives at the end of the arena once plugins have opened.
+
+        Raises: TypeError for numbers that are not whole, or once plugins have opened: it would have no place.
+        """
+        if initial.dtype.kind not in "iu":
+            raise TypeError(f"track: found {initial.dtype}{list(initial.shape)}, expected int64")
+        if isinstance(self._live, Ledger):
+            raise TypeError("track: found that plugins have opened, expected a call in open")
         column = Tracked(initial.astype(np.int64))
         self._tracked.append(column)
         return column
@@ -80,7 +89,13 @@ class World:
         """Return a column of the engine by name, as a target of effects."""
         layout = self.base.layout
         cells = layout.sizes.nodes * layout.sizes.resources
-        return Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
+        column = Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
+        self._lent.append(column)
+        return column
+
+    def has_column(self, column: Tracked) -> bool:
+        """Say whether a column is one that this world gave to a plugin."""
+        return any(column is each for columns in (self._tracked, self._lent) for each in columns)
 
     def adopt(self, plugins: Sequence[OpenedPlugin]) -> None:
         """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""

@@ -132,6 +132,10 @@ class SessionView(Protocol):
         """Return a column of the engine (``idle``, ``releasing``, ``used``; flat [N, R]) as effects need it."""
 
     @abstractmethod
+    def has_column(self, column: Tracked) -> bool:
+        """Say whether ``column`` is of this session: one of an earlier session has no place in this one."""
+
+    @abstractmethod
     def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
         """Return the detail of the place on ``node`` that the open statement took from ``pod``; None for none."""
 

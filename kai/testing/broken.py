@@ -27,14 +27,14 @@ def blaming(asked: str, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except (BrokenLaw, ConfigError):
+    except (BrokenLaw, ConfigError, KeyboardInterrupt):
         raise
     except PluginError as error:
         cause = error.__cause__
         raise BrokenLaw(
             f"{_law(cause, error.hook)}: on cluster {where!r}, {error.hook} {error.args[0]}{_place(cause)}"
         ) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         found = f"raised {told(error)}"
         raise BrokenLaw(f"{_law(error, asked)}: on cluster {where!r}, {asked} {found}{_place(error)}") from error
 

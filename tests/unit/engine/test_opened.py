@@ -11,13 +11,18 @@ from kai.engine.opened import _PLACES, open_plugins
 from kai.errors import ConfigError, InputError, PluginError
 from kai.framework import (
     ACCEPTED,
+    Batches,
     Cause,
+    Density,
     Domains,
     Effect,
+    FairShares,
+    Fragmentation,
     GroupOrder,
     NodeFilter,
     NodeScore,
     NodeWait,
+    Outer,
     Partition,
     Placement,
     PluginUse,
@@ -26,16 +31,29 @@ from kai.framework import (
     Quantities,
     Reason,
     Scenario,
+    Tracked,
     Verdict,
     VictimProposals,
     Victims,
 )
 from kai.framework.hooks import OnFailure
-from kai.framework.terms import Availability, Density, FairShares
+from kai.framework.terms import Availability
 from kai.testing import session_view
 
-VIEW = session_view({"n1": {"gpu": 1}}, {"g": {"each": {"gpu": 1}}})
-SEATS, IDLE = VIEW.track(np.zeros(3, np.int64)), VIEW.engine_column("idle")
+LENT = []
+
+
+@attrs.frozen
+class Lending:
+    """Keeps the columns that a session gives while plugins open."""
+
+    def open(self, session):
+        LENT[:] = session.track(np.zeros(3, np.int64)), session.engine_column("idle")
+        return ()
+
+
+VIEW = session_view({"n1": {"gpu": 1}}, {"g": {"each": {"gpu": 1}}}, plugins=(Lending(),))
+SEATS, IDLE = LENT
 SOME, OTHERS = np.array([True]), np.array([False])
 
 
@@ -81,8 +99,25 @@ class Frozen(np.ndarray):
         return np.zeros(shape, np.int64).view(cls)
 
 
+ROW_AFTER_LAST, ROW_BEFORE_FIRST = Frozen(1), Frozen(1)
+ROW_AFTER_LAST[:], ROW_BEFORE_FIRST[:] = 1, -1
+
+
 def scenario(pod):
     return Scenario(aggressor=0, waiting=(pod,))
+
+
+def outer(pod, victims=()):
+    return Outer(
+        view=VIEW,
+        aggressor=0,
+        waiting=(pod,),
+        wanted=(1000,),
+        recorded=Batches.of(()),
+        batches=Batches.of([victims]),
+        free=np.zeros(1, np.int64),
+        feasible=np.zeros(0, np.int64),
+    )
 
 
 def fails(*_):
@@ -198,6 +233,12 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
                 7: "Domains.partition: returned int, expected a Partition or None",
                 Partition(parts=7): "Domains.partition: returned int, expected a sequence as parts of a Partition",
                 Partition(parts=((0,),)): "Domains.partition: returned tuple, expected int64[n] as part of a Partition",
+                Partition(parts=(ROW_AFTER_LAST,)): (
+                    "Domains.partition: returned 1 as a node of a part, expected a row below 1"
+                ),
+                Partition(parts=(ROW_BEFORE_FIRST,)): (
+                    "Domains.partition: returned -1 as a node of a part, expected a row below 1"
+                ),
                 Partition(scores=(1.0,)): (
                     "Domains.partition: returned tuple, expected float64[1] as scores of a Partition"
                 ),
@@ -227,6 +268,11 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
             },
         ),
         (
+            lambda answer: Placement(recorded=answer),
+            lambda plugin: plugin.placement.recorded(0),
+            {Frozen(2): "Placement.recorded: returned int64[2], expected a detail, or None to refuse the node"},
+        ),
+        (
             lambda answer: Placement(effects=answer),
             lambda plugin: plugin.placement.effects(0, 0, "here"),
             {
@@ -243,6 +289,13 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
                 Several(
                     Effect(SEATS, 0.0, 1)
                 ): "Placement.effects: returned an Effect on cell 0.0, expected one below 3",
+                Several(Effect(Tracked(np.zeros(3, np.int64)), 0, 1)): (
+                    "Placement.effects: returned an Effect on a column of no plugin or of an earlier session, expected"
+                    " one of this session"
+                ),
+                Several(Effect(SEATS, 0, 2**63)): (
+                    f"Placement.effects: returned an Effect of {2**63}, expected a whole number"
+                ),
                 Several(Effect(SEATS, 0, 0.5)): "Placement.effects: returned an Effect of 0.5, expected a whole number",
             },
         ),
@@ -335,6 +388,26 @@ def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_an
         (NodeFilter(fails, explain="full"), "NodeFilter.explain: found str, expected a function"),
         (NodeFilter(fails, depends="shape"), "NodeFilter.depends: found str, expected a Dependence"),
         (NodeFilter(fails, signatures="ab"), "NodeFilter.signatures: found str, expected a text for each of 1 shapes"),
+        (
+            NodeFilter(fails, signatures=[7]),
+            "NodeFilter.signatures: found 7 among texts, expected a text for each of 1",
+        ),
+        (Density(gpu_binpack=np.nan), "Density.gpu_binpack: found nan, expected a finite number"),
+        (Availability(weight="much"), "Availability.weight: found 'much', expected a finite number"),
+        (FairShares(*[np.zeros((1, 3))] * 4), "FairShares.fair_share: found float64[1, 3], expected float64[2, 3]"),
+        (FairShares(*[np.full((2, 3), np.nan)] * 4), "FairShares.fair_share: found NaN, expected numbers"),
+        (FairShares(*[None] * 4), "FairShares.fair_share: found NoneType, expected float64[2, 3]"),
+        (
+            Fragmentation(
+                shapes=np.zeros(1, np.int64),
+                shares=np.ones(1),
+                allowed=np.ones((1, 9), np.bool_),
+                gpu_by_cpu=np.zeros(1),
+                gpu_by_memory=np.zeros(1),
+                pressure=np.zeros(1),
+            ),
+            "Fragmentation.allowed: found bool[1, 9], expected bool[1, 1]",
+        ),
         (PodFilter(fails, concerns=np.ones(2, np.bool_)), "PodFilter.concerns: found bool[2], expected bool[1]"),
         (NodeWait(fails, concerns=[True]), "NodeWait.concerns: found list, expected bool[1]"),
         (Domains(fails, groups=np.ones(1)), "Domains.groups: found float64[1], expected bool[1]"),
@@ -346,7 +419,7 @@ def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_an
 def test_a_field_of_an_extension_that_cannot_be_used_is_told_when_the_plugin_opens(extension, complaint):
     with pytest.raises(PluginError) as caught:
         opened([extension])
-    assert str(caught.value) == f'plugin "p0" (dist-0 1.0), open: {complaint}'
+    assert str(caught.value).startswith(f'plugin "p0" (dist-0 1.0), open: {complaint}')
 
 
 def test_every_function_of_an_extension_is_known_to_be_one():
@@ -407,14 +480,67 @@ def test_a_hook_that_is_known_to_fail_has_a_stand_in_for_an_answer_that_is_none(
 
 def test_a_generator_that_fails_midway_names_the_plugin_too():
     def propose(outers):
-        yield from outers
+        yield from (each.scenario() for each in outers)
         fails()
 
     (plugin,) = opened([VictimProposals(propose)])
-    scenarios = plugin.proposals.propose(iter([scenario(1), scenario(2)]))
-    assert [next(scenarios), next(scenarios)] == [scenario(1), scenario(2)]
+    scenarios = plugin.proposals.propose(iter([outer(1), outer(2)]))
+    assert [next(scenarios).waiting, next(scenarios).waiting] == [(1,), (2,)]
     with pytest.raises(PluginError, match=r"VictimProposals\.propose: raised ZeroDivisionError"):
         next(scenarios)
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        (lambda each: each.scenario(Batches.of([(5,)])), "a Scenario with the pod 5, expected pods of the outer one"),
+        (lambda each: each.scenario([(0,)]), "list, expected Batches.of(...) in a Scenario"),
+        (
+            lambda each: each.scenario(Batches(np.zeros(1, np.int64), np.array([0, 9]))),
+            "Batches, expected Batches.of(...) in a Scenario",
+        ),
+        (lambda _: scenario(7), "a Scenario for other pods than the outer one, expected what outer.scenario() makes"),
+    ],
+)
+def test_a_proposal_takes_what_the_outer_scenario_has_and_nothing_else(made, complaint):
+    (plugin,) = opened([VictimProposals(lambda outers: map(made, outers))])
+    with pytest.raises(PluginError) as caught:
+        list(plugin.proposals.propose(iter([outer(1, (0,))])))
+    assert str(caught.value) == f'plugin "p0" (dist-0 1.0), VictimProposals.propose: returned {complaint}'
+
+
+def test_a_proposal_is_made_of_an_outer_scenario():
+    (plugin,) = opened([VictimProposals(lambda _: [scenario(1)])])
+    with pytest.raises(PluginError, match="returned a Scenario of its own, expected one of an outer Scenario"):
+        list(plugin.proposals.propose(iter([outer(1)])))
+
+
+def test_what_a_library_panics_with_names_the_plugin_and_ends_nothing_else():
+    class PanicError(BaseException):
+        """As compiled libraries raise it: no Exception."""
+
+        def __str__(self):
+            raise ValueError("no words either")
+
+    def panics(*_):
+        raise PanicError
+
+    def proposes(outers):
+        yield from ()
+        panics()
+
+    (plugin,) = opened([NodeFilter(panics), VictimProposals(proposes)])
+    with pytest.raises(PluginError, match=r"NodeFilter\.filter: raised PanicError$"):
+        plugin.node_filter.filter(0, NODES)
+    with pytest.raises(PluginError, match=r"VictimProposals\.propose: raised PanicError$"):
+        list(plugin.proposals.propose(iter(())))
+
+
+def test_a_column_is_tracked_while_plugins_open_and_holds_whole_numbers():
+    with pytest.raises(TypeError, match="track: found that plugins have opened, expected a call in open"):
+        VIEW.track(np.zeros(3, np.int64))
+    with pytest.raises(TypeError, match=r"track: found float64\[3\], expected int64"):
+        VIEW.track(np.zeros(3))
 
 
 def test_errors_that_kai_raises_on_purpose_pass_as_they_are():
@@ -450,7 +576,7 @@ def test_a_plugin_that_cannot_open_is_named():
         open_plugins([PluginUse(name="x", plugin=Failing())], VIEW, Silent())
 
 
-NONE = np.zeros((0, 3))
+NONE = np.zeros((2, 3))
 SHARES = FairShares(fair_share=NONE, allocatable=NONE, total=np.zeros(3), requested=NONE)
 
 
@@ -505,12 +631,12 @@ def test_a_proposal_is_timed_without_the_time_that_the_engine_needs_for_outer_sc
     stopwatch = Counting()
 
     def propose(outers):
-        for outer in outers:
-            yield scenario(outer * 2)
+        for each in outers:
+            yield each.scenario()
 
     use = PluginUse(name="p", plugin=Saying([VictimProposals(propose)]))
     (plugin,) = open_plugins([use], VIEW, Watching(stopwatch))
-    assert list(plugin.proposals.propose(iter([1, 2]))) == [scenario(2), scenario(4)]
+    assert [each.waiting for each in plugin.proposals.propose(iter([outer(1), outer(2)]))] == [(1,), (2,)]
     assert stopwatch.asked[1:] == ["p VictimProposals.propose", "engine"] * 3
 
 
