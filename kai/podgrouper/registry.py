@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeGuard
 
-from kai.errors import ConfigError, PluginError
+from kai.errors import ConfigError, PluginError, told
 from kai.podgrouper.grouper import DEFAULT, Grouper, Groupers
 from kai.podgrouper.settings import KindPattern
 
@@ -53,8 +53,10 @@ def _load(point: EntryPoint) -> Grouper:
     hook = f'entry point of "{ENTRY_POINTS}"'
     try:
         made = point.load()()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise PluginError(f"cannot be made: {error}", plugin=point.name, hook=hook) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may raise anything when it is imported, and leave the process
+        raise PluginError(f"cannot be made: {told(error)}", plugin=point.name, hook=hook) from error
     if not _is_grouper(made):
         raise PluginError(f"{point.value} lacks `kinds` or `draft`, which a grouper has", plugin=point.name, hook=hook)
     return made

@@ -84,3 +84,12 @@ def test_an_entry_point_that_leads_to_no_grouper_is_a_plugin_error(target, monke
     monkeypatch.setattr(registry, "entry_points", lambda **_: [point])
     with pytest.raises(PluginError, match='plugin "odd"'):
         load_groupers()
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(3)", "def broken(:", "raise OSError('no licence')"])
+def test_a_grouper_whose_module_cannot_be_imported_is_named(text, tmp_path, monkeypatch):
+    name = f"broken_grouper_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match=r'^plugin "mine", entry point of "kai\.groupers": cannot be made: [A-Z]'):
+        registry._load(EntryPoint("mine", f"{name}:Mine", ENTRY_POINTS))
