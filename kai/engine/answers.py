@@ -22,7 +22,7 @@ from kai.framework.verdict import Code, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.framework.words import Words
 from kai.model.placement import WIRE_RECORDS
-from kai.model.rows import Scores
+from kai.model.rows import Int64s, Scores
 from kai.state.ledger import Tracked
 
 Check = Callable[[object, tuple[Any, ...], SessionView], str]
@@ -82,7 +82,13 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
             objection = "" if is_finite else f"found {value!r}, expected a finite number"
         if objection:
             return field.name, objection
+    if isinstance(term, Fragmentation) and not _are_rows(term.shapes, len(view.snapshot.shapes)):
+        return "shapes", f"found rows {term.shapes.tolist()}, expected rows below {len(view.snapshot.shapes)}"
     return "", ""
+
+
+def _are_rows(rows: Int64s, count: int) -> bool:
+    return not len(rows) or bool(0 <= rows.min() <= rows.max() < count)
 
 
 _Form = tuple[type[np.generic], tuple[int, ...]]
@@ -280,7 +286,7 @@ def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
         if not isinstance(part, np.ndarray) or part.dtype != np.int64 or part.ndim != 1:
             return _instead(part, "int64[n] as part of a Partition")
     rows = np.concatenate(parts) if parts else view.nodes
-    if len(rows) and not 0 <= rows.min() <= rows.max() < len(view.nodes):
+    if not _are_rows(rows, len(view.nodes)):
         wrong = rows.min() if rows.min() < 0 else rows.max()
         return f"returned {wrong} as a node of a part, expected a row below {len(view.nodes)}"
     if scores is not None and (objection := _array(np.float64, scores, len(view.nodes))):

@@ -17,7 +17,6 @@ from kai.framework import (
     Domains,
     Effect,
     FairShares,
-    Fragmentation,
     GroupOrder,
     NodeFilter,
     NodeScore,
@@ -392,22 +391,6 @@ def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_an
             NodeFilter(fails, signatures=[7]),
             "NodeFilter.signatures: found 7 among texts, expected a text for each of 1",
         ),
-        (Density(gpu_binpack=np.nan), "Density.gpu_binpack: found nan, expected a finite number"),
-        (Availability(weight="much"), "Availability.weight: found 'much', expected a finite number"),
-        (FairShares(*[np.zeros((1, 3))] * 4), "FairShares.fair_share: found float64[1, 3], expected float64[2, 3]"),
-        (FairShares(*[np.full((2, 3), np.nan)] * 4), "FairShares.fair_share: found NaN, expected numbers"),
-        (FairShares(*[None] * 4), "FairShares.fair_share: found NoneType, expected float64[2, 3]"),
-        (
-            Fragmentation(
-                shapes=np.zeros(1, np.int64),
-                shares=np.ones(1),
-                allowed=np.ones((1, 9), np.bool_),
-                gpu_by_cpu=np.zeros(1),
-                gpu_by_memory=np.zeros(1),
-                pressure=np.zeros(1),
-            ),
-            "Fragmentation.allowed: found bool[1, 9], expected bool[1, 1]",
-        ),
         (PodFilter(fails, concerns=np.ones(2, np.bool_)), "PodFilter.concerns: found bool[2], expected bool[1]"),
         (NodeWait(fails, concerns=[True]), "NodeWait.concerns: found list, expected bool[1]"),
         (Domains(fails, groups=np.ones(1)), "Domains.groups: found float64[1], expected bool[1]"),
@@ -488,59 +471,6 @@ def test_a_generator_that_fails_midway_names_the_plugin_too():
     assert [next(scenarios).waiting, next(scenarios).waiting] == [(1,), (2,)]
     with pytest.raises(PluginError, match=r"VictimProposals\.propose: raised ZeroDivisionError"):
         next(scenarios)
-
-
-@pytest.mark.parametrize(
-    ("made", "complaint"),
-    [
-        (lambda each: each.scenario(Batches.of([(5,)])), "a Scenario with the pod 5, expected pods of the outer one"),
-        (lambda each: each.scenario([(0,)]), "list, expected Batches.of(...) in a Scenario"),
-        (
-            lambda each: each.scenario(Batches(np.zeros(1, np.int64), np.array([0, 9]))),
-            "Batches, expected Batches.of(...) in a Scenario",
-        ),
-        (lambda _: scenario(7), "a Scenario for other pods than the outer one, expected what outer.scenario() makes"),
-    ],
-)
-def test_a_proposal_takes_what_the_outer_scenario_has_and_nothing_else(made, complaint):
-    (plugin,) = opened([VictimProposals(lambda outers: map(made, outers))])
-    with pytest.raises(PluginError) as caught:
-        list(plugin.proposals.propose(iter([outer(1, (0,))])))
-    assert str(caught.value) == f'plugin "p0" (dist-0 1.0), VictimProposals.propose: returned {complaint}'
-
-
-def test_a_proposal_is_made_of_an_outer_scenario():
-    (plugin,) = opened([VictimProposals(lambda _: [scenario(1)])])
-    with pytest.raises(PluginError, match="returned a Scenario of its own, expected one of an outer Scenario"):
-        list(plugin.proposals.propose(iter([outer(1)])))
-
-
-def test_what_a_library_panics_with_names_the_plugin_and_ends_nothing_else():
-    class PanicError(BaseException):
-        """As compiled libraries raise it: no Exception."""
-
-        def __str__(self):
-            raise ValueError("no words either")
-
-    def panics(*_):
-        raise PanicError
-
-    def proposes(outers):
-        yield from ()
-        panics()
-
-    (plugin,) = opened([NodeFilter(panics), VictimProposals(proposes)])
-    with pytest.raises(PluginError, match=r"NodeFilter\.filter: raised PanicError$"):
-        plugin.node_filter.filter(0, NODES)
-    with pytest.raises(PluginError, match=r"VictimProposals\.propose: raised PanicError$"):
-        list(plugin.proposals.propose(iter(())))
-
-
-def test_a_column_is_tracked_while_plugins_open_and_holds_whole_numbers():
-    with pytest.raises(TypeError, match="track: found that plugins have opened, expected a call in open"):
-        VIEW.track(np.zeros(3, np.int64))
-    with pytest.raises(TypeError, match=r"track: found float64\[3\], expected int64"):
-        VIEW.track(np.zeros(3))
 
 
 def test_errors_that_kai_raises_on_purpose_pass_as_they_are():

@@ -7,6 +7,7 @@ import pytest
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError
 from kai.framework import (
+    Density,
     Dependence,
     Effect,
     GroupOrder,
@@ -200,6 +201,18 @@ def test_effects_that_are_linear_are_fine():
             )
 
     check_plugin(Counting)
+
+
+def test_a_pod_that_is_promised_its_place_keeps_what_its_placement_added():
+    """Nodes where a pod must wait are preferred here: no eviction takes such a place away."""
+
+    @attrs.frozen
+    class Spreading:
+        def open(self, session):
+            column = session.track(np.zeros(1, np.int64))
+            return (Placement(effects=lambda *_: (Effect(column, 0, 1),)), Density(gpu_spread=0.5))
+
+    check_plugin(Spreading)
 
 
 def test_decisions_that_depend_on_the_order_of_objects_are_caught():
