@@ -29,6 +29,8 @@ _NANOSECONDS: Final = {
 _PART: Final = re.compile(r"([0-9]+)(?:\.([0-9]*))?([a-zµμ]+)|\.([0-9]+)([a-zµμ]+)")
 _LONGEST_TEXT: Final = 80
 _LONGEST: Final = 2**63 - 1
+LONGEST: Final = _LONGEST / SECOND
+"""In seconds."""
 
 
 class DurationError(ValueError):

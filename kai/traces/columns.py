@@ -21,6 +21,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from math import isfinite
 from typing import Any, Final
 
 import attrs
@@ -62,8 +63,10 @@ class Rule:
         """Return the text of a row, "" for none."""
         found = (row.get(self.column) or "").strip()
         if self.part and found:
-            parts = dict(each.partition("=")[::2] for each in found.split(","))
-            found = parts.get(self.part, "")
+            parts = [each.partition("=")[::2] for each in found.split(",")]
+            same = [amount for name, amount in parts if name == self.part]
+            kinds = [amount for name, amount in parts if name.startswith(f"{self.part}:")]
+            found = same[0] if same else _sum_of(kinds)  # gres/gpu:a100: beside gres/gpu it is a part of that
         return found
 
     def read(self, row: Row) -> Any:  # noqa: ANN401 - of the kind that the rule says
@@ -83,11 +86,14 @@ class Rule:
         match self.kind:
             case "number" | "seconds":
                 value = float(text) * self.scale
-                if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN is no number
+                if not isfinite(value):
                     raise ValueError(text)
                 return value
             case "count":
-                return int(float(text))
+                count = float(text)
+                if count != int(count):
+                    raise ValueError(text)
+                return int(count)
             case "time":
                 return _instant(text)
             case "mebibytes":
@@ -139,6 +145,11 @@ class Format:
     assumptions: tuple[str, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
 
+    @property
+    def columns(self) -> set[str]:
+        """All columns that it knows."""
+        return {*self.needs, *(rule.column for rule in self.job.values())}
+
 
 @cache
 def formats() -> tuple[Format, ...]:
@@ -188,9 +199,23 @@ def _rule(values: Mapping[str, Any]) -> Rule:
 def _instant(text: str) -> float:
     """Return a time of the calendar, or seconds, in seconds since the epoch."""
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         return times.instant(text if text[-1:] in "Zz" or "+" in text else f"{text.replace(' ', 'T')}Z")
+    if not isfinite(seconds):
+        raise ValueError(text)
+    return seconds
+
+
+def _sum_of(amounts: Sequence[str]) -> str:
+    """Return whole numbers added up, "" for none of them.
+
+    Raises: RowError for what is none.
+    """
+    try:
+        return str(sum(map(int, amounts))) if amounts else ""
+    except ValueError:
+        raise RowError(f"found {' and '.join(amounts)}, expected whole numbers") from None
 
 
 def _binary(text: str) -> str:

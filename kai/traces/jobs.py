@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
+from kai.durations import LONGEST
 from kai.traces.columns import Format, Row, RowError, Rule
+
+MOST_PODS: Final = 100_000
+"""Of one job: its pods are made one by one."""
+_MOST: Final = {"gpus": 65_535, "cpus": 1 << 28, "memory_mib": 1 << 28}
+"""More than any machine has: what is larger is a slip, and its amounts would not fit into 64 bits."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +64,7 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
     arrival = _value(rules, "arrival", row)
     if arrival is None or arrival < 0:
         raise RowError(f"{rules['arrival'].column} is {arrival}, expected when the job arrived")
+    _refuse_longer(rules["arrival"].column, arrival)
     demand = demand_of(row, form)
     minimum = _value(rules, "minimum", row, demand.pods)
     if not 0 <= minimum <= demand.pods:
@@ -90,6 +97,8 @@ def demand_of(row: Row, form: Format) -> Demand:
     pods = _value(rules, "pods", row, 1)
     if pods < 1:
         raise RowError(f"{rules['pods'].column} is {pods}, expected at least 1")
+    if pods > MOST_PODS:
+        raise RowError(f"{rules['pods'].column} is {pods:g}, expected at most {MOST_PODS:,}")
     gpus, share = _gpus(rules, row, pods)
     return Demand(
         pods=pods,
@@ -109,9 +118,9 @@ def node_of(row: Row, line: int, form: Format) -> TraceNode:
     rules = form.nodes
     return TraceNode(
         name=_value(rules, "name", row, f"node-{line}"),
-        gpus=_value(rules, "gpus", row, 0),
-        cpus=_value(rules, "cpus", row, 128.0),
-        memory_mib=_value(rules, "memory_mib", row, float(1 << 20)),
+        gpus=_bounded(rules, "gpus", _value(rules, "gpus", row, 0)),
+        cpus=_bounded(rules, "cpus", _value(rules, "cpus", row, 128.0)),
+        memory_mib=_bounded(rules, "memory_mib", _value(rules, "memory_mib", row, float(1 << 20))),
         model=_value(rules, "model", row, ""),
     )
 
@@ -127,6 +136,7 @@ def _duration(rules: Mapping[str, Rule], row: Row) -> float | None:
         found: float | None = _value(rules, "duration", row)
         if found is not None and found < 0:
             raise RowError(f"duration is {found:g} (column {rules['duration'].column} is negative)")
+        _refuse_longer(rules["duration"].column, found or 0.0)
         return found
     start, end = _value(rules, "start", row), _value(rules, "end", row)
     if start is None or end is None:
@@ -135,7 +145,14 @@ def _duration(rules: Mapping[str, Rule], row: Row) -> float | None:
     if end < start:
         said = f"column {rules['end'].column} is before {rules['start'].column}"
         raise RowError(f"duration is {end - start:g} ({said})")
+    _refuse_longer(f"{rules['end'].column} after {rules['start'].column}", end - start)
     return float(end - start)
+
+
+def _refuse_longer(what: str, seconds: float) -> None:
+    """Refuse more seconds than a duration may have elsewhere: times of the calendar end, too."""
+    if seconds > LONGEST:
+        raise RowError(f"{what} is {seconds:g} s, expected at most 292 years")
 
 
 def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | None]:
@@ -145,10 +162,14 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
     share = _value(rules, "share", row)
     if share is not None and rules["share"].where_gpus not in {None, asked}:
         share = None
-    if share is not None and 0 < share < 1:
-        return 0, float(share)
     if share is not None and not 0 <= share <= 1:
         raise RowError(f"{rules['share'].column} is {share:g}, expected a part of one GPU")
+    if share and asked not in {0, 1}:
+        told = f"{rules['share'].column} is {share:g} beside {asked:g} of {column}"
+        raise RowError(f"{told}, expected a part of one GPU or whole ones")
+    if share and share < 1:
+        return 0, float(share)
+    asked = asked or float(share or 0)  # all of one GPU is a whole one
     if asked < 0 or asked != int(asked):
         if 0 < asked < 1:
             return 0, float(asked)
@@ -159,7 +180,18 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
 def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:
     """Return an amount of each pod: told for each, or for all of them."""
     if f"all_{name}" in rules:
-        found = _value(rules, f"all_{name}", row)
+        found = _bounded(rules, f"all_{name}", _value(rules, f"all_{name}", row), pods)
         return None if found is None else found / pods
-    found = _value(rules, name, row)
+    found = _bounded(rules, name, _value(rules, name, row))
     return None if found is None else float(found)
+
+
+def _bounded(rules: Mapping[str, Rule], name: str, found: Any, pods: int = 1) -> Any:  # noqa: ANN401 - see Rule.read
+    """Return an amount that a machine may have, or None.
+
+    Raises: RowError for any other.
+    """
+    most = _MOST[name.removeprefix("all_")] * pods
+    if found is not None and not 0 <= found <= most:
+        raise RowError(f"{rules[name].column} gives {found:g}, expected 0 to {most:,}")
+    return found

@@ -5,6 +5,7 @@ Rows are read once and kept in the order of their arrival, whatever the order of
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -18,18 +19,21 @@ from typing import Any, Final
 
 import attrs
 
-from kai.errors import InputError
+from kai.errors import InputError, on_one_line
 from kai.extras import load_extra
 from kai.lenient import mapping_of, mappings_of
 from kai.manifests import Finding, RefusedError
 from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
 from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
-from kai.wording import counted
+from kai.wording import counted, first_of, found_by
 
 Placed = tuple[int, Row]
 """A row with its line."""
 _TABLE, _PHILLY = "table", "philly"
+_MORE: Final = "\0"
+"""Where the fields of a row stand for which there is no column."""
 _SEPARATORS: Final = (",", "|", "\t", ";")
+_FEW: Final = 6
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +68,7 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
             dropped[reason] += 1
             continue
         try:
+            _refuse_uneven(row, columns)
             jobs.append(job_of(row, line, form))
         except RowError as error:
             wrong.append((line, str(error)))
@@ -86,14 +91,28 @@ def read_nodes(path: str) -> tuple[TraceNode, ...]:
     columns, placed, _ = read_rows(path)
     form = node_format_of(columns)
     if form is None:
-        raise RefusedError([_unknown(path, columns)])
+        raise RefusedError([_unknown_nodes(path, columns)])
     nodes: list[TraceNode] = []
     for line, row in placed:
         try:
+            _refuse_uneven(row, columns)
             nodes.append(node_of(row, line, form))
         except RowError as error:
             raise RefusedError([Finding(code="R001", message=str(error), file=path, line=line, column=1)]) from None
+    if not nodes:
+        raise InputError(f"{path}: found no node in 0 rows")
     return tuple(nodes)
+
+
+def _refuse_uneven(row: Row, columns: Sequence[str]) -> None:
+    """Refuse a row that was cut, or in a field of which a separator stands.
+
+    Raises: RowError for a row with fewer or more fields than columns; empty ones at its end are passed over.
+    """
+    short, more = sum(value is None for value in row.values()), [each for each in row.get(_MORE, ()) if each]
+    if short or more:
+        found = counted(len(columns) - short + len(more), "field")
+        raise RowError(f"found {found}, expected {len(columns)}, one for each column")
 
 
 def _from_zero(jobs: Sequence[TraceJob], form: Format) -> tuple[TraceJob, ...]:
@@ -116,19 +135,27 @@ def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
         return _parquet(path)
     try:
         data = Path(path).read_bytes()
-        text = (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig", errors="replace")
+        data = gzip.decompress(data) if path.endswith(".gz") else data
+        is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as spreadsheets write "Unicode text"
+        text = data.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
     except EOFError:
         raise InputError(f"{path}: found a gzip that ends too soon, expected the whole file") from None
-    except (OSError, zlib.error) as error:
+    except gzip.BadGzipFile:
+        raise InputError(f"{path}: found no gzip, expected one by the name of the file") from None
+    except OSError as error:
+        raise InputError(f"{path}: found {found_by(error)}, expected a trace") from None
+    except zlib.error as error:
         raise InputError(f"{path}: found {error}, expected a trace") from None
     if text.lstrip().startswith("["):
         return _philly(text, path)
     lines = io.StringIO(text)
     head = lines.readline()
     separator = max(_SEPARATORS, key=head.count)
-    reader = csv.DictReader(io.StringIO(text, newline=None), delimiter=separator)
+    reader = csv.DictReader(io.StringIO(text, newline=None), delimiter=separator, restkey=_MORE)
     with _as_table(reader, path):
         columns = [str(name).strip() for name in reader.fieldnames or ()]
+    if not columns:
+        raise InputError(f"{path}: found nothing, expected a trace")
     reader.fieldnames = columns
     return columns, _placed(reader, path), _TABLE
 
@@ -178,7 +205,8 @@ def _philly_row(job: object) -> Row:
     row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
     spans = [(str(each.get("start_time") or ""), str(each.get("end_time") or "")) for each in attempts]
     servers = mappings_of(attempts[0], "detail") if attempts else []
-    most = max((len(each.get("gpus") or ()) for each in servers), default=0)
+    gpus = [each.get("gpus") for each in servers]
+    most = max((len(each) if isinstance(each, list) else 0 for each in gpus), default=0)
     row["run_seconds"] = _philly_seconds(spans)
     return {**row, "servers": str(len(servers) or ""), "gpus_per_server": str(most)}
 
@@ -215,14 +243,33 @@ def _refused(path: str, wrong: Sequence[tuple[int, str]], rows: int) -> Finding:
 
 
 def _unknown(path: str, columns: Sequence[str]) -> Finding:
-    nearest = max(formats(), key=lambda each: len(set(each.needs) & set(columns)) / len(each.needs))
+    nearest = max(formats(), key=lambda each: len(each.columns & set(columns)) / len(each.columns))
     missing = [name for name in nearest.needs if name not in columns]
     known = ", ".join(each.title for each in formats())
+    said = f"columns {', '.join(missing)} are missing for {nearest.title}, the nearest format"
+    if not nearest.columns & set(columns):
+        said = f"found columns {_some(columns)}, expected those of a format"
     return Finding(
         code="R002",
-        message=f"columns {', '.join(missing)} are missing for {nearest.title}, the nearest format",
+        message=said,
         file=path,
         line=1,
         column=1,
         hint=f"formats: {known}",
     )
+
+
+def _unknown_nodes(path: str, columns: Sequence[str]) -> Finding:
+    known = "; ".join(f"{each.title}: {', '.join(each.node_needs)}" for each in formats() if each.node_needs)
+    return Finding(
+        code="R002",
+        message=f"found columns {_some(columns)}, expected those of nodes",
+        file=path,
+        line=1,
+        column=1,
+        hint=f"columns of nodes: {known}",
+    )
+
+
+def _some(columns: Sequence[str]) -> str:
+    return on_one_line(first_of(columns, _FEW))

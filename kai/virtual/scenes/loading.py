@@ -21,7 +21,7 @@ from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import files_below
 from kai.simulation.sources.text_files import read_documents
-from kai.traces.reading import read_nodes, read_trace
+from kai.traces.reading import Trace, read_nodes, read_trace
 from kai.virtual.scenes.cluster_file import ClusterFile, read_cluster_file
 from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.from_manifests import NEW_YEAR, read_workload
@@ -29,7 +29,7 @@ from kai.virtual.scenes.from_snapshot import Inherited, inherited_from, snapshot
 from kai.virtual.scenes.from_trace import objects_of, plans_of
 from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Inputs, Scene
-from kai.wording import found_by
+from kai.wording import first_of, found_by
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 
@@ -63,7 +63,7 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         raise InputError(f"{workload}: a trace has no nodes; give them with --cluster FILE: a cluster file, or a CSV")
     trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
     nodes = read_nodes(cluster) if is_trace(cluster) else ()
-    file = ClusterFile(documents=()) if nodes else _cluster_file(cluster)
+    file = ClusterFile(documents=()) if is_trace(cluster) else _cluster_file(cluster)
     inherited = inherited_from(snapshot_in(cluster)) if _is_snapshot(cluster) else None
     around = ClusterObjects() if inherited is None else inherited.objects
     objects, made_queues = objects_of(file.documents, nodes, trace, around)
@@ -72,7 +72,7 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
     if inherited is not None:
         more, there = _of_snapshot(inherited), inherited.plans
         objects, _ = inherited.with_brought(objects)
-    if not objects.nodes:
+    if not objects.nodes and not _has_nodes(file):
         raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
     scene = Scene(
         title=Path(workload).stem,
@@ -87,6 +87,7 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         inputs=_inputs(workload, cluster),
         counts={"rows": trace.rows},
         dropped=trace.dropped,
+        notes=(*_unknown_classes(trace, objects), *more.pop("notes", ())),
         assumptions=(
             *trace.form.assumptions,
             *(QUEUES_MADE if made_queues else ()),
@@ -118,7 +119,7 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
         more = _of_snapshot(inherited) | ({"began": found.began} if found.is_dated else {})
         more |= {"assumptions": inherited.assumptions}
         notes = (*notes, *more.pop("notes"), *left)
-    if not objects.nodes:
+    if not objects.nodes and not _has_nodes(file):
         raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
     if cluster is not None and case is None and not _has_nodes(file):
         notes = (*notes, f"{cluster} has no node: the nodes are those of {workload}.")
@@ -140,6 +141,15 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     return Loaded(scene=scene, findings=found.findings)
 
 
+def _unknown_classes(trace: Trace, objects: ClusterObjects) -> tuple[str, ...]:
+    """Return what is said of priorities that are no classes of the cluster."""
+    known = {each.metadata.name for each in objects.priority_classes}
+    unknown = sorted({job.priority for job in trace.jobs if job.priority} - known)
+    if not unknown:
+        return ()
+    return (f"No priority class is called {first_of(unknown)}: jobs of such a priority have the default one.",)
+
+
 def _inputs(workload: str, cluster: str | None) -> Inputs:
     return Inputs(
         workload=workload,
@@ -150,7 +160,8 @@ def _inputs(workload: str, cluster: str | None) -> Inputs:
 
 
 def _has_nodes(file: ClusterFile) -> bool:
-    return bool(file.autoscale) or any(each.manifest.get("kind") == Node.__name__ for each in file.documents)
+    come = bool(file.autoscale) or any(each.added for each in file.events)
+    return come or any(each.manifest.get("kind") == Node.__name__ for each in file.documents)
 
 
 def _name_of(document: Document) -> str:

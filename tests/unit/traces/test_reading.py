@@ -176,6 +176,15 @@ def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_co
         ("0,1,1,,1.5,1", "gpu_share is 1.5, expected a part of one GPU"),
         ("0,1,2,1,,3", "min_member is 3, expected at most the number of pods, 2"),
         ("nan,1,1,1,,1", 'arrival_s is "nan", expected seconds'),
+        ("1e300,1,1,1,,1", "arrival_s is 1e+300 s, expected at most 292 years"),
+        ("0,1e10,1,1,,1", "duration_s is 1e+10 s, expected at most 292 years"),
+        ("0,1,2.7,1,,1", 'pods is "2.7", expected a whole number'),
+        ("0,1,1e30,1,,1", "pods is 1e+30, expected at most 100,000"),
+        ("0,1,1,1e300,,1", "gpus_per_pod gives 1e+300, expected 0 to 65,535"),
+        ("0,1", "found 2 fields, expected 6, one for each column"),
+        ("0,1,1,1,,1,,1", "found 7 fields, expected 6, one for each column"),
+        ("0,1,1,-1,,1", "gpus_per_pod gives -1, expected 0 to 65,535"),
+        ("0,1,1,4,0.5,1", "gpu_share is 0.5 beside 4 of gpus_per_pod, expected a part of one GPU or whole ones"),
     ],
 )
 def test_what_cannot_be_used(row: str, said: str, tmp_path: Path):
@@ -184,9 +193,112 @@ def test_what_cannot_be_used(row: str, said: str, tmp_path: Path):
     assert refused.value.findings[0].message == said
 
 
+@pytest.mark.parametrize("gpus", ["", "0", "1"])
+def test_all_of_a_gpu_is_a_whole_one(gpus: str, tmp_path: Path):
+    (job,) = jobs_in(tmp_path, "own.csv", f"arrival_s,gpus_per_pod,gpu_share\n0,{gpus},1\n")
+    assert (job.gpus, job.share) == (1, None)
+
+
+@pytest.mark.parametrize(("cpus", "memory"), [("-1", "1"), ("1", "-1"), ("1e300", "1"), ("1", "1e300")])
+def test_amounts_that_no_machine_has_are_refused_of_pods_and_of_nodes(cpus: str, memory: str, tmp_path: Path):
+    with pytest.raises(RefusedError, match=r"R001 .* expected 0 to 268,435,456"):
+        jobs_in(tmp_path, "own.csv", f"arrival_s,cpus_per_pod,memory_mib_per_pod\n0,{cpus},{memory}\n")
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text(f"sn,cpu_milli,memory_mib,gpu,model\nn,{float(cpus) * 1000},{memory},8,x\n", encoding="utf-8")
+    with pytest.raises(RefusedError, match=r"R001 .* expected 0 to 268,435,456"):
+        read_nodes(str(nodes))
+
+
+@pytest.mark.parametrize("time", ["nan", "inf"])
+def test_a_time_that_is_no_number_is_refused(time: str, tmp_path: Path):
+    with pytest.raises(RefusedError, match=f'submit_time is "{time}", expected a time'):
+        jobs_in(tmp_path, "log.csv", f"{HELIOS}a,u,v,n,1,1,1,C,{time},,,60,\n")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "said"),
+    [
+        (5, "run_seconds is"),
+        ([{"start_time": "2017-10-01 00:00:00", "end_time": "2017-10-01 00:01:00", "detail": 5}], ""),
+        ([{"start_time": "2017-10-01 00:00:00", "end_time": "2017-10-01 00:01:00", "detail": [{"gpus": 5}]}], ""),
+    ],
+)
+def test_a_log_of_philly_with_other_values_is_no_bug(attempts: object, said: str, tmp_path: Path):
+    log = [{"jobid": "a", "vc": "v", "user": "u", "submitted_time": "2017-10-01 00:00:00", "attempts": attempts}]
+    path = tmp_path / "cluster_job_log"
+    path.write_text(json.dumps(log), encoding="utf-8")
+    if said:
+        with pytest.raises(RefusedError, match=said):
+            read_trace(str(path))
+    else:
+        assert [job.gpus for job in read_trace(str(path)).jobs] == [0]
+
+
 def test_unknown_columns_name_the_nearest_format(tmp_path: Path):
     with pytest.raises(RefusedError, match="columns node_num are missing for SenseTime Helios, the nearest format"):
         jobs_in(tmp_path, "x.csv", HELIOS.replace("node_num", "nodes") + "1\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("arrival,duration_s,pods,gpus_per_pod", "columns arrival_s are missing for kai's own columns, the nearest"),
+        ("a,b", "found columns a, b, expected those of a format"),
+    ],
+)
+def test_the_nearest_format_is_the_one_that_knows_most_of_the_columns(head: str, said: str, tmp_path: Path):
+    with pytest.raises(RefusedError, match=f"R002 {said}"):
+        jobs_in(tmp_path, "x.csv", f"{head}\n1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "R002 found columns a, b, expected those of nodes"),
+        ("sn,cpu_milli,memory_mib,gpu,model\n", "found no node in 0 rows"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1\n", "R001 found 2 fields, expected 5, one for each column"),
+    ],
+)
+def test_a_file_without_nodes_says_what_nodes_have(text: str, said: str, tmp_path: Path):
+    path = tmp_path / "nodes.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        read_nodes(str(path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_file_is_read_in_the_encodings_of_spreadsheets(encoding: str, tmp_path: Path):
+    path = tmp_path / "own.csv"
+    path.write_text("arrival_s,queue\r\n5,équipe\r\n", encoding=encoding)
+    assert [(job.arrival, job.queue) for job in read_trace(str(path)).jobs] == [(5.0, "équipe")]
+
+
+@pytest.mark.parametrize(("name", "said"), [("x.csv", "no such file or folder"), ("x.csv.gz", "no gzip")])
+def test_a_file_that_is_not_there_or_no_gzip_is_told_in_words(name: str, said: str, tmp_path: Path):
+    path = tmp_path / name
+    if name.endswith("gz"):
+        path.write_text("arrival_s\n", encoding="utf-8")
+    with pytest.raises(InputError, match=f"found {said}, expected"):
+        read_trace(str(path))
+
+
+def test_a_file_that_is_empty_says_so(tmp_path: Path):
+    with pytest.raises(InputError, match=r"x\.csv: found nothing, expected a trace"):
+        jobs_in(tmp_path, "x.csv", "")
+
+
+def test_a_row_may_end_in_separators_that_no_column_has(tmp_path: Path):
+    (job,) = jobs_in(tmp_path, "own.csv", "arrival_s,pods\n5,2,,\n")
+    assert (job.arrival, job.pods) == (5.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("counted", "gpus"),
+    [("gres/gpu:a100=16", 8), ("gres/gpu:a100=8,gres/gpu:h100=8", 8), ("gres/gpu=16,gres/gpu:a100=16", 8)],
+)
+def test_gpus_of_slurm_that_are_counted_by_their_kinds_are_gpus(counted: str, gpus: int, tmp_path: Path):
+    (job,) = jobs_in(tmp_path, "sacct.txt", f"{SLURM}1|u|a|p|2023-01-01T00:00:00|60|2|cpu=4,{counted}|COMPLETED\n")
+    assert (job.pods, job.gpus) == (2, gpus)
 
 
 def test_a_file_without_jobs_and_one_that_is_not_there_are_refused(tmp_path: Path):

@@ -41,3 +41,22 @@ def test_a_trace_on_a_cluster_file_with_queues_of_its_own(tmp_path: Path):
     result = result_of(run(loaded.scene, until=7200.0))
     assert [job.start_seconds for job in result.jobs] == [0.0, 3600.0]
     assert [queue.name for queue in result.queues] == ["a", "all"]
+
+
+def test_priorities_that_are_no_classes_are_told(tmp_path: Path):
+    (tmp_path / "own.csv").write_text(
+        "arrival_s,duration_s,gpus_per_pod,priority\n0,60,1,train\n0,60,1,urgent\n0,60,1,\n", encoding="utf-8"
+    )
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
+    notes = load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene.notes
+    assert notes == ("No priority class is called urgent: jobs of such a priority have the default one.",)
+
+
+def test_all_nodes_may_be_made_when_pods_wait(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("arrival_s,duration_s,gpus_per_pod\n0,60,8\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text(
+        "shapes: {x: {gpu: 8, count: 0}}\nautoscale: [{shape: x, max: 2, provision: 5m}]\n", encoding="utf-8"
+    )
+    result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene, until=3600.0))
+    assert [job.start_seconds for job in result.jobs] == [300.0]
+    assert (result.counts["gpus"], result.most_gpus) == (0.0, 8.0)
