@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import partial
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -31,6 +32,8 @@ class Nodes:
     records: Records
     failures: int = 0
     _down: dict[str, Node] = attrs.field(factory=dict)
+    _drains: Counter[str] = attrs.field(factory=Counter)
+    """How many drains of each node have not ended."""
     _pools: list[_Pool] = attrs.field(factory=list)
 
     def begin(self, scene: Scene) -> None:
@@ -80,11 +83,14 @@ class Nodes:
             self._put(node)
 
     def _drain(self, name: str, seconds: float | None) -> None:
-        """Close a node for new pods, and tell those there to go."""
-        node = self.cluster.node(name)
+        """Close a node for new pods, and tell those there to go; a node that is down comes back closed."""
+        node = self._known(name)
         if node is None:
             return
-        self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, unschedulable=True)))
+        if node.spec.unschedulable and not self._drains[name]:
+            self._drains[name] += 1  # closed before, and not by a drain that ends
+        self._drains[name] += 1
+        self._change(name, unschedulable=True)
         for life in [each for each in self.workloads.lives.values() if each.node == name]:
             if life.state is State.RUNNING:
                 self.workloads.evict(life)
@@ -92,23 +98,38 @@ class Nodes:
             self.calendar.enter(self.calendar.now + seconds, partial(self._open, name))
 
     def _open(self, name: str) -> None:
-        node = self.cluster.node(name)
-        if node is not None:
-            self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, unschedulable=False)))
+        """Have one drain of a node end; the node opens with the last of them."""
+        self._drains[name] -= 1
+        self._change(name, unschedulable=self._drains[name] > 0)
 
     def _taint(self, name: str, taint: Taint, seconds: float | None) -> None:
-        node = self.cluster.node(name)
+        node = self._known(name)
         if node is None:
             return
-        self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, taints=(*node.spec.taints, taint))))
+        self._change(name, taints=(*node.spec.taints, taint))
         if seconds is not None:
             self.calendar.enter(self.calendar.now + seconds, partial(self._clean, name, taint))
 
     def _clean(self, name: str, taint: Taint) -> None:
-        node = self.cluster.node(name)
-        if node is not None:
-            taints = tuple(each for each in node.spec.taints if each != taint)
-            self._put(attrs.evolve(node, spec=attrs.evolve(node.spec, taints=taints)))
+        node = self._known(name)
+        if node is not None and taint in node.spec.taints:
+            at = node.spec.taints.index(taint)  # one of them: another event may have put the same there
+            self._change(name, taints=node.spec.taints[:at] + node.spec.taints[at + 1 :])
+
+    def _known(self, name: str) -> Node | None:
+        """Return a node, also one that is down."""
+        return self.cluster.node(name) or self._down.get(name)
+
+    def _change(self, name: str, **spec: Any) -> None:  # noqa: ANN401 - fields of a node's spec by name
+        """Change the spec of a node; one that is down comes back with it."""
+        node = self._known(name)
+        if node is None:
+            return
+        changed = attrs.evolve(node, spec=attrs.evolve(node.spec, **spec))
+        if name in self._down:
+            self._down[name] = changed
+        else:
+            self._put(changed)
 
     def _put(self, node: Node) -> None:
         self.cluster.put_node(node)

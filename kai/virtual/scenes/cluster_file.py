@@ -94,6 +94,9 @@ def read_cluster_file(text: bytes, name: str, queues: Collection[str] = ()) -> C
     rest = documents_of(source, [value for at, value in enumerate(values) if at not in own])
     if not own:
         return ClusterFile(documents=tuple(rest))
+    if len(own) > 1:
+        more = Document(values[own[1]], source, own[1])
+        raise RefusedError([more.finding("K001", "found a second cluster file", (), hint="one of them, or manifests")])
     document = Document(values[own[0]], source, own[0])
     try:
         return _Reading(document).read(rest, queues)
@@ -127,7 +130,7 @@ class _Reading:
         here = self._document
         documents = tuple(Document(manifest, here.text, here.number, here.path) for manifest in made)
         return ClusterFile(
-            documents=(*documents, *rest), events=self._events(), faults=self._faults(), autoscale=self._autoscale()
+            documents=(*documents, *rest), events=self._events(rest), faults=self._faults(), autoscale=self._autoscale()
         )
 
     def _short(self) -> list[dict[str, Any]]:
@@ -225,8 +228,9 @@ class _Reading:
 
     # --- What happens ----------------------------------------------------------------------------------------------
 
-    def _events(self) -> tuple[NodeEvent, ...]:
+    def _events(self, rest: Sequence[Document]) -> tuple[NodeEvent, ...]:
         known = {name for called in self._made.values() for name in called}
+        known |= {str(part_of(each.manifest, "metadata", "name")) for each in rest if each.manifest.get("kind") == Node.__name__}
         return tuple(self._event(at, known) for at in range(len(_list(self._manifest, "events", ()))))
 
     def _event(self, number: int, known: set[str]) -> NodeEvent:
@@ -270,26 +274,29 @@ class _Reading:
         return (Faults(nodes=called, mean_between=mean, repair=repair),) if mean > 0 else ()
 
     def _autoscale(self) -> tuple[Autoscale, ...]:
-        found = []
-        for number, values in enumerate(_list(self._manifest, "autoscale", ())):
-            path: Path = ("autoscale", number)
-            if not isinstance(values, Mapping):
-                raise WrongError(path, f"found {shown(values)}", "a mapping such as {shape: h100x8, min: 0, max: 4}")
-            _refuse_others(values, SCALE_KEYS, path)
-            shape = self._shape(values.get("shape"), (*path, "shape"))
-            make: Callable[[int], Node] = partial(self._scaled, shape)
-            found.append(
-                Autoscale(
-                    name=shape,
-                    make=make,
-                    least=_whole(values, "min", path, default=0),
-                    most=_whole(values, "max", path, default=1),
-                    provision=_seconds(values.get("provision", "5m"), (*path, "provision")),
-                    idle=_seconds(values.get("idle", "10m"), (*path, "idle")),
-                    gpus=float(_whole(self._shapes[shape], "gpu", ("shapes", shape), default=0)),
-                )
-            )
-        return tuple(found)
+        return tuple(self._pool(at, values) for at, values in enumerate(_list(self._manifest, "autoscale", ())))
+
+    def _pool(self, number: int, values: object) -> Autoscale:
+        path: Path = ("autoscale", number)
+        if not isinstance(values, Mapping):
+            raise WrongError(path, f"found {shown(values)}", "a mapping such as {shape: h100x8, min: 0, max: 4}")
+        _refuse_others(values, SCALE_KEYS, path)
+        shape = self._shape(values.get("shape"), (*path, "shape"))
+        gpus = _whole(self._shapes[shape], "gpu", ("shapes", shape), default=0)
+        if not gpus:  # how many nodes are needed is told by the GPUs that waiting pods ask for
+            raise WrongError((*path, "shape"), f"nodes of shape {shape} have no GPU", "a shape with GPUs")
+        least = _whole(values, "min", path, default=0)
+        most = _whole(values, "max", path, default=max(1, least))
+        if most < least:
+            raise WrongError((*path, "max"), f"max is {most}", f"at least min, which is {least}")
+        idle = _seconds(values.get("idle", "10m"), (*path, "idle"))
+        if not idle:  # a node would go as it comes
+            raise WrongError((*path, "idle"), f"idle is {shown(values['idle'])}", "more than 0")
+        make: Callable[[int], Node] = partial(self._scaled, shape)
+        provision = _seconds(values.get("provision", "5m"), (*path, "provision"))
+        return Autoscale(
+            name=shape, make=make, least=least, most=most, provision=provision, idle=idle, gpus=float(gpus)
+        )
 
     def _scaled(self, shape: str, number: int) -> Node:
         return structure_as(Node, self.node(shape, f"{shape}-scaled-{number + 1}"))
@@ -347,9 +354,12 @@ def _seconds(found: object, path: Path) -> float:
 
 def _amount(found: object, path: Path) -> int:
     try:
-        return quantity.amount(str(found), 1)
+        amount, wanted = quantity.amount(str(found), 1), "a quantity that is not negative"
     except BadValue as bad:
-        raise WrongError(path, f"{path[-1]} is {shown(found)}", bad.wanted) from None
+        amount, wanted = -1, bad.wanted
+    if amount < 0:
+        raise WrongError(path, f"{path[-1]} is {shown(found)}", wanted)
+    return amount
 
 
 def _taint(text: object, path: Path) -> dict[str, Any]:

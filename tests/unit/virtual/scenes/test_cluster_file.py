@@ -47,6 +47,31 @@ def test_a_taint_keeps_new_pods_away_while_it_lasts():
     assert kept.start_seconds == 2 * HOUR
 
 
+@pytest.mark.parametrize("event", ["drain: 1h", 'taint: "x=y:NoSchedule", for: 1h'])
+def test_what_closes_a_node_ends_also_while_the_node_is_down(event: str):
+    events = f"[{{at: 0s, node: a-1, {event}}}, {{at: 30m, node: a-1, fail: 1h}}]"
+    file = f"shapes: {{a: {{gpu: 8, count: 1}}}}\nevents: {events}\n"
+    (waits,) = simulated(file, job("waits", 8, arrival="1m", duration="1h"), 8).jobs
+    assert waits.start_seconds == 1.5 * HOUR
+
+
+@pytest.mark.parametrize("event", ["drain: 1h", 'taint: "x=y:NoSchedule", for: 1h'])
+def test_a_node_that_is_down_comes_back_as_closed_as_it_was_to_be(event: str):
+    events = f"[{{at: 0s, node: a-1, fail: 1h}}, {{at: 30m, node: a-1, {event}}}]"
+    file = f"shapes: {{a: {{gpu: 8, count: 1}}}}\nevents: {events}\n"
+    (waits,) = simulated(file, job("waits", 8, arrival="1m", duration="1h"), 8).jobs
+    assert waits.start_seconds == 1.5 * HOUR
+
+
+@pytest.mark.parametrize(("long", "short"), [("drain: 2h", "drain: 10m"), ("for: 2h", "for: 10m")])
+def test_of_two_that_close_a_node_the_one_that_lasts_longer_counts(long: str, short: str):
+    taint = "" if long.startswith("drain") else 'taint: "x=y:NoSchedule", '
+    events = f"[{{at: 0s, node: a-1, {taint}{long}}}, {{at: 1h, node: a-1, {taint}{short}}}]"
+    file = f"shapes: {{a: {{gpu: 8, count: 1}}}}\nevents: {events}\n"
+    (waits,) = simulated(file, job("waits", 8, arrival="1m", duration="1h"), 8).jobs
+    assert waits.start_seconds == 2 * HOUR
+
+
 def test_nodes_are_added_by_plan():
     file = "shapes: {a: {gpu: 8, count: 1}, b: {gpu: 16, count: 0}}\nevents: [{at: 1h, add: b, count: 1}]\n"
     (large,) = simulated(file, job("large", 16, duration="1h"), 8).jobs
@@ -80,6 +105,12 @@ def test_nodes_fail_by_chance_as_the_seed_says():
         ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1h, node: b-1, fail: 1h}\n", "3:20: K001 there is no node 'b-1'"),
         ("queues:\n  a: {qouta: 3}\n", "cluster.yaml:2:3: K002 a: found key 'qouta'"),
         ("autoscale:\n  - {shape: b}\n", "cluster.yaml:2:13: K001 there is no shape 'b'"),
+        ("shapes: {c: {}}\nautoscale:\n  - {shape: c}\n", "3:13: K001 nodes of shape c have no GPU"),
+        ("shapes: {a: {gpu: 8}}\nautoscale:\n  - {shape: a, min: 5, max: 2}\n", "3:29: K001 max is 2"),
+        ("shapes: {a: {gpu: 8}}\nautoscale:\n  - {shape: a, idle: 0s}\n", "3:22: K001 idle is '0s'"),
+        ("shapes:\n  a: {gpu: 8, memory: -80Gi}\n", "cluster.yaml:2:23: K001 memory is '-80Gi'"),
+        ("shapes:\n  a: {gpu: 8, cpu: -4}\n", "cluster.yaml:2:20: K001 cpu is '-4'"),
+        ("shapes: {a: {gpu: 8}}\n---\nshapes: {b: {gpu: 8}}\n", "cluster.yaml:3:1: K001 found a second cluster file"),
         ("queues:\n  a: {}\n  b: {parent: c}\n", "cluster.yaml:3:15: K001 there is no queue 'c', the parent of b"),
         ("queues:\n  a: {parent: a}\n", "cluster.yaml:2:15: K001 parents lead in a circle: a -> a"),
         (
@@ -95,6 +126,21 @@ def test_a_mistake_has_its_place(text: str, said: str):
     with pytest.raises(RefusedError) as refused:
         read_cluster_file(text.encode(), "cluster.yaml")
     assert said in str(refused.value)
+
+
+NODE = "---\n{apiVersion: v1, kind: Node, metadata: {name: other}}\n"
+
+
+@pytest.mark.parametrize("shapes", ["", "shapes: {a: {gpu: 8}}\n"])
+def test_an_event_may_be_about_a_node_that_stands_behind_the_short_form(shapes: str):
+    def read(name: str):
+        return read_cluster_file(
+            f"{shapes}events: [{{at: 1h, node: {name}, fail: 1h}}]\n{NODE}".encode(), "cluster.yaml"
+        )
+
+    assert read("other").events[0].nodes == ("other",)
+    with pytest.raises(RefusedError, match="K001 there is no node 'typo'"):
+        read("typo")
 
 
 def test_a_parent_may_stand_behind_the_short_form_or_elsewhere():
