@@ -79,11 +79,10 @@ class Frame:
         """Return the frame that holds all results."""
         horizon = max(result.horizon_seconds for result in results)
         length, unit = next((length, unit) for most, length, unit in _UNITS if horizon <= most)
-        capacity = [value for result in results for value in result.series.columns.get("capacity", ())]
         queues = {queue.name: queue for result in reversed(results) for queue in result.queues}
         return cls(
             horizon=horizon,
-            gpus=max([1.0, *capacity, *(result.counts["gpus"] for result in results)]),
+            gpus=max([1.0, *(result.most_gpus for result in results)]),
             second=1 / length,
             unit=unit,
             paints=_paints(list(queues.values())),

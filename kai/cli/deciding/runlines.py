@@ -29,7 +29,7 @@ def run_text(result: "SimulationResult", console: Console) -> str:
     """Return the page of one run."""
     rows = top_queues(result)
     parts = [console.styled(wrapped(_title(result), console.width, between=" · "), bold=True)]
-    if result.counts["gpus"] and result.horizon_seconds:
+    if result.most_gpus and result.horizon_seconds:
         parts.append(_chart(result, rows, console))
     figures = _BETWEEN.join(_figures(result))
     parts += [_table(result, rows, console), wrapped(figures, console.width, between=_BETWEEN)]
@@ -59,7 +59,7 @@ def _title(result: "SimulationResult") -> str:
 
 def _chart(result: "SimulationResult", rows: "Sequence[QueueResult]", console: Console) -> str:
     """Return how many GPUs each queue had over time; one place is the mean of its part of the time."""
-    total = f"GPUs allocated, 0-{counts_text(result.counts['gpus'])}"
+    total = f"GPUs allocated, 0-{counts_text(result.most_gpus)}"
     names = [*(queue.name for queue in rows), "both" if len(rows) == 2 else "all"]
     head = max(len(total), *map(len, names)) + 2
     room = console.width - head - _LAST_MARK if console.width else _WIDE
@@ -103,7 +103,7 @@ def _used(result: "SimulationResult", queue: str) -> list[float]:
 
 
 def _drawn(values: Sequence[float], result: "SimulationResult", width: int) -> str:
-    gpus, count = result.counts["gpus"], len(values)
+    gpus, count = result.most_gpus, len(values)
     out = []
     for place in range(width):
         first = place * count // width

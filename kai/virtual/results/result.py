@@ -163,6 +163,11 @@ class SimulationResult:
         """Return the value of a metric."""
         return self.metrics[metric].value
 
+    @property
+    def most_gpus(self) -> float:
+        """The most GPUs that there are at a time: nodes come and go."""
+        return max([self.counts["gpus"], *self.series.columns.get("capacity", ())])
+
     def queues_below(self, name: str) -> set[str]:
         """Return the names of a queue and of all queues below it."""
         below = {name}

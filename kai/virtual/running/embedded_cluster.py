@@ -20,6 +20,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import times
 from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
+from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.simulation.deciding.cluster_reaction import device_labels, device_of
@@ -132,9 +133,8 @@ class EmbeddedCluster:
 
 
 def gpus_of_node(node: Node) -> float:
-    """Return how many GPUs a node offers."""
-    text = node.status.allocatable.get(names.NVIDIA_GPU, "0")
-    return float(text) if text.isdecimal() else 0.0
+    """Return how many GPUs a node offers, of whatever vendor."""
+    return amounts(tuple(node.status.allocatable.items())).get("gpu", 0) / GPU_UNIT
 
 
 def held_gpus(decision: Bind) -> float:

@@ -85,6 +85,8 @@ class Meters:
         """Of each node: GPUs, and how many of them are held."""
         self._idle: Counter[float] = Counter()
         """How many nodes have so many idle GPUs."""
+        self._waiting = 0
+        """How many pods wait."""
         self._asked: Counter[float] = Counter()
         """How many waiting pods ask for so many GPUs."""
         self._pieces: Float64s | None = None
@@ -94,7 +96,9 @@ class Meters:
         seconds = now - self.now
         if seconds <= 0.0:
             return
-        used, wanted, fair = self.used, self.wanted, self.fair
+        used, wanted = self.used, self.wanted
+        # No cycle divides anew while no pod waits: each queue is entitled to what it asks for then, and has it.
+        fair = self.fair if self._waiting else used
         self.used_sum += used * seconds
         self.capacity_sum += self.capacity * seconds
         wants = (used + wanted > _TINY) & (fair > _TINY)
@@ -116,6 +120,7 @@ class Meters:
 
     def wait(self, queue: str, gpus: float, count: int) -> None:
         """Note ``count`` pods more (or less) that wait for so many GPUs."""
+        self._waiting += count
         self.wanted[self._row.get(queue, -1)] += gpus * count
         if gpus:
             self._asked[gpus] += count

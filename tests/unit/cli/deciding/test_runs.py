@@ -110,6 +110,14 @@ def test_no_line_is_wider_than_the_terminal(columns: int, sides: list[Simulation
     assert "first divergence: T+1h" in compared
 
 
+def test_the_chart_has_room_for_nodes_that_come_later(sides: list[SimulationResult]):
+    grown = attrs.evolve(sides[0], counts={**sides[0].counts, "gpus": 0.0})
+    assert (
+        run_text(grown, Console(columns=80)).partition("\n")[2]
+        == run_text(sides[0], Console(columns=80)).partition("\n")[2]
+    )
+
+
 def test_figures_that_are_shown_alike_make_neither_side_better(sides: list[SimulationResult]):
     compared = compare_runs(*sides)
     metrics = [

@@ -202,3 +202,19 @@ def test_every_metric_says_what_it_means():
     result = simulated(cluster() + job("one", duration="1h"), 2)
     assert all(metric.definition for metric in result.metrics.values())
     assert all(isinstance(attrs.asdict(metric), dict) for metric in result.metrics.values())
+
+
+def test_gpus_of_every_vendor_are_gpus():
+    text = (cluster() + job("one", 8, duration="1h")).replace("nvidia.com/gpu", "amd.com/gpu")
+    result = simulated(text, 2)
+    assert (result.counts["gpus"], result.value("utilisation")) == (8.0, 0.5)
+
+
+def test_a_share_is_what_a_queue_asks_for_also_after_jobs_have_ended():
+    other = cluster().split("---")[-1].replace("name: work", "name: other")
+    short = job("short", 4, duration="1h") + job("long", 2, duration="3h")
+    alone = job("theirs", 2, duration="3h").replace("queue: work", "queue: other")
+    result = simulated(f"{cluster()}---{other}{short}{alone}", 4)
+    assert result.value("jain") == 1.0
+    late = int(2 * HOUR / result.series.bucket_seconds)
+    assert [result.series.columns[f"fair/{name}"][late] for name in ("work", "other")] == [2.0, 2.0]
