@@ -7,7 +7,7 @@ Nothing here says that a change helps; ``kai.simulation.explaining.trials`` find
 touch is the same object afterwards, so that reading the changed cluster costs only what changed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -19,7 +19,9 @@ from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
 from kai.explain.phrases import Words, bare, quantity
 from kai.explain.takeable import Takeable
 from kai.framework.decisions import Cause
+from kai.model.amounts import parts_of
 from kai.model.axis import GPU_UNIT
+from kai.quantity import amount as amount_in
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.field_names import OBJECTS, GroupFields
 from kai.wording import counted
@@ -113,7 +115,7 @@ def gpus_each(site: Site, most: int) -> Change:
         old=str(old),
         new=str(most),
         text=f"{gpus} a pod, not {old}" if len(amounts) == 1 else _uneven(gpus, [n for n in amounts if n > most]),
-        objects=with_pods(site, lambda pod: capped(pod, gpu_resource(pod), most, str(most))),
+        objects=with_pods(site, lambda pod: capped(pod, gpu_resource(pod), str(most))),
     )
 
 
@@ -131,7 +133,7 @@ def amount_each(site: Site, resource: str, old: int, new: int) -> Change:
         old=quantity(old, resource),
         new=quantity(new, resource),
         text=f"{quantity(new, resource)} a pod, not {quantity(old, resource)}",
-        objects=with_pods(site, lambda pod: capped(pod, resource, -1, text)),
+        objects=with_pods(site, lambda pod: capped(pod, resource, text)),
     )
 
 
@@ -312,20 +314,20 @@ def _with_annotation(pod: Pod, key: str, value: str) -> Pod:
     return attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, annotations={**pod.metadata.annotations, key: value}))
 
 
-def capped(pod: Pod, resource: str, most: int, text: str) -> Pod:
-    """Return the pod with ``text`` where its containers ask for ``resource``, unless they ask for ``most`` or less."""
-    if not resource or 0 <= asked_gpus(pod) <= most:
-        return pod
+def capped(pod: Pod, resource: str, text: str) -> Pod:
+    """Return the pod with ``text`` where its containers ask for more of ``resource`` than that."""
+    parts = parts_of(resource)
+    most = amount_in(text, parts)
+
+    def lowered(asked: Mapping[str, str]) -> Mapping[str, str]:
+        return {**asked, resource: text} if amount_in(asked.get(resource, "0"), parts) > most else asked
 
     def smaller(container: Container) -> Container:
         asked = container.resources
-        lowered = attrs.evolve(
-            asked,
-            requests={**asked.requests, resource: text} if resource in asked.requests else asked.requests,
-            limits={**asked.limits, resource: text} if resource in asked.limits else asked.limits,
-        )
-        return attrs.evolve(container, resources=lowered)
+        resources = attrs.evolve(asked, requests=lowered(asked.requests), limits=lowered(asked.limits))
+        return attrs.evolve(container, resources=resources)
 
-    return attrs.evolve(
-        pod, spec=attrs.evolve(pod.spec, containers=tuple(smaller(each) for each in pod.spec.containers))
-    )
+    containers = tuple(map(smaller, pod.spec.containers))
+    if containers == pod.spec.containers:
+        return pod  # what does not change is the same object
+    return attrs.evolve(pod, spec=attrs.evolve(pod.spec, containers=containers))

@@ -173,7 +173,7 @@ def fewer_of(site: Site, resource: str, old: int, most: int) -> Change:
         old=str(old),
         new=str(most),
         text=f"{most} {resource} a pod, not {old}",
-        objects=with_pods(site, lambda pod: capped(pod, resource, -1, str(most))),
+        objects=with_pods(site, lambda pod: capped(pod, resource, str(most))),
     )
 
 

@@ -273,6 +273,16 @@ def test_processors_are_lowered_to_what_a_limit_leaves():
     ]
 
 
+def test_pods_that_ask_for_less_already_are_left_as_they_are():
+    queues = {"root": {"quota": 64}, "a": {"parent": "root", "limit": {"cpu": 8}}}
+    parts = {"small": {"members": 1, "each": {"cpu": 1}}, "large": {"members": 1, "each": {"cpu": 8}}}
+    found = told({"g": {"queue": "a", "subgroups": parts}}, queues=queues)
+    assert found[0] == "7 cores a pod, not 8 cores: starts on n1"
+    parts = {"small": {"members": 1, "each": {"x.com/nic": 1}}, "large": {"members": 1, "each": {"x.com/nic": 4}}}
+    found = told({"g": {"queue": "a", "subgroups": parts}}, {"nodes": {"n1": {"resources": {"x.com/nic": 4}}}})
+    assert found[0] == "3 x.com/nic a pod, not 4: starts on n1"
+
+
 def test_a_pod_larger_than_any_node_could_be_as_large_as_the_largest():
     assert told({"g": {"queue": "a", "each": {"gpu": 8}}}) == ["4 GPUs a pod, not 8: starts on n1"]
     assert told({"g": {"queue": "a", "each": {"cpu": 2000}}}) == ["1000 cores a pod, not 2000 cores: starts on n1"]
