@@ -58,7 +58,8 @@ def _in_words(result: SimulationResult) -> str:
     counts = ", ".join(f"{count:,} by {cause}" for cause, count in causes.items())
     lost = figure(result.value("evictionCost"), "GPU-h")
     pods = counted(len(result.evictions), "pod")
-    return f"{pods} with {counted(round(gpus, 2), 'GPU')} evicted: {counts}. GPU-hours of work lost: {lost}."
+    failed = ", that by failed nodes among them" if result.value("nodeFailures") else ""
+    return f"{pods} with {counted(round(gpus, 2), 'GPU')} evicted: {counts}. GPU-hours of work lost{failed}: {lost}."
 
 
 def _causes(result: SimulationResult) -> list[str]:

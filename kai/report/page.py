@@ -146,7 +146,7 @@ def _cards(result: SimulationResult) -> tuple[Card, ...]:
         ("wait, p50 · p95", "queueingDelayP95", waits),
         ("fairness (Jain)", "jain", headline(result, "jain")),
         ("fragmentation", "fragmentation", headline(result, "fragmentation")),
-        ("work lost by evictions", "evictionCost", f"{headline(result, 'evictionCost')} GPU-h"),
+        ("work lost", "evictionCost", f"{headline(result, 'evictionCost')} GPU-h"),
     )
     return tuple(Card(label=name, value=value, about=result.metrics[key].definition) for name, key, value in chosen)
 

@@ -50,8 +50,8 @@ class Wanted:
         return shlex.join(["kai", *words, *flags, *(["--skip-bad-rows"] if self.skips_bad_rows else [])])
 
 
-def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -> int:
-    """Carry out what is asked for, and write what came out."""
+def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, again: str) -> int:
+    """Carry out what is asked for, and write what came out; ``again`` is the command that does the same again."""
     from kai.cli.checking.findings import finding_text
     from kai.cli.deciding.runsfiles import check_places, save_runs, write_report
 
@@ -67,7 +67,7 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -
     if wanted.out is not None:
         save_runs(Path(wanted.out), results, console)
     if wanted.report is not None:
-        write_report(wanted.report, results, wanted.again("simulate", paths[0]), console)
+        write_report(wanted.report, results, again, console)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,7 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
     from kai.documents.distribution import DISTRIBUTION, installed
     from kai.report.page import page_of
 
-    text = page_of(results, command=f"{command} --report {path}", program=f"kai {installed(DISTRIBUTION)}")
+    text = page_of(results, command=f"{command} --report {shlex.quote(path)}", program=f"kai {installed(DISTRIBUTION)}")
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:

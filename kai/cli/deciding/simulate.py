@@ -89,12 +89,14 @@ def simulate(
     from kai.cli.deciding.saved import asked_again
     from kai.simulation.request import Request
 
-    place, wanted = asked_again(paths[0], Wanted(**over_time))
+    given = Wanted(**over_time)
+    again = given.again("simulate", paths[0])
+    place, wanted = asked_again(paths[0], given)
     paths = (place, *paths[1:])
     if wanted.is_over_time(paths[0]):
         _refuse_flags_of_one_moment()
         refuse_rows(paths[0])
-        return simulate_over_time(paths, wanted, console)
+        return simulate_over_time(paths, wanted, console, again)
 
     refuse_given(_OVER_TIME, "without virtual time", "give --until, --cluster or a trace")
     policy = _policy(config)

@@ -125,7 +125,15 @@ def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
     assert "33.4% of 64.0 GPU-hours were allocated; guest had most of them, 19.4 (30.3%)." in findings
     assert "Half of all jobs did not wait, 95% waited 30s or less; 0 of 2 never started." in findings
     assert "1 pod with 8 GPUs evicted: 1 by reclaim. GPU-hours of work lost: 2.7." in findings
+    assert "work lost" in reader.texts["dt"]
     assert "While pods waited, 100.0% of the idle GPUs were of no use to the largest of them." in findings
+
+
+def test_work_that_failed_nodes_cost_is_not_said_to_be_lost_by_evictions(plotly):
+    failures = attrs.evolve(reclaimed().metrics["nodeFailures"], value=2.0)
+    result = attrs.evolve(reclaimed(), metrics={**reclaimed().metrics, "nodeFailures": failures})
+    text = page_of([result], command=COMMAND, program="kai 1")
+    assert "GPU-hours of work lost, that by failed nodes among them: 2.7." in text
 
 
 def test_what_arrived_and_what_started_are_told_apart_in_one_form_of_numbers(plotly):

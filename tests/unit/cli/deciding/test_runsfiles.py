@@ -1,6 +1,9 @@
 """Files of runs over virtual time: what is written, and what is said before anything runs."""
 
+import html
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,20 @@ def test_a_report_is_one_file_that_says_how_it_was_made(capsys: pytest.CaptureFi
     text = path.read_text(encoding="utf-8")
     assert f"<code>kai simulate {CASE} --until 8h --report {path}</code>" in text
     assert "33.4% of 64.0 GPU-hours" in text
+
+
+@pytest.mark.usefixtures("plotly")
+def test_the_command_on_a_page_can_be_typed(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    folder, path = tmp_path / "a day", tmp_path / "a page.html"
+    (folder / "scene").mkdir(parents=True)
+    (folder / "scene" / "reclaim.yaml").write_bytes(Path(CASE).read_bytes())
+    (folder / "mine.yaml").write_text("actions: [allocate]\n", encoding="utf-8")
+    assert run(["simulate", str(folder / "scene"), "--until", "8h", "--out", str(folder)]) == 0
+    flags = ["--policy", "mine.yaml", "--report", str(path)]
+    assert run(["simulate", str(folder), *flags]) == 0
+    (line,) = re.findall("<code>(kai .*)</code>", path.read_text(encoding="utf-8"))
+    assert shlex.split(html.unescape(line)) == ["kai", "simulate", str(folder), *flags]
+    capsys.readouterr()
 
 
 @pytest.mark.usefixtures("plotly")
