@@ -18,7 +18,7 @@ from kai.explain.code_texts import DIVISORS, WRITERS, amount
 from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage
 from kai.framework.words import Detail, Facts, Words
 from kai.kernels import fit
-from kai.model.axis import mig_slices
+from kai.model.units import mig_slices
 
 NO_NODES = "no nodes with enough resources were found"
 SHORT_OF = "node(s) didn't have enough resources: "

@@ -49,7 +49,7 @@ from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.framework.words import Detail, Words
 from kai.model.amounts import Amounts, amounts_of
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis, mig_slices
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis
 from kai.model.constraints import (
     AffinityTerm,
     HostPort,
@@ -83,6 +83,7 @@ from kai.model.rows import (
     SubGroupRow,
 )
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, status_mask, within
+from kai.model.units import mig_slices
 from kai.quantity import amount
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot

@@ -15,6 +15,7 @@ from kai.lenient import list_of, mapping_of, mappings_of, part_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 from kai.manifests.scalars import exact_amount
+from kai.model.units import mig_slices
 from kai.numerals import floating, signed
 
 _CONTAINERS = ("containers", "initContainers")
@@ -48,7 +49,10 @@ def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> I
 
 
 def gpus_of(pod: Mapping[str, Any]) -> float:
-    """Return how many GPUs a pod asks for, parts of devices as parts; what cannot be read counts as none."""
+    """Return how many GPUs a pod asks for, parts of devices as parts; what cannot be read counts as none.
+
+    MIG slices count as queues count them.
+    """
     annotations = _texts(pod)
     portion = floating(annotations.get(names.GPU_FRACTION, ""))
     if portion is not None and math.isfinite(portion):
@@ -56,8 +60,9 @@ def gpus_of(pod: Mapping[str, Any]) -> float:
     asked: dict[Path, float] = {}
     for place, resource, value in _amounts(pod, ()):
         found = exact_amount(value)
-        if resource in names.GPU_RESOURCES and found is not None and "containers" in place:
-            asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found))
+        each = mig_slices(resource)[0] or int(resource in names.GPU_RESOURCES)
+        if each and found is not None and "containers" in place:
+            asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found) * each)
     return sum(asked.values())
 
 

@@ -5,7 +5,6 @@ bytes (of storage and huge pages, too), GPU in thousandths of a device, ``pods``
 other resource in thousandths of its own unit.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -13,6 +12,7 @@ import numpy as np
 
 from kai.model import units
 from kai.model.rows import Int64s
+from kai.model.units import mig_slices
 
 CPU, MEMORY, GPU, PODS = 0, 1, 2, 3
 SHARED_RESOURCES = 3
@@ -29,18 +29,6 @@ UNOFFERED = "resources that no node offers"
 """The others share one place, which is on the axis only where there are any. No resource can be called so."""
 UNBOUNDED = 1 << 40
 """How much of `PLUGGED_GPU` a node has all of whose GPUs are a device plugin's: ``gpu`` says enough there."""
-
-_MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,2})g\.([0-9]{1,4})gb")
-"""Any user may ask for a profile of any name; no device has hundreds of slices."""
-
-
-def mig_slices(resource: str) -> tuple[int, int]:
-    """Return compute slices and gigabytes of a MIG profile resource.
-
-    (0, 0) for anything else, also for profiles such as ``1g.5gb+me``.
-    """
-    match = _MIG.fullmatch(resource)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 @attrs.frozen

@@ -255,7 +255,7 @@ def _unknown(path: str, columns: Sequence[str]) -> Finding:
         file=path,
         line=1,
         column=1,
-        hint=f"formats: {known}",
+        help=f"formats: {known}",
     )
 
 
@@ -267,7 +267,7 @@ def _unknown_nodes(path: str, columns: Sequence[str]) -> Finding:
         file=path,
         line=1,
         column=1,
-        hint=f"columns of nodes: {known}",
+        help=f"columns of nodes: {known}",
     )
 
 

@@ -17,14 +17,12 @@ from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.intake.groups import fault_of_tree
-from kai.lenient import list_of, mapping_of
+from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
-from kai.model.axis import mig_slices
-from kai.numerals import signed
 from kai.simulation.cases.case import Case
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 from kai.simulation.sources.archive import is_archive
@@ -78,7 +76,7 @@ def summary(linted: Linted) -> str:
     pods = [pod for job in jobs for pod in job.pods]
     parts: list[str] = []
     if jobs:
-        gpus = sum(gpus_of(pod) + _sliced(pod) for pod in pods)
+        gpus = sum(gpus_of(pod) for pod in pods)
         parts += [counted(len(jobs), "job"), counted(len(pods), "pod"), counted(gpus, "GPU")]
     least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
     if isinstance(least, int) and least > 1:
@@ -90,15 +88,6 @@ def summary(linted: Linted) -> str:
     more = {"configuration": linted.configurations, "scenario": linted.scenarios}
     parts += [counted(number, noun) for noun, number in more.items() if number]
     return ", ".join(parts)
-
-
-def _sliced(pod: Mapping[str, Any]) -> int:
-    """Return the MIG slices of a pod in GPUs, as quotas count them; what cannot be read counts as none."""
-    asked = 0
-    for container in list_of(pod, "spec", "containers"):
-        limits = mapping_of(container, "resources", "limits")
-        asked += sum(mig_slices(str(name))[0] * (signed(str(value)) or 0) for name, value in limits.items())
-    return asked
 
 
 @attrs.define

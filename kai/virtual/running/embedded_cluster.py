@@ -6,6 +6,7 @@ stays the same object, so that a cycle reads only what changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import isnan
 
@@ -14,6 +15,7 @@ import attrs
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.grants import Grant
+from kai.api.fields import EMPTY
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
@@ -21,8 +23,8 @@ from kai.api.values import times
 from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
 from kai.model.amounts import amounts
-from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
+from kai.model.units import GPU_UNIT, mig_slices
 from kai.simulation.deciding.cluster_reaction import device_labels, device_of
 from kai.state.snapshot import Snapshot
 from kai.virtual.running.object_store import Objects
@@ -36,6 +38,8 @@ class EmbeddedCluster:
     """What does not change: queues, priority classes, topologies and so on."""
     began: float
     """The start of virtual time, in seconds since the epoch."""
+    claimable: Mapping[str, int] = EMPTY
+    """How many GPUs of each node are there to be claimed, beside those that the node object tells."""
     pods: Objects[Pod] = attrs.field(factory=Objects)
     groups: Objects[PodGroup] = attrs.field(factory=Objects)
     _nodes: dict[str, Node] = attrs.field(factory=dict)
@@ -43,9 +47,10 @@ class EmbeddedCluster:
     _gpus: dict[str, float] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, objects: ClusterObjects, began: float) -> EmbeddedCluster:
+    def of(cls, objects: ClusterObjects, began: float, claimable: Mapping[str, int] = EMPTY) -> EmbeddedCluster:
         """Return a cluster with these objects; its pods and groups are put in by what simulates them."""
-        cluster = cls(rest=attrs.evolve(objects, nodes=(), pods=(), pod_groups=()), began=began)
+        rest = attrs.evolve(objects, nodes=(), pods=(), pod_groups=())
+        cluster = cls(rest=rest, began=began, claimable=claimable)
         for node in objects.nodes:
             cluster.put_node(node)
         for pod in objects.pods:
@@ -78,11 +83,15 @@ class EmbeddedCluster:
         """Return a node."""
         return self._nodes.get(name)
 
+    def gpus_of(self, name: str) -> float | None:
+        """Return how many GPUs a node has; None for one that is not there."""
+        return self._gpus.get(name)
+
     def put_node(self, node: Node) -> None:
         """Add a node, or change one."""
         name = node.metadata.name
         self._nodes[name], self._node_list = node, None
-        self._gpus[name] = gpus_of_node(node)
+        self._gpus[name] = _gpus_of(node) + self.claimable.get(name, 0)
 
     def remove_node(self, name: str) -> None:
         """Take a node out."""
@@ -132,13 +141,18 @@ class EmbeddedCluster:
         return stamped
 
 
-def gpus_of_node(node: Node) -> float:
-    """Return how many GPUs a node offers, of whatever vendor."""
-    return amounts(tuple(node.status.allocatable.items())).get("gpu", 0) / GPU_UNIT
+def _gpus_of(node: Node) -> float:
+    """Return how many GPUs a node offers: of whatever vendor, and MIG slices as queues count them."""
+    offered = amounts(tuple(node.status.allocatable.items()))
+    slices = sum(mig_slices(name)[0] * count for name, count in offered.items())
+    return offered.get("gpu", 0) / GPU_UNIT + slices
 
 
-def held_gpus(decision: Bind) -> float:
+def held_gpus(decision: Bind, snapshot: Snapshot) -> float:
     """Return how many GPUs a pod holds by a decision, to a thousandth."""
+    shape = int(snapshot.pod_shape[decision.pod])
+    if snapshot.shapes[shape].gpu.kind is GpuKind.MIG:
+        return int(snapshot.requests[shape] @ snapshot.axis.gpu_weights()) / GPU_UNIT
     return round(decision.gpu_count * decision.gpu_portion * GPU_UNIT) / GPU_UNIT
 
 

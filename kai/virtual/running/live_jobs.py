@@ -80,6 +80,8 @@ class Task:
     run: int = 0
     """The number of its start: what was expected of an earlier one does not happen."""
     is_over: bool = False
+    _gone: tuple[float, float] = (nan, 0.0)
+    """When pods of it last ceased to run, and the GPUs that those of this instant held."""
 
     @property
     def runs(self) -> bool:
@@ -90,6 +92,15 @@ class Task:
     def is_complete(self) -> bool:
         """Whether enough of its pods run at this moment."""
         return self.running >= self.plan.needed
+
+    def let_go(self, gpus: float, now: float) -> None:
+        """Note that a pod with so many GPUs ceases to run."""
+        self._gone = (now, self.gone_at(now) + gpus)
+
+    def gone_at(self, now: float) -> float:
+        """Return the GPUs of the pods that ceased to run at this instant: of a gang all are told to go in turn."""
+        at, gpus = self._gone
+        return gpus if at == now else 0.0
 
     def work_at(self, now: float) -> float:
         """Return how much work is done by now, saved or not."""

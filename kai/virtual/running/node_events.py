@@ -12,7 +12,7 @@ import attrs
 
 from kai.api.kubernetes.node import Node, Taint
 from kai.virtual.running.calendar import Calendar
-from kai.virtual.running.embedded_cluster import EmbeddedCluster, gpus_of_node
+from kai.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.virtual.running.live_jobs import State
 from kai.virtual.running.records import Records
 from kai.virtual.running.workloads import Workloads
@@ -142,9 +142,8 @@ class Nodes:
         self.workloads.is_changed = True
 
     def _tell(self, name: str) -> None:
-        node = self.cluster.node(name)
         self.records.meters.advance(self.calendar.now)
-        self.records.meters.node(name, None if node is None else gpus_of_node(node))
+        self.records.meters.node(name, self.cluster.gpus_of(name))
 
     # --- By chance -------------------------------------------------------------------------------------------------
 

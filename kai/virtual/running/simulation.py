@@ -10,7 +10,7 @@ The cycle is the scheduler's own; ``Rhythm`` says how soon it follows a change.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import inf, isnan
 from typing import Final
@@ -29,7 +29,7 @@ from kai.engine.report import CycleReport
 from kai.engine.unchanged import holds_until
 from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
-from kai.intake import Intake, IntakeSettings
+from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.model.axis import GPU_UNIT
 from kai.model.past import Past
 from kai.scheduler.feedback.moved_pods import MovedPods
@@ -107,7 +107,7 @@ class Simulation:
         self._rhythm = rhythm or Rhythm()
         self._haste = self._rhythm.haste()
         self._calendar = Calendar()
-        self.cluster = EmbeddedCluster.of(scene.objects, scene.began)
+        self.cluster = EmbeddedCluster.of(scene.objects, scene.began, _claimable(scene, settings))
         parents = {queue.spec.parent_queue for queue in scene.objects.queues}
         leaves = sorted(each.metadata.name for each in scene.objects.queues if each.metadata.name not in parents)
         self.records = Records(Meters(leaves))
@@ -383,6 +383,14 @@ class Simulation:
         job = self.workloads.jobs.get((group.namespace, group.name))
         if job is not None and key_of(job.group) == (group.namespace, group.name) and not isnan(instant):
             self.workloads.stamp(job, key, instant)
+
+
+def _claimable(scene: Scene, settings: IntakeSettings) -> Mapping[str, int]:
+    """Return how many GPUs of each node are there to be claimed, as cycles count them."""
+    if not scene.objects.resource_slices:
+        return {}
+    nodes = take_snapshot(scene.objects, scene.began, settings).nodes
+    return {node.name: node.dra_gpus for node in nodes if node.dra_gpus}
 
 
 def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:

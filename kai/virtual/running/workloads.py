@@ -132,7 +132,7 @@ class Workloads:
 
     def bind(self, life: Life, decision: Bind, snapshot: Snapshot, cycle: int) -> None:
         """Bind a pod, which runs at once."""
-        self.run(life, self.cluster.bind(life.pod, decision, snapshot, cycle), held_gpus(decision))
+        self.run(life, self.cluster.bind(life.pod, decision, snapshot, cycle), held_gpus(decision, snapshot))
 
     def run(self, life: Life, bound: Pod, gpus: float) -> None:
         """Have a pod run that is bound and holds so many GPUs."""
@@ -180,7 +180,7 @@ class Workloads:
             self.calendar.enter(now + behaviour.fails_at, partial(self._crash, task, task.run))
 
     def _interrupt(self, task: Task, loss: Loss | None) -> None:
-        """Stop a task's work; only what is saved is left of it."""
+        """Stop a task's work; only what is saved is left of it. What is lost is counted on the GPUs that it held."""
         if not task.runs:
             return
         now, behaviour = self.calendar.now, task.job.plan.behaviour
@@ -188,7 +188,8 @@ class Workloads:
         kept = work if behaviour.duration is None else max(task.progress, behaviour.saved(work))
         task.progress, task.since, task.idle_since = kept, nan, now
         if loss is not None:
-            self.records.lose(task.job.number, (work - kept + warm) * task.plan.gpus, loss)
+            held = sum(life.gpus for life in self._lives_of(task) if life.state is State.RUNNING)
+            self.records.lose(task.job.number, (work - kept + warm) * (held + task.gone_at(now)), loss)
 
     def _finish(self, task: Task, run: int) -> None:
         """Have a task end with its work done, unless it was interrupted since."""
@@ -305,6 +306,7 @@ class Workloads:
         """Have a pod that runs stop to count for its task."""
         if life.state is State.RUNNING:
             life.slot.task.running -= 1
+            life.slot.task.let_go(life.gpus, self.calendar.now)
             life.state = State.LEAVING
             life.slot.life = None
 

@@ -230,7 +230,8 @@ class _Reading:
 
     def _events(self, rest: Sequence[Document]) -> tuple[NodeEvent, ...]:
         known = {name for called in self._made.values() for name in called}
-        known |= {str(part_of(each.manifest, "metadata", "name")) for each in rest if each.manifest.get("kind") == Node.__name__}
+        nodes = [each.manifest for each in rest if each.manifest.get("kind") == Node.__name__]
+        known |= {str(part_of(each, "metadata", "name")) for each in nodes}
         return tuple(self._event(at, known) for at in range(len(_list(self._manifest, "events", ()))))
 
     def _event(self, number: int, known: set[str]) -> NodeEvent:

@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from kai.cli.checking.findings import finding_text
 from kai.errors import ConfigError, InputError
 from kai.manifests import RefusedError
 from kai.traces.columns import formats
@@ -249,6 +250,13 @@ def test_unknown_columns_name_the_nearest_format(tmp_path: Path):
 def test_the_nearest_format_is_the_one_that_knows_most_of_the_columns(head: str, said: str, tmp_path: Path):
     with pytest.raises(RefusedError, match=f"R002 {said}"):
         jobs_in(tmp_path, "x.csv", f"{head}\n1\n")
+
+
+def test_the_formats_are_told_where_no_columns_are_known(tmp_path: Path):
+    with pytest.raises(RefusedError) as refused:
+        jobs_in(tmp_path, "x.csv", "a,b\n1,2\n")
+    (_, told) = finding_text(refused.value.findings[0]).splitlines()
+    assert told.startswith("  help: formats: SenseTime Helios, kai's")
 
 
 @pytest.mark.parametrize(

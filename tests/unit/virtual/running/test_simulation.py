@@ -218,3 +218,50 @@ def test_a_share_is_what_a_queue_asks_for_also_after_jobs_have_ended():
     assert result.value("jain") == 1.0
     late = int(2 * HOUR / result.series.bucket_seconds)
     assert [result.series.columns[f"fair/{name}"][late] for name in ("work", "other")] == [2.0, 2.0]
+
+
+def test_slices_of_gpus_count_as_queues_count_them():
+    text = (cluster(gpus=3) + job("one", 2, duration="1h")).replace("nvidia.com/gpu", "nvidia.com/mig-2g.10gb")
+    result = simulated(text, 2)
+    assert (result.counts["gpus"], result.jobs[0].gpus, result.queues[-1].gpu_hours) == (6.0, 4.0, 4.0)
+
+
+def test_gpus_that_are_claimed_count():
+    drivers = """---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1}
+spec:
+  driver: gpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: a}, {name: b}, {name: c}, {name: d}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c, namespace: default, labels: {kai.scheduler/queue: work}}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 3}}]}}
+"""
+    claims = gang("one", pods=1, gpus=0, duration="1h").replace(
+        "spec:\n  schedulerName", "spec:\n  resourceClaims: [{name: c, resourceClaimName: c}]\n  schedulerName"
+    )
+    result = simulated(cluster(gpus=0) + drivers + claims, 2)
+    assert (result.counts["gpus"], result.value("utilisation")) == (4.0, 0.375)
+
+
+def test_an_eviction_costs_work_on_the_gpus_that_were_held():
+    labelled = cluster(gpus=1, quota=1).replace("hostname: n1", 'hostname: n1, nvidia.com/gpu.memory: "40000"')
+    part = gang("part", pods=1, gpus=1, duration="2h").replace("name: part}", 'name: part, gpu-memory: "20000"}')
+    part = part.replace(', resources: {limits: {nvidia.com/gpu: "1"}}', "")
+    urgent = gang("urgent", pods=1, gpus=1, arrival="1h", duration="10m").replace("Name: train", "Name: inference")
+    jobs = jobs_of(simulated(labelled + part + urgent, 2))
+    assert (jobs["part"].evictions, jobs["part"].lost_gpu_seconds) == (1, 0.5 * HOUR)
+    elastic = gang("elastic", pods=4, gpus=2, duration="2h").replace("minMember: 4", "minMember: 1")
+    urgent = urgent.replace('gpu: "1"', 'gpu: "4"')
+    jobs = jobs_of(simulated(cluster(gpus=4) + elastic + urgent, 2))
+    assert (jobs["elastic"].evictions, jobs["elastic"].lost_gpu_seconds) == (2, 4 * HOUR)
