@@ -248,6 +248,11 @@ CODES: Final[dict[str, Code]] = {
         "there is no such annotation of the simulation",
         "Annotations below simulation.kai.scheduler/ count only for kai simulate, which knows each of them.",
     ),
+    "A003": Code(
+        WARNING,
+        "an annotation of the simulation stands where it says nothing",
+        "kai simulate reads the annotations of workloads: of a Job, or of a pod group, and not those of its pods.",
+    ),
     "K001": Code(
         ERROR,
         "a cluster file has a value that it cannot have",

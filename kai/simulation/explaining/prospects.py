@@ -74,7 +74,10 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     if then is not None or asked > bound:
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)
-    return f"until {reason.facts['queue']} uses {more} less (no end time is known)"
+    # What may be taken back does not count against a quota: its end does not help.
+    queue = reason.facts["queue"]
+    users = f"{queue} uses" if reason.code == "OverLimit" else f"non-preemptible pods of {queue} use"
+    return f"until {users} {more} less (no end time is known)"
 
 
 def _within_cap(reason: Words) -> str:

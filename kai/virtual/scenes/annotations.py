@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.lenient import mapping_of
 from kai.manifests.findings import Document, Finding
+from kai.manifests.positions import Path
 from kai.notation import shown
 from kai.virtual.scenes.random_numbers import exponential, lognormal
 
@@ -115,6 +116,29 @@ def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
                 document.finding("A001", message, path, found=seen, expected=bad.wanted, hint=f"write {bad.wanted}")
             )
     return Declared(**found), findings
+
+
+def idle_annotations(document: Document, path: Path = ()) -> Iterator[Finding]:
+    """Yield annotations that say nothing: those below ``path``, of what a workload is made of.
+
+    Cost: O(values below the path).
+    """
+    found: Any = document.manifest
+    for step in path:
+        found = mapping_of(found).get(step)
+    waiting = [(path, found)]
+    while waiting:
+        at, values = waiting.pop()
+        if isinstance(values, list):
+            waiting += [((*at, number), each) for number, each in enumerate(values)]
+            continue
+        for key, value in mapping_of(values).items():
+            if isinstance(value, Mapping | list):
+                waiting.append(((*at, key), value))
+            if at[-1:] == ("annotations",) and str(key).startswith(DOMAIN):
+                name, hint = str(key).removeprefix(DOMAIN), "an annotation of the workload itself counts"
+                message = f"{name} of a part of a workload says nothing"
+                yield document.finding("A003", message, (*at, key), at_key=True, hint=hint)
 
 
 def _arrival(text: str) -> float | Instant | Poisson:

@@ -32,6 +32,7 @@ from kai.virtual.scenes.annotations import (
     Lognormal,
     Poisson,
     Steps,
+    idle_annotations,
     read_annotations,
 )
 from kai.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
@@ -112,7 +113,7 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
         plans=tuple(plans),
         began=start,
         counts=counts,
-        findings=reading.findings,
+        findings=(*findings, *reading.findings),
         notes=(*(str(each) for each in reading.expansion.unused), *said),
         is_dated=told is not None,
     )
@@ -124,10 +125,15 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
 def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[Finding]]:
     declared: list[Declared] = []
     findings: list[Finding] = []
+    members = _members(documents)
     for document in documents:
         said, wrong = read_annotations(document)
         declared.append(said)
         findings += wrong
+        if members.pop(_group_of(document.manifest), None) is not None:  # of pods that are alike the first is told
+            findings += idle_annotations(document, ("metadata", "annotations"))
+        elif is_workload(document.manifest):
+            findings += idle_annotations(document, ("spec",))
     return declared, findings
 
 

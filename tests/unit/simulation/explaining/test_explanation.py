@@ -38,6 +38,18 @@ def test_a_limit_is_proved_with_the_amounts_and_with_who_uses_them():
     assert each.waiting == "until a uses 1 GPU less (no end time is known)"
 
 
+def test_a_quota_waits_for_what_counts_against_it():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}}
+    groups = {
+        "fixed": {"queue": "a", "preemptible": False, "each": {"gpu": 3}, "runs_on": "n1"},
+        "other": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n2"},
+        "g": {"queue": "a", "preemptible": False, "each": {"gpu": 2}},
+    }
+    each = one(groups, queues=queues)
+    assert each.reason.code == "NonPreemptibleOverQuota"
+    assert each.waiting == "until non-preemptible pods of a use 1 GPU less (no end time is known)"
+
+
 def test_what_was_used_later_in_the_cycle_is_told_beside_what_was_used_when_it_was_tried():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8, "limit": 4}, "b": {"parent": "root"}}
     groups = {

@@ -2,7 +2,8 @@ import pytest
 
 from kai.manifests import RefusedError, documents_of, open_text
 from kai.virtual.scenes.annotations import Declared, Instant, Lognormal, Poisson, read_annotations
-from tests.unit.virtual.builders import cluster, job, scene_of
+from kai.virtual.scenes.from_manifests import read_workload
+from tests.unit.virtual.builders import cluster, gang, job, scene_of
 
 
 def declared(**annotations: str) -> Declared:
@@ -45,3 +46,17 @@ def test_a_mistake_has_its_place(annotation: str, text: str, code: str):
 def test_a_mistake_is_quoted_as_it_is_written():
     with pytest.raises(RefusedError, match='restarts is "true"'):
         scene_of(cluster() + job("x", restarts="-").replace('"-"', "true"))
+
+
+def said_of(text: str) -> list[str]:
+    documents = documents_of(*open_text((cluster() + text).encode(), "case.yaml"))
+    return [each.message for each in read_workload(documents, 0).findings if each.code == "A003"]
+
+
+def test_what_says_nothing_is_told_of_templates_and_of_the_first_pod_of_a_group():
+    line = "simulation.kai.scheduler/duration: 1h"
+    template = job("x").replace("template:\n    metadata: {", f"template:\n    metadata: {{annotations: {{{line}}}, ")
+    assert said_of(template) == ["duration of a part of a workload says nothing"]
+    pods = gang("g", pods=3, gpus=1).replace("pod-group-name: g}", f"pod-group-name: g, {line}}}")
+    assert said_of(pods) == ["duration of a part of a workload says nothing"]
+    assert said_of(job("x", duration="1h") + gang("g", pods=3, gpus=1, duration="1h")) == []
