@@ -42,7 +42,7 @@ def test_a_quota_waits_for_what_counts_against_it():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}}
     groups = {
         "fixed": {"queue": "a", "preemptible": False, "each": {"gpu": 3}, "runs_on": "n1"},
-        "other": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n2"},
+        "other": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
         "g": {"queue": "a", "preemptible": False, "each": {"gpu": 2}},
     }
     each = one(groups, queues=queues)
