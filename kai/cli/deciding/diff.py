@@ -114,6 +114,8 @@ def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
 
     Raises: InputError.
     """
+    if is_run and not Path(other).exists():
+        raise InputError(f"{other}: no such file or folder")
     if is_run:
         wanted = "such a result as well: kai simulate --until writes one with -o json"
         raise InputError(f"{other}: found no result of a run over time, as {run} is one, expected {wanted}")

@@ -117,6 +117,11 @@ def test_a_run_over_time_is_not_compared_with_a_moment(capsys: pytest.CaptureFix
         assert line.startswith(f"error: {moment}: found no result of a run over time, as {ran} is one, expected such")
 
 
+def test_a_run_beside_a_file_that_is_not_there_names_the_file(capsys: pytest.CaptureFixture[str], ran: str):
+    assert run(["diff", ran, "none.json"]) == 4
+    assert capsys.readouterr().err == "error: none.json: no such file or folder\n"
+
+
 def test_results_of_runs_are_called_by_the_names_of_their_files(
     capsys: pytest.CaptureFixture[str], ran: str, tmp_path: Path
 ):
