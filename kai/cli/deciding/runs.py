@@ -76,6 +76,12 @@ def carried_out(experiments: "Sequence[Experiment]", wanted: Wanted) -> "tuple[D
 
     Raises: as the experiments, and UnreachableError for machines that do not answer.
     """
+    from kai.simulation.sources.files import STANDARD_INPUT
+
+    is_piped = any(each.workload == STANDARD_INPUT for each in experiments)
+    if is_piped and (len(experiments) > 1 or wanted.engine is not None):
+        where = "several runs" if wanted.engine is None else "runs on other machines"
+        raise InputError(f"standard input: it is read once, and here alone, expected a file or a folder for {where}")
     if wanted.engine is None:
         from kai.virtual.experiments import carry_out_all
 

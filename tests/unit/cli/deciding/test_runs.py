@@ -110,6 +110,13 @@ def test_no_line_is_wider_than_the_terminal(columns: int, sides: list[Simulation
     assert "first divergence: T+1h" in compared
 
 
+@pytest.mark.parametrize("more", [("--sweep", "seed=0,1"), ("--policy", "default", "--policy", "default")])
+def test_several_runs_are_not_made_of_standard_input(more: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    assert run(["simulate", "-", "--until", "1h", *more]) == 4
+    said = "standard input: it is read once, and here alone, expected a file or a folder for several runs"
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
 def test_the_chart_has_room_for_nodes_that_come_later(sides: list[SimulationResult]):
     grown = attrs.evolve(sides[0], counts={**sides[0].counts, "gpus": 0.0})
     assert (
