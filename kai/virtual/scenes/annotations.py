@@ -125,7 +125,7 @@ def idle_annotations(document: Document, path: Path = ()) -> Iterator[Finding]:
     """
     found: Any = document.manifest
     for step in path:
-        found = mapping_of(found).get(step)
+        found = mapping_of(found).get(str(step))
     waiting = [(path, found)]
     while waiting:
         at, values = waiting.pop()
