@@ -1,6 +1,6 @@
 import pytest
 
-from kai.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED, ResourceAxis, mig_slices
+from kai.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED, ResourceAxis
 
 ABSENT = [f"x.example/r{at:03}" for at in range(MOST_UNOFFERED + 1)]
 
@@ -28,17 +28,3 @@ def test_who_asks_for_any_of_the_others_asks_for_one_of_what_there_is_not():
 def test_where_all_have_their_place_an_unknown_resource_is_a_mistake():
     with pytest.raises(KeyError):
         ResourceAxis.of(["x"]).vector({"y": 1})
-
-
-@pytest.mark.parametrize(
-    ("resource", "slices"),
-    [
-        ("nvidia.com/mig-2g.10gb", (2, 10)),
-        ("nvidia.com/mig-7g.141gb", (7, 141)),
-        ("nvidia.com/mig-1g.5gb+me", (0, 0)),
-        ("example.com/mig-1g.5gb", (0, 0)),
-        ("nvidia.com/mig-99999999999999999999g.5gb", (0, 0)),
-    ],
-)
-def test_a_profile_says_its_slices_and_its_memory_unless_it_is_made_up(resource, slices):
-    assert mig_slices(resource) == slices
