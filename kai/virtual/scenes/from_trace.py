@@ -23,6 +23,8 @@ from kai.api.kubernetes.selection import (
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec, Preemptibility
 from kai.api.scheduling.queue import Queue
 from kai.manifests import Document, RefusedError, read
+from kai.model.amounts import amounts
+from kai.model.units import GPU_UNIT
 from kai.simulation.scenarios.shorthand import expand
 from kai.traces.jobs import TraceJob, TraceNode
 from kai.traces.reading import Trace
@@ -153,5 +155,5 @@ def _queues(missing: Sequence[str], gpus: float, known: set[str]) -> dict[str, A
 
 
 def _gpus_in(objects: Iterable[object]) -> float:
-    found = [each.status.allocatable.get(names.NVIDIA_GPU, "0") for each in objects if isinstance(each, Node)]
-    return float(sum(int(text) for text in found if text.isdecimal()))
+    found = [amounts(tuple(each.status.allocatable.items())) for each in objects if isinstance(each, Node)]
+    return sum(each.get("gpu", 0) for each in found) / GPU_UNIT

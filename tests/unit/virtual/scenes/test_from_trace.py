@@ -60,3 +60,11 @@ def test_all_nodes_may_be_made_when_pods_wait(tmp_path: Path):
     result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene, until=3600.0))
     assert [job.start_seconds for job in result.jobs] == [300.0]
     assert (result.counts["gpus"], result.most_gpus) == (0.0, 8.0)
+
+
+def test_queues_that_are_made_divide_gpus_of_any_vendor(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("arrival_s,duration_s,gpus_per_pod,queue\n0,60,1,a\n0,60,1,b\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {resources: {amd.com/gpu: 8}}}\n", encoding="utf-8")
+    result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene))
+    assert {queue.name: queue.quota_gpus for queue in result.queues} == {"all": 8.0, "a": 4.0, "b": 4.0}
+    assert result.value("started") == 2.0
