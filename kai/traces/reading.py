@@ -21,7 +21,7 @@ import attrs
 
 from kai.errors import InputError, on_one_line
 from kai.extras import load_extra
-from kai.lenient import mapping_of, mappings_of
+from kai.lenient import list_of, mapping_of, mappings_of
 from kai.manifests import Finding, RefusedError
 from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
 from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
@@ -205,8 +205,7 @@ def _philly_row(job: object) -> Row:
     row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
     spans = [(str(each.get("start_time") or ""), str(each.get("end_time") or "")) for each in attempts]
     servers = mappings_of(attempts[0], "detail") if attempts else []
-    gpus = [each.get("gpus") for each in servers]
-    most = max((len(each) if isinstance(each, list) else 0 for each in gpus), default=0)
+    most = max((len(list_of(each, "gpus")) for each in servers), default=0)
     row["run_seconds"] = _philly_seconds(spans)
     return {**row, "servers": str(len(servers) or ""), "gpus_per_server": str(most)}
 
