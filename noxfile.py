@@ -106,6 +106,15 @@ def newer(session: nox.Session) -> None:
     tests(session)
 
 
+@nox.session(venv_backend="virtualenv", python="3.11")
+def oldest(session: nox.Session) -> None:
+    """Run the suite with the oldest libraries that pyproject.toml allows."""
+    python(session, "-m", "pip", "--version")  # makes the environment
+    oldest_of_all = ("--upgrade", "--resolution=lowest-direct", "--editable=.[dask,report,traces,tracing]")
+    python(session, "-m", "uv", "pip", "install", *oldest_of_all)
+    tests(session)
+
+
 @nox.session
 def conformance(session: nox.Session) -> None:
     """Run the cases with a known right answer only."""

@@ -23,24 +23,36 @@ def test_a_pod_without_such_annotations_shares_nothing():
     assert not requests_fraction({"gpu-fraction-num-devices": "2"})
 
 
+def unread(*containers):
+    """Return containers that read no config map."""
+    return [(name, ()) for name in containers]
+
+
 def test_the_first_container_gets_the_gpu_unless_another_is_named():
-    assert sharing_container({}, ["init"], ["a", "b"]) == ContainerPlace(0)
+    assert sharing_container({}, unread("init"), unread("a", "b")) == ContainerPlace(0)
 
 
 def test_init_containers_are_searched_before_containers():
     annotations = {"gpu-fraction-container-name": "same"}
-    assert sharing_container(annotations, ["same"], ["same"]) == ContainerPlace(0, initial=True)
-    assert sharing_container(annotations, ["other"], ["a", "same"]) == ContainerPlace(1)
+    assert sharing_container(annotations, unread("same"), unread("same")) == ContainerPlace(0, initial=True)
+    assert sharing_container(annotations, unread("other"), unread("a", "same")) == ContainerPlace(1)
+
+
+def test_the_container_that_was_told_so_gets_the_gpu_wherever_it_stands_now():
+    annotations = {"runai/shared-gpu-configmap": "maps-abc"}
+    assert sharing_container(
+        annotations, [], [*unread("in front"), ("main", ["else", "maps-abc-0"])]
+    ) == ContainerPlace(1)
 
 
 def test_a_container_that_does_not_exist_is_refused_by_name():
     with pytest.raises(BadValue, match='found "c", expected the name of a container'):
-        sharing_container({"gpu-fraction-container-name": "c"}, ["a"], ["b"])
+        sharing_container({"gpu-fraction-container-name": "c"}, unread("a"), unread("b"))
 
 
 def test_a_pod_without_containers_is_refused():
     with pytest.raises(BadValue, match="at least one container"):
-        sharing_container({}, ["init"], [])
+        sharing_container({}, unread("init"), [])
 
 
 def test_the_names_of_the_config_maps_end_in_the_place_of_the_container():
