@@ -32,7 +32,7 @@ def admin(bare_control_plane, tmp_path_factory):
     admin.ensure(an_object("v1", "Namespace", SPACE))
     admin.ensure(an_object("node.k8s.io/v1", "RuntimeClass", "nvidia", handler="nvidia"))
     add_queues(admin)
-    add_node(admin, "n1", {})
+    add_node(admin, "n1", {}, gpus=16)  # room for all tests, in any order
     kubelet = Kubelet(admin, plane.account(RESERVED, "kai-resource-reservation"))
     environment = own_environment(admin, "registry.example/kai:1")
     limits = '--plugins={"hamicore": {"enabled": true}}'
