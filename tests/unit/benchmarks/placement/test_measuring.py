@@ -84,4 +84,4 @@ def test_a_folder_without_traces_is_told_in_one_line(tmp_path):
     result = CliRunner().invoke(placement, ["--traces", str(tmp_path), "--seeds", "1"])
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
-    assert "No such file" in result.output
+    assert "found no such file" in result.output
