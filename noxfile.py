@@ -7,6 +7,7 @@ anywhere else, nox builds an environment for each session from the same pinned r
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import nox
@@ -45,12 +46,18 @@ NO_KERNEL = [
 COMPILING = ["tests/unit/kernels/test_cache.py"]
 
 
+@cache
+def install(session: nox.Session) -> None:
+    """Install the pinned packages and kai, once: a session may put others in their place."""
+    session.install("--require-hashes", "--requirement", "requirements/dev.txt")
+    session.install("--no-deps", "--no-build-isolation", "--editable", ".")
+
+
 def python(session: nox.Session, *args: str, env: dict[str, str] | None = None) -> None:
     """Run ``python *args`` in the session's environment, installing the pinned packages first where it has its own."""
     shared = SHARED and session.python is None
     if not shared:
-        session.install("--require-hashes", "--requirement", "requirements/dev.txt")
-        session.install("--no-deps", "--no-build-isolation", "--editable", ".")
+        install(session)
     # Bytecode is kept even where the caller keeps none: each process of pytest would rewrite all tests, and each
     # program that they start compile all of kai.
     variables = {"PYTHONDONTWRITEBYTECODE": "", **(env or {})}
@@ -109,7 +116,6 @@ def newer(session: nox.Session) -> None:
 @nox.session(venv_backend="virtualenv", python="3.11")
 def oldest(session: nox.Session) -> None:
     """Run the suite with the oldest libraries that pyproject.toml allows."""
-    python(session, "-m", "pip", "--version")  # makes the environment
     oldest_of_all = ("--upgrade", "--resolution=lowest-direct", "--editable=.[dask,report,traces,tracing]")
     python(session, "-m", "uv", "pip", "install", *oldest_of_all)
     tests(session)
