@@ -13,13 +13,12 @@ from kai.framework import (
     FairShares,
     Fragmentation,
     NodeFilter,
-    Outer,
     PluginUse,
-    Scenario,
     VictimProposals,
 )
 from kai.framework.terms import Availability
 from kai.testing import session_view
+from tests.unit.engine.outers import outer, scenario
 
 VIEW = session_view({"n1": {"gpu": 1}}, {"g": {"each": {"gpu": 1}}})
 NODES = np.arange(1)
@@ -35,23 +34,6 @@ class Saying:
 
 def opened(*extensions):
     return open_plugins([PluginUse(name="p0", plugin=Saying(extensions), origin="dist-0 1.0")], VIEW, Silent())
-
-
-def scenario(pod):
-    return Scenario(aggressor=0, waiting=(pod,))
-
-
-def outer(pod, victims=()):
-    return Outer(
-        view=VIEW,
-        aggressor=0,
-        waiting=(pod,),
-        wanted=(1000,),
-        recorded=Batches.of(()),
-        batches=Batches.of([victims]),
-        free=np.zeros(1, np.int64),
-        feasible=np.zeros(0, np.int64),
-    )
 
 
 @pytest.mark.parametrize(
@@ -107,14 +89,14 @@ def test_a_term_that_cannot_be_evaluated_is_told_when_the_plugin_opens(term, com
 def test_a_proposal_takes_what_the_outer_scenario_has_and_nothing_else(made, complaint):
     (plugin,) = opened(VictimProposals(lambda outers: map(made, outers)))
     with pytest.raises(PluginError) as caught:
-        list(plugin.proposals.propose(iter([outer(1, (0,))])))
+        list(plugin.proposals.propose(iter([outer(VIEW, 1, (0,))])))
     assert str(caught.value) == f'plugin "p0" (dist-0 1.0), VictimProposals.propose: returned {complaint}'
 
 
 def test_a_proposal_is_made_of_an_outer_scenario():
     (plugin,) = opened(VictimProposals(lambda _: [scenario(1)]))
     with pytest.raises(PluginError, match="returned a Scenario of its own, expected one of an outer Scenario"):
-        list(plugin.proposals.propose(iter([outer(1)])))
+        list(plugin.proposals.propose(iter([outer(VIEW, 1)])))
 
 
 def test_what_a_library_panics_with_names_the_plugin_and_ends_nothing_else():

@@ -11,7 +11,6 @@ from kai.engine.opened import _PLACES, open_plugins
 from kai.errors import ConfigError, InputError, PluginError
 from kai.framework import (
     ACCEPTED,
-    Batches,
     Cause,
     Density,
     Domains,
@@ -21,7 +20,6 @@ from kai.framework import (
     NodeFilter,
     NodeScore,
     NodeWait,
-    Outer,
     Partition,
     Placement,
     PluginUse,
@@ -29,7 +27,6 @@ from kai.framework import (
     PodOrder,
     Quantities,
     Reason,
-    Scenario,
     Tracked,
     Verdict,
     VictimProposals,
@@ -38,6 +35,7 @@ from kai.framework import (
 from kai.framework.hooks import OnFailure
 from kai.framework.terms import Availability
 from kai.testing import session_view
+from tests.unit.engine.outers import outer, scenario
 
 LENT = []
 
@@ -100,23 +98,6 @@ class Frozen(np.ndarray):
 
 ROW_AFTER_LAST, ROW_BEFORE_FIRST = Frozen(1), Frozen(1)
 ROW_AFTER_LAST[:], ROW_BEFORE_FIRST[:] = 1, -1
-
-
-def scenario(pod):
-    return Scenario(aggressor=0, waiting=(pod,))
-
-
-def outer(pod, victims=()):
-    return Outer(
-        view=VIEW,
-        aggressor=0,
-        waiting=(pod,),
-        wanted=(1000,),
-        recorded=Batches.of(()),
-        batches=Batches.of([victims]),
-        free=np.zeros(1, np.int64),
-        feasible=np.zeros(0, np.int64),
-    )
 
 
 def fails(*_):
@@ -467,7 +448,7 @@ def test_a_generator_that_fails_midway_names_the_plugin_too():
         fails()
 
     (plugin,) = opened([VictimProposals(propose)])
-    scenarios = plugin.proposals.propose(iter([outer(1), outer(2)]))
+    scenarios = plugin.proposals.propose(iter([outer(VIEW, 1), outer(VIEW, 2)]))
     assert [next(scenarios).waiting, next(scenarios).waiting] == [(1,), (2,)]
     with pytest.raises(PluginError, match=r"VictimProposals\.propose: raised ZeroDivisionError"):
         next(scenarios)
@@ -566,7 +547,7 @@ def test_a_proposal_is_timed_without_the_time_that_the_engine_needs_for_outer_sc
 
     use = PluginUse(name="p", plugin=Saying([VictimProposals(propose)]))
     (plugin,) = open_plugins([use], VIEW, Watching(stopwatch))
-    assert [each.waiting for each in plugin.proposals.propose(iter([outer(1), outer(2)]))] == [(1,), (2,)]
+    assert [each.waiting for each in plugin.proposals.propose(iter([outer(VIEW, 1), outer(VIEW, 2)]))] == [(1,), (2,)]
     assert stopwatch.asked[1:] == ["p VictimProposals.propose", "engine"] * 3
 
 
