@@ -15,7 +15,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Hashable
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 import anyio
 import anyio.abc
@@ -24,7 +24,7 @@ import structlog
 
 from kai.api.plans import Reason, Refusal
 from kai.backoff import doubling_pause
-from kai.cluster.port import AlwaysOpen, Clock, Connectivity, Draw
+from kai.cluster.port import AlwaysOpen, Clock, Cluster, Connectivity, Draw
 from kai.cluster.signals import Observe, WorkEnded, unobserved
 from kai.cluster.warning import warn
 from kai.deadlines import Deadlines
@@ -210,6 +210,18 @@ class Workers(Generic[K]):
     connectivity: Connectivity = attrs.field(factory=AlwaysOpen)
     _alarm: Alarm | None = None
     _tasks: anyio.abc.TaskGroup | None = None
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        name: str,
+        look: Callable[[Look[K]], Awaitable[Ended]],
+        options: QueueOptions,
+        observe: Observe,
+    ) -> Self:
+        """Return the workers of a service of a cluster, with a queue of their own."""
+        return cls(name, WorkQueue(options, cluster.draw), look, cluster.clock, observe, cluster.connectivity)
 
     def want(self, key: K) -> None:
         """Ask for a look at a key."""

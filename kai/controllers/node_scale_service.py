@@ -16,7 +16,7 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.warning import warn
-from kai.cluster.work import Ended, Look, QueueOptions, Workers, WorkQueue
+from kai.cluster.work import Ended, Look, QueueOptions, Workers
 from kai.controllers.node_scale import (
     UNSCHEDULABLE_STATUS,
     ScaleSettings,
@@ -59,9 +59,7 @@ class NodeScaleAdjuster:
         self._scaling_pods = Index(
             Pod, f"node-scale-adjuster: {here}", lambda pod: (_EVERYTHING,) if pod.metadata.namespace == here else ()
         )
-        queue: WorkQueue[str] = WorkQueue(OPTIONS, self.cluster.draw)
-        clock, connectivity = self.cluster.clock, self.cluster.connectivity
-        self._workers = Workers("node-scale-adjuster", queue, self._look, clock, self.observe, connectivity)
+        self._workers = Workers.of(self.cluster, "node-scale-adjuster", self._look, OPTIONS, self.observe)
 
     async def run(self) -> None:
         """Adjust until cancelled."""

@@ -24,7 +24,7 @@ from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.controllers.holdings import MEMBERS
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
 from kai.errors import InputError
@@ -65,9 +65,7 @@ class PodGroupController:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[Key] = WorkQueue(OPTIONS, self.cluster.draw)
-        clock, connectivity = self.cluster.clock, self.cluster.connectivity
-        self._workers = Workers("podgroup-controller", queue, self._look, clock, self.observe, connectivity)
+        self._workers = Workers.of(self.cluster, "podgroup-controller", self._look, OPTIONS, self.observe)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""

@@ -26,7 +26,7 @@ from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
 from kai.cluster.warning import warn
-from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, held_by
 from kai.controllers.queue import queue_totals, status_patch
@@ -61,9 +61,7 @@ class QueueController:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         self._holdings = Holdings(self.cluster.store)
-        queue: WorkQueue[str] = WorkQueue(OPTIONS, self.cluster.draw)
-        clock, connectivity = self.cluster.clock, self.cluster.connectivity
-        self._workers = Workers("queue-controller", queue, self._look, clock, self.observe, connectivity)
+        self._workers = Workers.of(self.cluster, "queue-controller", self._look, OPTIONS, self.observe)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""

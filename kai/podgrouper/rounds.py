@@ -21,7 +21,7 @@ from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers
 from kai.podgrouper.reading import GROUPS
 
 _OPTIONS: Final = QueueOptions(gather=5.0)
@@ -46,9 +46,7 @@ class Rounds:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[Key] = WorkQueue(_OPTIONS, self.cluster.draw)
-        clock, connectivity = self.cluster.clock, self.cluster.connectivity
-        self._workers = Workers("podgrouper-rounds", queue, self._look, clock, self.observe, connectivity)
+        self._workers = Workers.of(self.cluster, "podgrouper-rounds", self._look, _OPTIONS, self.observe)
 
     async def run(self) -> None:
         """Look at groups until cancelled."""

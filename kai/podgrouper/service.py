@@ -32,7 +32,7 @@ from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers, WorkQueue
+from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers
 from kai.lenient import mapping_of, mappings_of
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
@@ -85,9 +85,7 @@ class PodGrouper:
         """Make the parts that need the others."""
         self._links = ShownLinks(self.cluster.store, self.cluster.clock, self.settings.link_delay_seconds)
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
-        queue: WorkQueue[Key] = WorkQueue(self.options, self.cluster.draw)
-        clock, connectivity = self.cluster.clock, self.cluster.connectivity
-        self._workers = Workers("podgrouper", queue, self._look, clock, self.observe, connectivity)
+        self._workers = Workers.of(self.cluster, "podgrouper", self._look, self.options, self.observe)
         self._write_behind = WriteBehind(self.cluster, MANAGER, self._again, self.observe)
         self._rounds = Rounds(self.cluster, self._want, self.observe)
 

@@ -25,7 +25,7 @@ from kai.api.values.times import instant_text
 from kai.cluster.port import Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers
 from kai.errors import InputError
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.update import GroupWrite
@@ -60,9 +60,7 @@ class WriteBehind:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[Key] = WorkQueue(_OPTIONS, self.cluster.draw)
-        clock, connectivity = self.cluster.clock, self.cluster.connectivity
-        self._workers = Workers("podgrouper-write-behind", queue, self._look, clock, self.observe, connectivity)
+        self._workers = Workers.of(self.cluster, "podgrouper-write-behind", self._look, _OPTIONS, self.observe)
 
     async def run(self) -> None:
         """Write what is shown, until cancelled."""
