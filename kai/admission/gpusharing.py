@@ -56,8 +56,7 @@ def inject_memory_limit(shape: PodShape, draft: PodDraft) -> None:
 
 
 def _maps(shape: PodShape, draft: PodDraft, place: ContainerPlace) -> SharedMaps | None:
-    read = gpu_sharing.maps_read(draft.annotations, shape.container(place).config_maps)
-    return read or gpu_sharing.shared_maps(draft.annotations, place)
+    return gpu_sharing.shared_maps(draft.annotations, place, shape.container(place).config_maps)
 
 
 def set_reference(draft: PodDraft, place: ContainerPlace, key: str, config_map: str, **more: bool) -> None:

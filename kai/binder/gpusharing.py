@@ -113,7 +113,7 @@ def sharing_container(pod: Pod) -> tuple[Container, SharedMaps]:
     except BadValue as error:
         raise error.of(title(pod)) from None
     container = (initial if place.initial else others)[place.index]
-    maps = gpu_sharing.maps_read(annotations, _maps_of(container)) or gpu_sharing.shared_maps(annotations, place)
+    maps = gpu_sharing.shared_maps(annotations, place, _maps_of(container))
     if maps is None:
         message = f"{title(pod)}: has no annotation {names.SHARED_GPU_CONFIG_MAP}; it was created without admission"
         raise BindFailureError(message, retryable=False)

@@ -109,10 +109,10 @@ def maps_read(annotations: Mapping[str, str], read: Iterable[str]) -> SharedMaps
     return None if found is None else _maps(found)
 
 
-def shared_maps(annotations: Mapping[str, str], place: ContainerPlace) -> SharedMaps | None:
-    """Return the maps of a container that was not told of any yet; None if admission chose none for this pod."""
+def shared_maps(annotations: Mapping[str, str], place: ContainerPlace, read: Iterable[str] = ()) -> SharedMaps | None:
+    """Return the maps of a container: those that it reads, else those of its place; None if admission chose none."""
     prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
-    return None if prefix is None else _maps(f"{prefix}-{place}")
+    return None if prefix is None else maps_read(annotations, read) or _maps(f"{prefix}-{place}")
 
 
 def _maps(capabilities: str) -> SharedMaps:
