@@ -9,7 +9,9 @@ Holds: an answer that passes is used as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 import attrs
@@ -77,9 +79,7 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
         if field.name in shapes:
             objection = _table(value, *shapes[field.name])
         else:
-            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            is_finite = is_number and np.isfinite(value)
-            objection = "" if is_finite else f"found {value!r}, expected a finite number"
+            objection = "" if _is_finite(value) else f"found {value!r}, expected a finite number"
         if objection:
             return field.name, objection
     if isinstance(term, Fragmentation) and not _are_rows(term.shapes, len(view.snapshot.shapes)):
@@ -295,6 +295,57 @@ def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
     return objection and f"{objection} of a Partition"
 
 
+def _tree(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
+    """Check a tree of domains: a kernel goes up from domain to domain, and reads arrays at their numbers."""
+    if answer is None:
+        return ""
+    if not isinstance(answer, DomainTree):
+        return _instead(answer, "a DomainTree or None")
+    for name, objection in _objections_to_tree(answer, len(view.nodes)):
+        if objection:
+            return f"returned a DomainTree whose {name} is not right: {objection.replace('returned', 'found', 1)}"
+    return ""
+
+
+def _objections_to_tree(tree: DomainTree, nodes: int) -> Iterator[tuple[str, str]]:
+    """Yield fields of ``tree`` with what is wrong with each, "" for nothing; a field may rely on those before it."""
+    starts = _ascending(tree.start)
+    yield "start", "" if starts[:2] == [0, 1] else _found(tree.start, "rows that ascend from 0, 1")
+    domains, finest = starts[-1], len(starts) - 2
+    yield "rows", _array(np.int64, tree.rows, np.size(tree.rows))
+    are_nodes = _are_rows(tree.rows, nodes) and bool((np.diff(tree.rows) > 0).all())
+    yield "rows", "" if are_nodes else _found(tree.rows, f"rows below {nodes} that ascend")
+    yield "domains", _array(np.int64, tree.domains, len(tree.rows))
+    yield "domains", "" if _are_rows(tree.domains, domains) else _found(tree.domains, f"numbers below {domains}")
+    yield "parents", _array(np.int64, tree.parents, domains)
+    least, below = np.repeat([-1, *starts[:-2]], np.diff(starts)), np.repeat([0, *starts[1:-1]], np.diff(starts))
+    is_above = bool(((least <= tree.parents) & (tree.parents < below)).all())
+    yield "parents", "" if is_above else _found(tree.parents, "-1, then domains that are one depth up")
+    for name, lowest in (("coarsest", 0), ("ordered", -1), ("preferred", -1)):
+        depth = getattr(tree, name)
+        is_depth = _is_whole(depth) and lowest <= depth <= finest
+        yield name, "" if is_depth else _found(depth, f"a depth from {lowest} to {finest}")
+    yield "step", "" if _is_finite(tree.step) else _found(tree.step, "a finite number")
+
+
+def _ascending(numbers: object) -> list[int]:
+    """Return ``numbers`` as a list if they are whole and ascend, else an empty one."""
+    found = list(numbers) if isinstance(numbers, Sequence | np.ndarray) else []
+    return found if all(map(_is_whole, found)) and all(map(operator.lt, found, found[1:])) else []
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _found(value: object, wanted: str) -> str:
+    return f"found {reprlib.repr(value.tolist() if isinstance(value, np.ndarray) else value)}, expected {wanted}"
+
+
 def _report(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
     if not isinstance(answer, Mapping):
         return _instead(answer, "a mapping by node row")
@@ -366,7 +417,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "PodOrder.keys": _keys,
     "GroupOrder.keys": _keys,
     "Domains.partition": _partition,
-    "Domains.tree": _one_of("a DomainTree or None", DomainTree, type(None)),
+    "Domains.tree": _tree,
     "Domains.together": _one_of("a Together or None", Together, type(None)),
     "Placement.choose": _detail,
     "Placement.recorded": _detail,

@@ -10,6 +10,8 @@ from kai.errors import PluginError
 from kai.framework import (
     Batches,
     Density,
+    Domains,
+    DomainTree,
     FairShares,
     Fragmentation,
     NodeFilter,
@@ -125,3 +127,62 @@ def test_a_column_is_tracked_while_plugins_open_and_holds_whole_numbers():
         VIEW.track(np.zeros(3, np.int64))
     with pytest.raises(TypeError, match=r"track: found float64\[3\], expected int64"):
         VIEW.track(np.zeros(3))
+
+
+RACKS = DomainTree(
+    rows=np.array([0, 1, 3]),
+    domains=np.array([3, 3, 4]),
+    parents=np.array([-1, 0, 0, 1, 2]),
+    start=(0, 1, 3, 5),
+    coarsest=0,
+    ordered=2,
+    preferred=2,
+    step=1.0,
+)
+FOUR = session_view({f"n{at}": {"gpu": 1} for at in range(4)}, {"g": {"each": {"gpu": 1}}})
+
+
+def tree_of(made):
+    """Return what a session of four nodes takes for the tree of domains of a plugin that answers ``made``."""
+    extension = Domains(lambda *_: None, tree=lambda _: made)
+    (plugin,) = open_plugins([PluginUse(name="p0", plugin=Saying((extension,)), origin="dist-0 1.0")], FOUR, Silent())
+    return plugin.domains.tree(0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"start": (0, 2, 3, 5)}, "start is not right: found (0, 2, 3, 5), expected rows that ascend from 0, 1"),
+        ({"start": (0, 1, 1, 5)}, "start is not right: found (0, 1, 1, 5), expected rows that ascend from 0, 1"),
+        ({"start": (0,)}, "start is not right: found (0,), expected rows that ascend from 0, 1"),
+        ({"start": None}, "start is not right: found None, expected rows that ascend from 0, 1"),
+        ({"rows": [0, 1, 3]}, "rows is not right: found list, expected int64[3]"),
+        ({"rows": np.array([0, 1, 4])}, "rows is not right: found [0, 1, 4], expected rows below 4 that ascend"),
+        ({"rows": np.array([0, 1, 1])}, "rows is not right: found [0, 1, 1], expected rows below 4 that ascend"),
+        ({"domains": np.array([3, 3])}, "domains is not right: found int64[2], expected int64[3]"),
+        ({"domains": np.array([3, 3, 5])}, "domains is not right: found [3, 3, 5], expected numbers below 5"),
+        ({"domains": np.array([3, -1, 4])}, "domains is not right: found [3, -1, 4], expected numbers below 5"),
+        ({"parents": np.zeros(5)}, "parents is not right: found float64[5], expected int64[5]"),
+        (
+            {"parents": np.array([-1, 0, 0, 0, 2])},
+            "parents is not right: found [-1, 0, 0, 0, 2], expected -1, then domains that are one depth up",
+        ),
+        (
+            {"parents": np.array([-1, 0, 0, 3, 2])},
+            "parents is not right: found [-1, 0, 0, 3, 2], expected -1, then domains that are one depth up",
+        ),
+        ({"coarsest": 3}, "coarsest is not right: found 3, expected a depth from 0 to 2"),
+        ({"ordered": 1.0}, "ordered is not right: found 1.0, expected a depth from -1 to 2"),
+        ({"preferred": 3}, "preferred is not right: found 3, expected a depth from -1 to 2"),
+        ({"step": np.nan}, "step is not right: found nan, expected a finite number"),
+    ],
+)
+def test_a_tree_of_domains_that_would_be_read_beyond_its_arrays_is_its_plugins_failure(changed, complaint):
+    with pytest.raises(PluginError) as caught:
+        tree_of(attrs.evolve(RACKS, **changed))
+    assert str(caught.value) == f'plugin "p0" (dist-0 1.0), Domains.tree: returned a DomainTree whose {complaint}'
+
+
+def test_a_tree_of_domains_that_is_sound_is_taken_as_it_is():
+    for tree in (RACKS, attrs.evolve(RACKS, start=np.array(RACKS.start), preferred=-1), None):
+        assert tree_of(tree) is tree
