@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from kai.errors import ConfigError, InputError
 
-# Clocks of machines differ by some minutes, and a certificate from the future is refused.
-_BACKDATED: Final = 300.0
+# A certificate from the future is refused, and clocks may be hours apart. A day costs nothing: its authority signs
+# nothing else.
+_BACKDATED: Final = 86400.0
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----\n"
 _LONGEST_COMMON_NAME: Final = 64
@@ -87,6 +88,17 @@ def end_of(pem: str) -> float:
     except ValueError as error:
         raise InputError.about("certificate", "PEM", found=str(error), wanted="a certificate") from None
     return end.timestamp()
+
+
+def has_begun(pem: str, now: float) -> bool:
+    """Return whether a certificate is good already: one from the future was made while a clock was wrong.
+
+    Raises: InputError if it cannot be read.
+    """
+    try:
+        return x509.load_pem_x509_certificate(pem.encode()).not_valid_before_utc.timestamp() <= now
+    except ValueError as error:
+        raise InputError.about("certificate", "PEM", found=str(error), wanted="a certificate") from None
 
 
 def hosts_of(pem: str) -> frozenset[str]:

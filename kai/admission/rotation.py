@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from kai.admission.certificates import Pair, end_of, hosts_of, make_pair, split
+from kai.admission.certificates import Pair, end_of, has_begun, hosts_of, make_pair, split
 from kai.errors import InputError
 from kai.lenient import mapping_of
 
@@ -126,12 +126,12 @@ class Rotation:
         """
         timing = self.timing
         serving, following = held.serving, held.following
-        if serving is None or not self._is_good(serving, now + timing.pause):
-            if following is not None and self._is_good(following, now + timing.renew_before):
+        if serving is None or not self._is_good(serving, now, now + timing.pause):
+            if following is not None and self._is_good(following, now, now + timing.renew_before):
                 return Step.PROMOTE, self._promoted(held, following, now)
             return Step.MAKE, self._made(held, now)
-        if following is None or not self._is_good(following, now + timing.pause):
-            if not self._is_good(serving, now + timing.renew_before):
+        if following is None or not self._is_good(following, now, now + timing.pause):
+            if not self._is_good(serving, now, now + timing.renew_before):
                 return Step.INTRODUCE, self._introduced(held, now)
         elif is_trusted and now - held.introduced >= timing.pause:
             return Step.PROMOTE, self._promoted(held, following, now)
@@ -140,10 +140,12 @@ class Rotation:
             return Step.RETIRE, attrs.evolve(held, bundle=kept)
         return None
 
-    def _is_good(self, pair: Pair, until: float) -> bool:
-        """Return whether a pair lasts until then, and is for the names that are asked for."""
+    def _is_good(self, pair: Pair, now: float, until: float) -> bool:
+        """Return whether a pair is good from now until then, and is for the names that are asked for."""
+        certificate = pair.certificate
         try:
-            return end_of(pair.certificate) > until and set(self.hosts) <= hosts_of(pair.certificate)
+            lasts = has_begun(certificate, now) and end_of(certificate) > until
+            return lasts and set(self.hosts) <= hosts_of(certificate)
         except InputError:
             return False
 

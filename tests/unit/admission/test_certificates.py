@@ -32,10 +32,10 @@ def shaken(server, trusted, host=HOSTS[0]):
     return [value for _, value in asks.getpeercert()["subjectAltName"]]
 
 
-def current():
+def current(ahead=0.0):
     import time
 
-    return pair(time.time())
+    return pair(time.time() + ahead)
 
 
 def test_a_client_that_trusts_the_authority_accepts_the_certificate_for_its_names():
@@ -43,6 +43,11 @@ def test_a_client_that_trusts_the_authority_accepts_the_certificate_for_its_name
     assert shaken(ours, [ours.authority]) == list(HOSTS)
     assert shaken(ours, [ours.authority], HOSTS[1])
     assert hosts_of(ours.certificate) == set(HOSTS)
+
+
+def test_a_client_whose_clock_is_hours_behind_accepts_the_certificate():
+    ours = current(ahead=6 * 3600.0)
+    assert shaken(ours, [ours.authority]) == list(HOSTS)
 
 
 def test_no_other_authority_and_no_other_name_is_accepted():

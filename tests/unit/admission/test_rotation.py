@@ -84,6 +84,13 @@ def test_a_pair_for_other_names_is_replaced():
     assert done(held, NOW)[0] is Step.MAKE
 
 
+def test_a_pair_that_was_made_while_a_clock_was_days_ahead_is_replaced():
+    held = attrs.evolve(begun(), serving=make_pair(HOSTS, NOW + 3 * DAY, TIMING.lifetime))
+    step, mended = done(held, NOW)
+    assert step is Step.MAKE
+    assert done(mended, NOW)[0] is None
+
+
 def test_a_bundle_that_was_changed_by_hand_is_mended():
     held = begun()
     for bundle in ((), (held.serving.authority, make_pair(HOSTS, NOW, DAY).authority)):
