@@ -31,6 +31,7 @@ from kai.cluster.transport.encoding import Reporter
 from kai.cluster.transport.paths import Served
 from kai.cluster.transport.reachability import Observed, Reachability
 from kai.cluster.transport.rights import Rights
+from kai.wording import first_of
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +67,7 @@ class Connection(Cluster):
         """Return why this process should not count as ready, in words; empty when it should."""
         away = self.reachability.problem
         # Where the server is away, the same is true of every kind.
-        found = [away] if away else [watcher.problem for watcher in self.watchers if watcher.problem]
+        found = [away] if away else _by_reason(watcher.problem for watcher in self.watchers)
         unsynced = self.store.unsynced
         if unsynced:
             found.append(f"not listed yet: {', '.join(unsynced)}")
@@ -95,6 +96,15 @@ class Connection(Cluster):
             if self.leadership is not None:
                 tasks.start_soon(self.leadership.run)
                 tasks.start_soon(_cut_what_outlives_its_term, self.leadership, self.sender)
+
+
+def _by_reason(problems: Iterable[str]) -> list[str]:
+    """Say once what is wrong with several kinds: a server that refuses one for its own reason refuses all."""
+    kinds: dict[str, list[str]] = {}
+    for problem in filter(None, problems):
+        kind, _, why = problem.partition(": ")
+        kinds.setdefault(why, []).append(kind)
+    return [f"{first_of(names)}: {why}" for why, names in kinds.items()]
 
 
 async def _cut_what_outlives_its_term(leadership: LeaseLeadership, sender: Sender) -> None:

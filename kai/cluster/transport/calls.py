@@ -80,6 +80,8 @@ class NoAnswer:
     was_sent: bool
     """Whether the server may have received the request; False only when that is impossible."""
     message: str = ""
+    is_distrusted: bool = False
+    """Whether the server's certificate is not trusted: other authorities may have to be by now."""
 
 
 class Stream(Protocol):

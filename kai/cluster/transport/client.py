@@ -1,7 +1,8 @@
 """HTTP to an API server: who we are to it, and which connections that makes; raw bytes in and out.
 
-Nothing is repeated here but one thing: what was refused with 401 is sent once more with credentials that were read
-anew, since tokens expire. What a failure of the network means is said by `NoAnswer`; everything above decides.
+Nothing is repeated here but one thing: what was refused with 401, or met a certificate that is not trusted, is sent
+once more with credentials that were read anew, since tokens expire and authorities change. What a failure of the
+network means is said by `NoAnswer`; everything above decides.
 `kai.cluster.transport.connections` has the connections themselves.
 """
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kai.cluster.port import Clock  # noqa: TC004 - attrs does not look at it, and it costs 0.2 s of importing
 
 _REFRESH: Final = 60.0
+_AGAIN: Final = 5.0
+"""Seconds after which credentials may be read again while the server's certificate is not trusted."""
 _UNAUTHORIZED_FOR: Final = 30.0
 _ENDS_IN: Final = f"{_UNAUTHORIZED_FOR:g}s, unless other credentials are found"
 
@@ -84,6 +87,14 @@ class Account:
             if loaded.tls != before.tls:
                 self.generation += 1
             return True
+
+    async def knows_better(self, found: object) -> bool:
+        """Return whether other credentials were read since an answer asks for them: a call may be sent once more."""
+        if isinstance(found, Answer) and found.status == 401:
+            return await self.refresh()
+        if not (isinstance(found, NoAnswer) and found.is_distrusted):
+            return False
+        return self.clock.monotonic() - self._read_at >= _AGAIN and await self.refresh()
 
     def note(self, status: int | None) -> None:
         """Note how the server answered; None if it did not."""
@@ -147,7 +158,7 @@ class Client:
     async def request(self, call: Call) -> Answer | NoAnswer:
         """Send a request and return the response."""
         answer = await self._send(call)
-        if isinstance(answer, Answer) and answer.status == 401 and await self._account.refresh():
+        if await self._account.knows_better(answer):
             answer = await self._send(call)
         return self._noted(answer, call)
 
@@ -155,7 +166,7 @@ class Client:
     async def stream(self, call: Call) -> AsyncIterator[Stream | Answer | NoAnswer]:
         """Send a request and return the body as it arrives, or the response that refuses it."""
         async with self._open(call) as stream:
-            if not (isinstance(stream, Answer) and stream.status == 401 and await self._account.refresh()):
+            if not await self._account.knows_better(stream):
                 yield self._noted(stream, call)
                 return
         async with self._open(call) as stream:

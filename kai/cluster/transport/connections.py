@@ -67,7 +67,8 @@ class _Sending:
     def failed(self, error: BaseException) -> NoAnswer:
         """Return what an error means."""
         why = "it may not be sent any more" if self.is_withheld else _words(error)
-        return NoAnswer(was_sent=self.is_sent, message=why)
+        is_distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+        return NoAnswer(was_sent=self.is_sent, message=why, is_distrusted=is_distrusted)
 
     def give_up(self) -> None:
         """Drop what a connection that is closed had still to send; one that serves others by now stays as it is."""

@@ -306,6 +306,18 @@ async def test_a_kind_that_is_not_served_is_empty_until_it_is():
 
 
 @in_virtual_time
+async def test_a_reason_that_all_kinds_share_is_told_once():
+    server = filled()
+    server.faults.before = lambda _: Answer(status=500)
+    cluster = port(server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.run)
+        await anyio.sleep(30)
+        assert cluster.problems()[0] == "pods, nodes, configmaps and 1 more: HTTP status 500"
+        tasks.cancel_scope.cancel()
+
+
+@in_virtual_time
 async def test_a_kind_whose_list_is_forbidden_keeps_the_store_from_counting_as_synced():
     server = filled()
     body = b'{"kind":"Status","code":403,"message":"nodes is forbidden"}'

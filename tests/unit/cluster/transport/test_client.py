@@ -1,6 +1,8 @@
 """The client against a server of a few lines that answers as it is told, on a real socket."""
 
+import asyncio
 import json
+import shutil
 import ssl
 from contextlib import asynccontextmanager
 
@@ -167,6 +169,28 @@ async def test_a_token_that_stays_refused_is_not_sent_again_and_again(config):
         assert (await client.request(GET)).status == 401
         assert len(server.requests) == 1
         assert account.refused_since is not None
+
+
+async def test_authorities_that_changed_are_read_anew_and_the_request_sent_again(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("kai.cluster.transport.client._AGAIN", 0.0)
+    before, after = [(await to_thread.run_sync(made, tmp_path / name)).folder for name in ("before", "after")]
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(after / "tls.crt", after / "tls.key")
+    trusted = tmp_path / "ca.crt"
+    await to_thread.run_sync(shutil.copy, before / "tls.crt", trusted)
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        await to_thread.run_sync(write_config, config, f"https://localhost:{port}", "one", str(trusted))
+        account = await Account.open(Source(kubeconfig=str(config)), SystemClock())
+        async with Client(account, user_agent="test") as client:
+            assert (await client.request(GET)).is_distrusted
+            await to_thread.run_sync(shutil.copy, after / "tls.crt", trusted)
+            assert (await client.request(GET)).status == 200
 
 
 async def test_another_address_means_other_connections(config):
