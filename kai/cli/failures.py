@@ -23,6 +23,8 @@ NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
 READER_GONE = 141
 """As a shell counts a program that SIGPIPE ended, which is how kubectl and git end here. Neither 0 nor 1: a part of the
 answer is not read, so a script must not take the code for its yes or no."""
+LEFT = 143
+"""As a shell counts a program that SIGTERM ended: ``kai run`` left without what was under way."""
 
 
 class OutputError(KaiError):

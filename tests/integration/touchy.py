@@ -1,4 +1,4 @@
-"""A plugin from elsewhere that fails at pod groups with a label: a cycle that meets one of them fails."""
+"""A plugin from elsewhere that fails at pod groups with a label: a cycle that meets one of them fails, or lasts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 LABEL = "tests/touchy"
+ENDLESS = "endless"
+"""The value of the label with which a cycle never ends."""
 _PLUGIN = f"""\
 import attrs
 from kai.framework import NodeFilter
@@ -17,7 +19,10 @@ class Touchy:
         snapshot = session.snapshot
 
         def filter_nodes(pod, nodes):
-            if snapshot.groups[snapshot.pod_group[pod]].labels.get("{LABEL}"):
+            word = snapshot.groups[snapshot.pod_group[pod]].labels.get("{LABEL}")
+            while word == "{ENDLESS}":
+                pass
+            if word:
                 raise RuntimeError("cannot bear it")
             return nodes >= 0
 

@@ -1,16 +1,16 @@
 """One process: its connection to a cluster, its listeners, its roles, its end.
 
 All roles share one client and one store. A role other than the scheduler works while this process leads, its writes
-fenced by the term; the scheduler looks after its terms itself. On SIGTERM or SIGINT the roles stop, then the lease is
-given back, so that the next leader need not wait for it to run out. Webhooks are answered a little longer.
+fenced by the term; the scheduler looks after its terms itself. At a signal the roles stop (`kai.cli.running.ending`),
+then the lease is given back, so that the next leader need not wait for it to run out. Webhooks are answered a little
+longer.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.queue import Queue
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
+from kai.cli.running.ending import end_when_told
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
@@ -231,13 +232,8 @@ class Process:
                 open_doors = doors(admission_settings(self.given), connection.store)
                 identity = plan.certificate.identity(connection, self._namespace(), self.probes, plan.observe)
                 tasks.start_soon(partial(serve_webhooks, port, identity, open_doors, observe=plan.observe))
-            async with anyio.create_task_group() as roles:
-                roles.start_soon(_until_signalled, roles.cancel_scope)
-                for each in work:
-                    roles.start_soon(each)
-                for role in plan.others:
-                    roles.start_soon(work_in_terms, role, connection, leadership)
-            await self._leave(connection, plan)
+            work += (partial(work_in_terms, role, connection, leadership) for role in plan.others)
+            await _until_told(work, partial(self._leave, connection, plan))
             tasks.cancel_scope.cancel()
 
     async def _leave(self, connection: Connection, plan: _Plan) -> None:
@@ -366,12 +362,16 @@ class _Plan:
         ]
 
 
-async def _until_signalled(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            structlog.get_logger().info("ending", signal=signal.Signals(number).name)
-            scope.cancel()
-            return
+async def _until_told(work: Iterable[Callable[[], Any]], leave: Callable[[], Awaitable[None]]) -> None:
+    """Work until a signal ends it, then leave."""
+    async with anyio.create_task_group() as ending:
+        async with anyio.create_task_group() as roles:
+            ending.start_soon(end_when_told, roles.cancel_scope, leave)
+            roles.start_soon(anyio.sleep_forever)  # webhooks alone are no role
+            for each in work:
+                roles.start_soon(each)
+        ending.cancel_scope.cancel()
+    await leave()
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -131,6 +131,9 @@ class LeaseLeadership:
         self.resign()
         with anyio.move_on_after(_GIVING_BACK):
             await self._is_over.wait()
+        if self._election.is_held(self._clock.monotonic()):
+            why = self.problem or "the API server does not answer"
+            structlog.get_logger().warning("lease not given back", lease=self._name, why=why)
 
     async def run(self) -> None:
         """Compete for the lease until `resign`, or until cancelled, which leaves it to run out."""
@@ -253,8 +256,7 @@ class LeaseLeadership:
             self._awaited = ""
         elif holder != self._awaited:
             self._awaited = holder
-            lease = f"{self._settings.namespace}/{self._settings.name}"
-            structlog.get_logger().info("waiting", lease=lease, holder=holder)
+            structlog.get_logger().info("waiting", lease=self._name, holder=holder)
 
     async def _write(self, effect: WriteLease) -> Event:
         body = to_json(self._manifest(effect))
@@ -277,7 +279,11 @@ class LeaseLeadership:
 
     def _note(self, answer: Answer | NoAnswer) -> None:
         refusal = refusal_of(answer, is_write=False, now=self._clock.now())
-        self.problem = f"lease {self._settings.namespace}/{self._settings.name}: {refusal.message}"
+        self.problem = f"lease {self._name}: {refusal.message}"
+
+    @property
+    def _name(self) -> str:
+        return f"{self._settings.namespace}/{self._settings.name}"
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Call:
         # Half of what a term lasts, so that one lost answer leaves time for another try.

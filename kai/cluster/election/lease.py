@@ -250,6 +250,15 @@ class Election:
         """Return whether a term lasts at a time."""
         return self.term is not None and now < self.lasts_until and not self._resigning
 
+    def is_held(self, now: float) -> bool:
+        """Return whether others must wait for the lease to run out, as far as is known, since it names us."""
+        seen = self._seen
+        return (
+            seen is not None
+            and seen.holder == self.settings.identity
+            and now < self._changed_at + self.settings.duration
+        )
+
     # --- What there is to do ---------------------------------------------------------------------------------------
 
     def _act(self, now: float) -> Effect:
@@ -339,7 +348,7 @@ class Election:
         self._resigning = True
         self._end()
         seen = self._seen
-        if seen is None or seen.holder != self.settings.identity or now >= self._changed_at + self.settings.duration:
+        if seen is None or not self.is_held(now):
             return Finished()
         self._resignations += 1
         if self._resignations > _MOST_RESIGNATIONS:

@@ -56,6 +56,22 @@ def test_an_interrupt_while_the_program_is_imported_ends_it_without_a_word():
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+_TOLD_TO_END = """
+import os, signal
+ours, os.getpid = os.getpid(), lambda: {process}
+from kai.cli import command, starting
+command.main = lambda _: os.kill(ours, signal.SIGTERM)
+starting.main()
+"""
+
+
+@pytest.mark.parametrize(("process", "code"), [(1, 128 + signal.SIGTERM), (2, -signal.SIGTERM)])
+def test_process_1_of_a_container_catches_the_signal_that_ends_it(process, code):
+    """The kernel ends no process 1 by a signal that it does not catch; no other process needs that."""
+    done = subprocess.run([sys.executable, "-c", _TOLD_TO_END.format(process=process)], check=False)
+    assert done.returncode == code
+
+
 def test_a_program_that_forks_gives_the_command_its_arguments(capsys):
     with pytest.raises(SystemExit) as left:
         main(["version"])

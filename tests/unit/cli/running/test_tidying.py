@@ -75,14 +75,14 @@ async def test_a_process_with_the_scheduler_has_it_look(monkeypatch):
         task_status.started()
         await anyio.sleep_forever()
 
-    async def after_a_while(scope):
+    async def after_a_while(scope, _leave):
         await anyio.sleep(100.0)
         scope.cancel()
 
     monkeypatch.setattr("anyio.to_thread.run_sync", InlineCpu().run)
     monkeypatch.setattr(process, "connect", connected)
     monkeypatch.setattr(process, "listen", silent)
-    monkeypatch.setattr(process, "_until_signalled", after_a_while)
+    monkeypatch.setattr(process, "end_when_told", after_a_while)
     monkeypatch.setattr("kai.cli.running.tidying.collect_young", lambda: looks.append(anyio.current_time() - begun))
     given = read_flags(("scheduler", "--leader-elect=false"), FLAGS, ROLES, TOGETHER)
     await attrs.evolve(Process.of(given, {}), registry=CollectorRegistry()).run()

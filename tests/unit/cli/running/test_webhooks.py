@@ -126,12 +126,12 @@ def admission(monkeypatch, folder):
         async def connected(options):
             yield attrs.evolve(port(server, watched=options.watched), cpu=InlineCpu())
 
-        async def signalled(scope):
+        async def signalled(scope, _leave):
             await until(made.probes)
             scope.cancel()
 
         monkeypatch.setattr(process, "connect", connected)
-        monkeypatch.setattr(process, "_until_signalled", signalled)
+        monkeypatch.setattr(process, "end_when_told", signalled)
         made = Process.of(read("admission", f"--webhook-cert-dir={folder}"), environment)
         await attrs.evolve(made, registry=CollectorRegistry(), probes=made.probes).run()
         return served
