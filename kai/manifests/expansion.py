@@ -6,7 +6,7 @@ An object whose children are in the input is left as it is: then the input is th
 done its work. Whatever has no part in the result is counted (``unused``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -205,8 +205,8 @@ class _Expanding:
                 grouped.append(done)
                 if reason and at not in self.adopted:
                     self.problems.append(Problem(at=at, message=reason))
-                elif reason:
-                    self._note("Pod", reason, done)
+                else:
+                    self._note("Pod", reason or self._absent_group(done, grouping.groups), done)
             made, pods = grouping.made(grouped)
             made += pods
         first = {problem.at: problem for problem in reversed(self.problems)}
@@ -224,10 +224,9 @@ class _Expanding:
         spec, metadata, status = (mapping_of(manifest, key) for key in ("spec", "metadata", "status"))
         is_ours = spec.get("schedulerName") == self.scheduler_name and status.get("phase") not in ENDED
         self.workloads += is_ours
-        group = part_of(metadata, "annotations", names.POD_GROUP)
-        if not is_ours or group:
-            if is_ours and (_place_of(manifest, self.namespace)[0], group) not in self.groups:
-                self._note("Pod", NO_GROUP, manifest)
+        if not is_ours or part_of(metadata, "annotations", names.POD_GROUP):
+            if is_ours:
+                self._note("Pod", self._absent_group(manifest), manifest)
             if not is_ours and not spec.get("nodeName") and status.get("phase") not in ENDED:
                 self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")), manifest)
             self.kept[at] = manifest
@@ -236,6 +235,12 @@ class _Expanding:
         self.loose.append((at, pod))
         if part_of(pod, "metadata", "ownerReferences"):
             self.adopted.add(at)
+
+    def _absent_group(self, pod: Mapping[str, Any], made: Container[tuple[str, str]] = ()) -> str:
+        """Return that the group that a pod names is not there; empty if it is, or is among those that were made."""
+        group = part_of(pod, "metadata", "annotations", names.POD_GROUP)
+        place = (_place_of(pod, self.namespace)[0], str(group))
+        return "" if place in self.groups or place in made else NO_GROUP
 
     def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
         try:

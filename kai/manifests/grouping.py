@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.lenient import mapping_of
+from kai.lenient import mapping_of, part_of
 from kai.manifests.index import Index, Manifest
 from kai.podgrouper import Absent, Get, Groupers, Needs, Settings, Verb, group_pod, load_groupers
 from kai.podgrouper.kinds import POD_GROUP, PRIORITY_CLASS
@@ -37,12 +37,16 @@ class Grouping:
         self.index.add(self._lent)
 
     def group(self, pod: Manifest) -> tuple[Manifest, str]:
-        """Return the pod in its group; else the pod as it is, and why it has none."""
+        """Return the pod in its group; else the pod as it is, and why it has none.
+
+        A pod that is left alone stays in the group that it names.
+        """
         outcome = group_pod(pod, self.index, self.settings, self._groupers)
         if isinstance(outcome, Needs):
             return pod, f"{outcome.read} is not known"
         if outcome.failure or outcome.ignored:
-            return pod, outcome.failure or outcome.ignored
+            named = part_of(pod, "metadata", "annotations", names.POD_GROUP)
+            return pod, outcome.failure or ("" if named else f"{outcome.ignored}, and the pod names no pod group")
         write = outcome.group
         if write is not None and write.verb is not Verb.NOTHING:
             written = dict(write.manifest)

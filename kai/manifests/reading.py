@@ -250,10 +250,10 @@ def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
 
 def _problem(document: Document, message: str) -> Finding:
     """Return the finding for a workload that cannot be expanded or grouped; the message says which field."""
-    subject, _, rest = message.partition(": ")
+    subject, colon, rest = message.partition(": ")
     field, _, said = rest.partition(": ")
     path = _path_of(field) if said else ()
-    return document.finding("J018", f"{subject}: {rest}", path or ("metadata", "name"), object=subject)
+    return document.finding("J018", message, path or ("metadata", "name"), object=subject if colon else document.title)
 
 
 def _path_of(field: str) -> Path:

@@ -82,6 +82,25 @@ def test_a_pod_whose_group_is_not_there_is_not_passed_over_in_silence(group, sai
     assert [str(each) for each in expand([pod, there]).unused] == said
 
 
+def left_alone(**annotations: str) -> dict[str, Any]:
+    made = {"metadata": {"annotations": annotations}, **TEMPLATE}
+    return workload("Job", "batch/v1", {"template": made}, annotations={"kai.scheduler/skip-podgrouper": "true"})
+
+
+def test_pods_that_the_grouper_leaves_alone_are_told_that_the_group_they_name_is_not_there():
+    found = expand([left_alone(**{"pod-group-name": "ghost"})])
+    assert not found.problems
+    assert [str(each) for each in found.unused] == [
+        "not used: 1 Pod (the pod group that its annotation names is not there)"
+    ]
+
+
+def test_pods_that_the_grouper_leaves_alone_must_name_a_group():
+    (problem,) = expand([left_alone()]).problems
+    said = 'Job "default/w" carries kai.scheduler/skip-podgrouper, and the pod names no pod group'
+    assert problem.message == said
+
+
 def test_a_workload_whose_pods_are_in_the_input_is_left_as_it_is():
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w-1", "uid": "u"}
     pod = {
