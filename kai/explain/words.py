@@ -41,7 +41,7 @@ from kai.explain.recorded import (
 from kai.explain.takeable import ACTIONS, Takeable, takeable
 from kai.framework.decisions import Cause, Recorder
 from kai.framework.verdict import Code, Reason
-from kai.model.axis import CPU, GPU, MEMORY
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import GroupRow, PodRow, SubGroupRow
@@ -340,7 +340,8 @@ class Teller:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
             asked, whole = quantity(gpus, "gpu"), ""
             if shared.kind is GpuKind.FRACTION:
-                asked, whole = f"{plain(gpus // shared.devices)} of {of_devices(shared.devices)}", "whole ones "
+                asked = f"{plain(gpus // shared.devices)} of {of_devices(shared.devices)}"
+                whole = "whole GPU " if idle == GPU_UNIT else "whole GPUs "
             text = f"no node that it may use has {asked} idle; {plain(idle)} {whole}idle in all"
             yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
         elif shared.kind is GpuKind.MEMORY:

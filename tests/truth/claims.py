@@ -80,7 +80,7 @@ def what_no_node_has_idle_is_idle_nowhere(trial: Trial) -> Iterator[str]:
     rows = {facts.name: row for row, facts in enumerate(cycle.snapshot.groups)}
     total = sum(max(0, int(idle)) for idle in cycle.report.idle[:, GPU]) / GPU_UNIT
     for job in trial.jobs.values():
-        if job.words is None or not (match := re.search(r"; ([\d.]+) (?:whole ones )?idle in all", job.words.text)):
+        if job.words is None or not (match := re.search(r"; ([\d.]+) (?:whole GPUs? )?idle in all", job.words.text)):
             continue
         if abs(float(match[1]) - total) > 0.001:
             yield f"{job.name}: {job.words.text}, and {total} are idle"

@@ -260,10 +260,13 @@ def test_parts_of_more_devices_than_a_node_has_never_run(each, text):
 
 
 def test_room_for_a_part_is_told_beside_whole_devices():
-    full = {"queue": "a", "members": 2, "each": {"fraction": 0.6}, "runs_on": ["n1", "n2"]}
-    nodes = {"n1": {"gpu": 1}, "n2": {"gpu": 1}}
-    found = told({"full": full, "g": {"queue": "a", "each": {"fraction": 0.6}}}, nodes, run=["allocate"])
-    assert found == "NoRoom: no node that it may use has 0.6 of a GPU idle; 0 whole ones idle in all"
+    full = {"queue": "a", "each": {"fraction": 0.6}, "runs_on": ["n1"]}
+    asks = {"queue": "a", "each": {"fraction": 0.6}, "selector": {"kubernetes.io/hostname": "n1"}}
+    groups = {"full": full, "g": asks}
+    lacks = "NoRoom: no node that it may use has 0.6 of a GPU idle; "
+    assert told(groups, {"n1": {"gpu": 1}}, run=["allocate"]) == f"{lacks}0 whole GPUs idle in all"
+    found = told(groups, {"n1": {"gpu": 1}, "n2": {"gpu": 1}}, run=["allocate"])
+    assert found.startswith(f"{lacks}1 whole GPU idle in all; 1 node ")
 
 
 def test_parts_of_devices_are_counted_by_device():
