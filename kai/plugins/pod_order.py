@@ -3,6 +3,7 @@
 Source: the peer's plugins/kubeflow, ray and taskorder.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -14,6 +15,7 @@ ROLE_LABEL = "training.kubeflow.org/job-role"
 LEADING_ROLES = frozenset({"master", "launcher"})
 RAY_NODE_LABEL = "ray.io/node-type"
 PRIORITY_LABEL = "kai.scheduler/task-priority"
+_INTEGER = re.compile("[+-]?[0-9]+")  # as Go reads one; Python's int takes 1_0 and digits of other scripts as well
 
 
 def _keys(
@@ -65,7 +67,4 @@ class TaskPriorityOrder:
 
 
 def _declared(value: str) -> tuple[float, float]:
-    try:
-        return (0.0, -float(int(value)))
-    except ValueError:
-        return (1.0, 0.0)
+    return (0.0, -float(value)) if _INTEGER.fullmatch(value) else (1.0, 0.0)
