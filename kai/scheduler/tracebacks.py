@@ -12,10 +12,11 @@ def place_of(error: Exception, origins: frozenset[str]) -> str:
 
     Where: the innermost place in one of the packages ``origins``, since the library beneath it is seldom at fault.
     """
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    places = list(_places(cause.__traceback__)) or list(_places(error.__traceback__))
+    causes: list[BaseException] = [error]
+    # An error may be raised from itself, or from one that came of it.
+    while (cause := causes[-1].__cause__) is not None and all(cause is not each for each in causes):
+        causes.append(cause)
+    places = list(_places(causes[-1].__traceback__)) or list(_places(error.__traceback__))
     mine = [place for place in places if place[0].partition(".")[0] in origins]
     module, function, line = (mine or places)[-1]
     message = str(error).splitlines()[0] if str(error) else type(error).__name__

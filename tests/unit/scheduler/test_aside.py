@@ -135,6 +135,18 @@ def test_the_place_is_that_of_the_caller_where_a_library_fails():
 
 
 def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(monkeypatch):
+def test_an_error_that_is_its_own_cause_has_a_place():
+    def fails():
+        try:
+            raise ValueError("once")
+        except ValueError as error:
+            raise error from error
+
+    with pytest.raises(ValueError, match="once") as caught:
+        fails()
+    assert "(at fails in tests.unit.scheduler.test_aside" in place_of(caught.value, frozenset({"tests"}))
+
+
     teller = cycling.explain.__globals__["_Teller"]
     account = teller._account
 
