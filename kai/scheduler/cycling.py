@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
+import structlog
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
@@ -21,7 +22,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.observe import Phase
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
-from kai.errors import PluginError
+from kai.errors import PluginError, told
 from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
 from kai.intake import Intake
@@ -295,11 +296,15 @@ class Cycles:
             settle()
 
     def _dump(self, given: CycleInput) -> str:
-        """Write what a failed cycle was given, unless this process left files enough already."""
+        """Write what a failed cycle was given, unless this process left files enough already; "" where it cannot."""
         if self._dumps >= _MOST_DUMPS:
             return ""
         self._dumps += 1
-        return write_archive(given, self.settings, "failed-cycle")
+        try:
+            return write_archive(given, self.settings, "failed-cycle")
+        except Exception as error:  # noqa: BLE001 - the boundary of a file for those who look: the next cycle needs none
+            structlog.get_logger().warning("snapshot not written", why=told(error))
+            return ""
 
 
 def _same(one: ClusterObjects, other: ClusterObjects) -> bool:

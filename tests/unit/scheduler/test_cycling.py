@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import attrs
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
 
 from kai.api.kubernetes.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
@@ -78,6 +79,16 @@ def test_a_failure_is_a_value_and_its_input_a_file(tmp_path):
     assert outcome.message.startswith(f"{whose} (at run in tests.unit.scheduler.test_cycling, line ")
     assert [path.name for path in tmp_path.iterdir()] == [outcome.dump.rpartition("/")[2]]
     assert woken == []
+
+
+def test_a_failure_whose_input_cannot_be_written_is_a_value_as_well(tmp_path):
+    profile = attrs.evolve(default_profile(), actions=(Failing(),))
+    settings = SchedulerSettings(dump_folder=str(tmp_path), document={"actions": {"allocate"}})  # JSON has no sets
+    with capture_logs() as logs:
+        outcome, _, _, _ = run(settings, profile=profile)
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, outcome.dump) == ("ActionError", "")
+    assert [(each["event"], each["why"].partition(":")[0]) for each in logs] == [("snapshot not written", "TypeError")]
 
 
 def test_a_cycle_that_is_told_to_stop_decides_nothing():
