@@ -118,6 +118,7 @@ class Cycles:
     """The last report, and what it comes to for users."""
     _told: frozenset[str] = frozenset()
     """UIDs of groups that were told why they wait, while some wait for their turn."""
+    _accused: list[tuple[Blame, list[Suspect]]] = attrs.field(factory=list)
     _dumps: int = 0
     _is_frozen: bool = False
 
@@ -239,15 +240,21 @@ class Cycles:
         return left[2]
 
     def accuse(self, error: Exception, event: Decided) -> None:
-        """Set aside the groups for which something was decided that could not be put into orders.
-
-        Holds: called while the cycle that decided it waits for that, or is over.
-        """
+        """Note the groups for which something was decided that could not be put into orders; see `judge_accused`."""
         blame = Blame(kind=type(error).__name__, message=place_of(error, self._origins))
         of_pod, groups = event.snapshot.pod_group, event.snapshot.groups
         rows = {each.aggressor if isinstance(each, Evict) else int(of_pod[each.pod]) for each in event.decisions}
         found = [groups[row] for row in sorted(rows) if row >= 0]
-        self.inquiry.accuse(blame, [Suspect("PodGroup", each.namespace, each.name) for each in found])
+        self._accused.append((blame, [Suspect("PodGroup", each.namespace, each.name) for each in found]))
+
+    def judge_accused(self) -> None:
+        """Set aside the groups that were accused.
+
+        Holds: not called while a cycle is at work, which goes through what is set aside.
+        """
+        for blame, suspects in self._accused:
+            self.inquiry.accuse(blame, suspects)
+        self._accused.clear()
 
     def _decide(self, given: CycleInput, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer

@@ -129,16 +129,15 @@ class Faults:
 
     @property
     def problem(self) -> str:
-        """Return in words which plugins stop cycles; "" if none does."""
-        return "; ".join(each.message for each in self.known.values() if each.reaction is OnFailure.STOP)
+        """Return in words which plugins stop cycles; "" if none does; callable in any thread."""
+        return "; ".join(each.message for each in self.known.copy().values() if each.reaction is OnFailure.STOP)
 
     @property
     def note(self) -> str:
-        """Return in words which plugins fail without stopping cycles; "" if none does."""
+        """Return in words which plugins fail without stopping cycles; "" if none does; callable in any thread."""
         words = {OnFailure.REFUSE: "refused", OnFailure.LEAVE_OUT: "left out"}
-        return "; ".join(
-            f"{each.message} ({words[each.reaction]})" for each in self.known.values() if each.reaction in words
-        )
+        known = self.known.copy().values()
+        return "; ".join(f"{each.message} ({words[each.reaction]})" for each in known if each.reaction in words)
 
     def _learn(self, fault: Fault) -> None:
         self.known[fault.key] = fault

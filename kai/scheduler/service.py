@@ -283,6 +283,7 @@ class Scheduler:
         finally:
             self.metrics.cycle_is_under_way(now=False)
         self._take_decisions(stream)
+        self.cycles.judge_accused()
         seconds = clock.monotonic() - since
         self._recorder.record(self.number, outcome, seconds)
         if isinstance(outcome, Done):

@@ -16,6 +16,7 @@ from kai.intake.aside import Suspect
 from kai.scheduler import cycling
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycling import Cycles, Done, Failure
+from kai.scheduler.effects import Decided
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
@@ -134,7 +135,6 @@ def test_the_place_is_that_of_the_caller_where_a_library_fails():
     assert "(at numpy_fails in tests.unit.scheduler.test_aside" in place_of(caught.value, frozenset({"tests"}))
 
 
-def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(monkeypatch):
 def test_an_error_that_is_its_own_cause_has_a_place():
     def fails():
         try:
@@ -147,6 +147,7 @@ def test_an_error_that_is_its_own_cause_has_a_place():
     assert "(at fails in tests.unit.scheduler.test_aside" in place_of(caught.value, frozenset({"tests"}))
 
 
+def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(monkeypatch):
     teller = cycling.explain.__globals__["_Teller"]
     account = teller._account
 
@@ -211,6 +212,19 @@ def test_pods_that_run_stay_charged_and_can_be_taken_while_their_group_is_set_as
     assert done.snapshot.pod_subgroup.tolist() == [1, 1]
     leaf = [each.name for each in done.snapshot.queues].index("queue")
     assert done.report.queue_used[leaf, 2] == 2000
+
+
+def test_groups_that_are_accused_while_a_cycle_is_at_work_are_set_aside_once_it_is_over():
+    made = rig()
+    done = made.step()
+    event = Decided(term=TERM, cycle=1, snapshot=done.snapshot, decisions=tuple(made.taken))
+    try:
+        raise LookupError("no order")
+    except LookupError as error:
+        made.cycles.accuse(error, event)
+    assert not made.cycles.inquiry.records
+    made.cycles.judge_accused()
+    assert {each.name for each in made.cycles.inquiry.records} == {"good", "poison", "well"}
 
 
 def test_the_file_of_a_cycle_says_what_was_left_out_and_repeats_it(tmp_path):

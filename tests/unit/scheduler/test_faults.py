@@ -211,6 +211,23 @@ def test_a_plugin_is_trusted_again_after_a_minute_without_failure():
     assert [each.key for each in faults.over] == [("p", "NodeFilter.filter")]
 
 
+def test_a_probe_may_ask_while_the_thread_of_a_cycle_learns_of_another_plugin():
+    faults = Faults()
+
+    class Asked:
+        message = "m"
+
+        @property
+        def reaction(self):
+            faults.known["other", "hook"] = self
+            return OnFailure.STOP
+
+    faults.known["p", "hook"] = Asked()
+    assert faults.problem == "m"
+    faults.known.pop(("other", "hook"))
+    assert faults.note == ""
+
+
 def test_what_is_the_engines_own_is_no_plugins_fault():
     assert Faults().judge(FAULT, Profile, 1000, 0.0) is not None
     own = PluginError("m", plugin="refusals", hook="NodeFilter.filter")
