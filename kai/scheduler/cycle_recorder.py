@@ -98,9 +98,8 @@ class CycleRecorder:
             )
         for each in faults.over:
             log.info("plugin works again", plugin=each.plugin, hook=each.hook)
-            self.metrics.plugin_failing(each.plugin, each.hook, each.reaction.value, is_failing=False)
-        for each in faults.known.values():
-            self.metrics.plugin_failing(each.plugin, each.hook, each.reaction.value, is_failing=True)
+        failing = frozenset((each.plugin, each.hook, each.reaction.value) for each in faults.known.values())
+        self.metrics.plugins_failing(failing)
         faults.fresh.clear()
         faults.over.clear()
 

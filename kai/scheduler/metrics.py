@@ -197,6 +197,7 @@ class SchedulerMetrics:
         self._failing = gauge(
             "plugin_failing", "1 while a plugin is known to fail; then: what follows.", "plugin", "hook", "then"
         )
+        self._known_failing: frozenset[tuple[str, str, str]] = frozenset()
         self._plugin_failures = counter(
             "plugin_failures_total", "Answers that plugins known to fail did not give.", "plugin", "hook"
         )
@@ -222,6 +223,7 @@ class SchedulerMetrics:
         for gauge in (self._capped, self._aside, self._idle, self._fragmentation):
             gauge.set(0)
         self._failing.clear()
+        self._known_failing = frozenset()
         for gauge in (*(share for share, _, _ in self._shares), *(used for used, _ in self._usage)):
             gauge.clear()
         self._known_queues = ()
@@ -272,9 +274,11 @@ class SchedulerMetrics:
         """Count a cycle that failed and is repeated without what it may have failed at."""
         self._repeated.labels(error).inc()
 
-    def plugin_failing(self, plugin: str, hook: str, then: str, *, is_failing: bool) -> None:
-        """Show that a plugin is known to fail, or not any longer."""
-        self._failing.labels(plugin, hook, then).set(int(is_failing))
+    def plugins_failing(self, failing: frozenset[tuple[str, str, str]]) -> None:
+        """Show which hooks of plugins are known to fail, and what follows; of what is so no longer show 0."""
+        for labels in self._known_failing | failing:
+            self._failing.labels(*labels).set(int(labels in failing))
+        self._known_failing = failing
 
     def plugin_failed(self, plugin: str, hook: str, times: int) -> None:
         """Count what a plugin that is known to fail did not answer."""

@@ -52,6 +52,19 @@ def test_a_cycle_is_shown_as_the_peer_shows_it():
     assert not [line for line in lines if 'action="explain"' in line]
 
 
+def test_a_plugin_whose_failure_stops_cycles_by_now_is_shown_as_that_alone():
+    def act(metrics):
+        metrics.plugins_failing(frozenset({("p", "NodeFilter.filter", "refuse"), ("q", "open", "stop")}))
+        metrics.plugins_failing(frozenset({("p", "NodeFilter.filter", "stop")}))
+
+    lines = [line for line in shown(act).splitlines() if line.startswith("kai_plugin_failing{")]
+    assert sorted(lines) == [
+        'kai_plugin_failing{hook="NodeFilter.filter",plugin="p",then="refuse"} 0.0',
+        'kai_plugin_failing{hook="NodeFilter.filter",plugin="p",then="stop"} 1.0',
+        'kai_plugin_failing{hook="open",plugin="q",then="stop"} 0.0',
+    ]
+
+
 def test_queues_and_idle_gpus_are_shown_after_a_cycle():
     snapshot = take_snapshot(small_cluster(), 0.0)
     report = run_cycle(snapshot, default_profile(), Recorder())
