@@ -223,6 +223,7 @@ class Committer:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
             self._evictions.end((facts.namespace, facts.name))
+            self.feedback.recent_evictions.forget(facts.uid)
             self.feedback.moved_pods.forget(facts.uid)
         self._operations = {
             ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy

@@ -1,7 +1,10 @@
 import attrs
+import pytest
 
 from kai.configuration.reading import default_configuration
 from kai.framework.parameters import Parameters
+from kai.scheduler.committing.eviction_operation import EvictionOperation
+from kai.scheduler.effects import Decided
 from kai.scheduler.feedback.recent_evictions import HOUR, RecentEvictions
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.test_committer import cluster
@@ -76,4 +79,17 @@ def test_an_eviction_that_a_budget_refuses_counts_no_more():
     world.protected.add("old")
     world.decide(world.evict("old"))
     world.settle()
+    assert world.committer.feedback.recent_evictions.current(world.time) == ()
+
+
+def test_an_eviction_of_a_statement_that_failed_half_way_counts_no_more(monkeypatch):
+    def failing(self):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(EvictionOperation, "begin", failing)
+    world = cluster(settings=capped())
+    statement = Decided(term=world.term, cycle=1, snapshot=world.snapshot, decisions=(world.evict("old"),))
+    with pytest.raises(RuntimeError):
+        world.committer.step(statement, world.time)
+    world.committer.abandon(statement)
     assert world.committer.feedback.recent_evictions.current(world.time) == ()
