@@ -225,7 +225,20 @@ def clocks(seen: Seen) -> Looked:
     ahead = {key: -age for key, age in ages.items() if age < -_SLACK}
     newest = min(ages.values(), default=0.0)
     problems: list[Finding] = []
-    if ages and len(ahead) == len(ages):
+    drifts = {key_of(each): _drift(each) for each in seen.all("leases")}
+    key = max(drifts, key=lambda each: abs(drifts[each]), default="")
+    if key and abs(drifts[key]) > _SLACK:
+        apart = f"{abs(drifts[key]):.0f}s {'ahead of' if drifts[key] > 0 else 'behind'}"
+        problems.append(
+            warning(
+                f"the clock of the holder of lease {key} is {apart} the API server's",
+                "set the clocks of all nodes by NTP: what kai writes and compares is wrong by as much",
+                about=f"lease/{key}",
+                found=apart,
+                expected=f"at most {_SLACK:g}s",
+            )
+        )
+    elif ages and len(ahead) == len(ages):
         problems.append(
             warning(
                 f"the clock of this machine is {-max(ages.values()):.0f}s behind those of the cluster",
@@ -326,8 +339,25 @@ def _words(deployment: Manifest) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+def _drift(lease: object) -> float:
+    """Return how many seconds the clock of a lease's holder is ahead of the API server's, which notes each write.
+
+    Return 0 where the server does not tell.
+    """
+    writes = list_of(lease, "metadata", "managedFields")
+    try:
+        renewed = times.instant(text_of(lease, "spec", "renewTime"))
+        return renewed - max(
+            times.instant(text_of(each, "time"))
+            for each in writes
+            if part_of(each, "fieldsV1", "f:spec", "f:renewTime") is not None
+        )
+    except (BadValue, ValueError):
+        return 0.0
+
+
 def _age(lease: object, now: float) -> float | None:
     try:
-        return now - times.instant(text_of(lease, "spec", "renewTime"))
+        return now - times.instant(text_of(lease, "spec", "renewTime")) + _drift(lease)
     except BadValue:
         return None

@@ -57,6 +57,13 @@ def lease(name: str, *, age: float = 1.0, holder: str = "kai-7c9-x", lasting: in
     return obj(name, "kai-scheduler", spec=spec)
 
 
+def noted(lease: dict[str, Any], *, age: float = 1.0) -> dict[str, Any]:
+    """Return a lease of which the API server noted when it was written; a user labelled it just now."""
+    renewal = {"time": ago(age), "fieldsV1": {"f:spec": {"f:renewTime": {}}}}
+    label = {"time": ago(0.0), "fieldsV1": {"f:metadata": {}}}
+    return {**lease, "metadata": {**lease["metadata"], "managedFields": [renewal, label]}}
+
+
 def definition(name: str, version: str, schema: Any = None) -> dict[str, Any]:
     return obj(
         name, spec={"versions": [{"name": version, "served": True, "schema": {"openAPIV3Schema": schema or {}}}]}

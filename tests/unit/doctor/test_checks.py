@@ -22,6 +22,7 @@ from tests.unit.doctor.cluster import (
     group,
     kai_pod,
     lease,
+    noted,
     obj,
     pod,
     queue,
@@ -145,6 +146,24 @@ SPOILT = {
         with_lists(leases=(lease("kai-scheduler"), lease("n", age=-40))),
         "warn",
         "lease kai-scheduler/n was renewed 40s in the future",
+    ),
+    "a holder that died while its clock was ahead": (
+        "D008",
+        with_lists(pods=(kai_pod("a", *FLAGS),), leases=(noted(lease("kai-scheduler", age=-3400), age=200),)),
+        "fail",
+        "lease kai-scheduler/kai-scheduler was not renewed for 200s",
+    ),
+    "the only clock ahead": (
+        "D009",
+        with_lists(leases=(noted(lease("n", age=-3600)),)),
+        "warn",
+        "the clock of the holder of lease kai-scheduler/n is 3601s ahead of the API server's",
+    ),
+    "a clock behind": (
+        "D009",
+        with_lists(leases=(lease("kai-scheduler"), noted(lease("n", age=3600)))),
+        "warn",
+        "the clock of the holder of lease kai-scheduler/n is 3599s behind the API server's",
     ),
     "this clock behind": (
         "D009",
@@ -315,6 +334,12 @@ SPOILT = {
         "queue going is being deleted since 2026-01-01T00:00:00Z, with 1 job in it; finalizers keep it: a.example/b",
     ),
 }
+
+
+def test_a_holder_whose_clock_is_behind_renews_its_lease():
+    held = noted(lease("kai-scheduler", age=3600, holder="a-x"))
+    verdict = run_check(BY_CODE["D008"], with_lists(pods=(kai_pod("a", *FLAGS),), leases=(held,)))
+    assert [each.message for each in verdict.findings] == []
 
 
 @pytest.mark.parametrize("case", SPOILT)
