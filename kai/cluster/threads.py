@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
+from types import FrameType
 from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
 import structlog
@@ -44,6 +45,12 @@ class _Loop(Protocol):
     def run_in_executor(self, executor: ThreadPoolExecutor, function: Callable[[*A], R], *args: *A) -> Awaitable[R]:
         """Have an executor call a function, and return what to wait for."""
         ...
+
+
+def stack_of(thread: int) -> list[tuple[FrameType, int]]:
+    """Return the frames and lines of a thread, the innermost last; none where there is no thread of this number."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to another thread's stack
+    return [] if frame is None else [*traceback.walk_stack(frame)][::-1]
 
 
 class Threads:
@@ -93,8 +100,7 @@ class Threads:
     def _tell(self, seconds: float) -> None:
         """Say where a computation is that lasts: what it would say at its end may never be said."""
         self._told = self._loop.call_later(seconds, self._tell, 2 * seconds)
-        frame = sys._current_frames().get(self._computing)  # noqa: SLF001 - the documented way to another thread's stack
-        at = [] if frame is None else places(reversed(list(traceback.walk_stack(frame))))
+        at = places(stack_of(self._computing))
         structlog.get_logger().warning("computing for long", seconds=round(seconds), at=at)
 
     def post(self, function: Callable[[*A], object], *args: *A) -> None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-import traceback
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
@@ -19,6 +17,7 @@ import anyio
 import structlog
 
 from kai.cli.failures import LEFT
+from kai.cluster.threads import stack_of
 from kai.errors import places
 
 _PATIENCE: Final = 10.0
@@ -52,13 +51,11 @@ def _signals() -> tuple[signal.Signals, ...]:
 
 def _under_way() -> dict[str, list[str]]:
     """Return where each thread computes that would hold the process, by its name."""
-    frames = sys._current_frames()  # noqa: SLF001 - the documented way to the stacks of other threads
     found = {}
     for thread in threading.enumerate():
-        frame = frames.get(thread.ident or 0)
-        if frame is None or thread.daemon or thread is threading.current_thread():
+        if thread.daemon or thread is threading.current_thread():
             continue
-        stack = list(reversed(list(traceback.walk_stack(frame))))
+        stack = stack_of(thread.ident or 0)
         if any(each.f_globals.get("__name__") not in _IDLE for each, _ in stack):
             found[thread.name] = places(stack)
     return found

@@ -41,6 +41,7 @@ from kai.cli.running.roles import (
     scheduler_settings,
     watches_of_plugins,
 )
+from kai.cli.running.standstill import tell_standstill
 from kai.cli.running.terms import work_in_terms
 from kai.cli.running.tidying import tidying
 from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
@@ -225,6 +226,7 @@ class Process:
                 port = await tasks.start(board.run)
                 structlog.get_logger().info("dashboard", host=board.place.address.host, port=port)
             tasks.start_soon(connection.run)
+            tasks.start_soon(tell_standstill)
             if plan.certificate is not None:
                 from kai.admission.serving import serve_webhooks
 

@@ -1,0 +1,37 @@
+"""An event loop that does not turn is told by a thread beside it."""
+
+import threading
+
+import anyio
+import pytest
+import structlog
+
+from kai.cli.running import standstill
+from kai.cli.running.standstill import tell_standstill
+
+
+@pytest.mark.anyio
+async def test_a_loop_that_stands_still_is_told_with_its_place(monkeypatch):
+    monkeypatch.setattr(standstill, "_LOOKS_APART", 0.001)
+    with structlog.testing.capture_logs() as logs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tell_standstill)
+            await anyio.wait_all_tasks_blocked()
+            while len(logs) < 2:
+                pass
+            tasks.cancel_scope.cancel()
+    first, second = logs[:2]
+    assert first["event"] == second["event"] == "event loop stands still"
+    assert any(place.startswith(f"{__name__}.test_a_loop_that_stands") for place in first["at"])
+
+
+@pytest.mark.anyio
+async def test_looks_end_with_the_process():
+    before = set(threading.enumerate())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tell_standstill)
+        await anyio.wait_all_tasks_blocked()
+        (looking,) = set(threading.enumerate()) - before
+        tasks.cancel_scope.cancel()
+    await anyio.to_thread.run_sync(looking.join, 60.0)
+    assert not looking.is_alive()
