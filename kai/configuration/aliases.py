@@ -79,6 +79,11 @@ class Arguments:
         """Return the names of a comma-separated list."""
         return tuple(name.strip() for name in (self._text(key) or "").split(",") if name.strip())
 
+    def passed_over(self, key: str, why: str) -> None:
+        """Know an argument that changes nothing here, and note it where it is given."""
+        if self._text(key) is not None:
+            self.notes.append(f"{self.plugin}.{key}: {why}; passed over")
+
     def _text(self, key: str) -> str | None:
         self.known.add(key)
         return self.values.get(key)
@@ -130,6 +135,11 @@ def _numa(arguments: Arguments) -> tuple[PluginEntry, ...]:
     return (PluginEntry("numa", options),)
 
 
+def _dynamic_resources(arguments: Arguments) -> tuple[PluginEntry, ...]:
+    arguments.passed_over("maxCelCacheEntries", "is about memory of KAI-Scheduler")
+    return (PluginEntry("dra"),)
+
+
 PREDICATES = (
     "affinity",
     "taints",
@@ -159,7 +169,7 @@ PLUGINS: Mapping[str, Translation] = {
     "resourcetype": _plainly("resource_type"),
     "subgrouporder": _plainly("subgroup_order"),
     "nominatednode": _plainly("nominated"),
-    "dynamicresources": _plainly("dra"),
+    "dynamicresources": _dynamic_resources,
     "nodeplacement": _node_placement,
     "minruntime": _min_runtime,
     "topology": _plainly("topology"),

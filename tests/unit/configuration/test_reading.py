@@ -98,6 +98,14 @@ def test_a_bad_argument_is_noted_and_its_default_used():
     assert "kValue: found 'lots', expected a number; used 1.0" in read.notes[0]
 
 
+def test_an_argument_of_the_peer_that_changes_nothing_here_is_passed_over():
+    tiers = [{"plugins": [{"name": "dynamicresources", "arguments": {"maxCelCacheEntries": "100"}}]}]
+    read = read_configuration({"tiers": tiers}, "peer.yaml")
+    assert [entry.name for entry in read.plugins] == ["dra"]
+    (note,) = (note for note in read.notes if "dynamicresources" in note)
+    assert note.endswith("maxCelCacheEntries: is about memory of KAI-Scheduler; passed over")
+
+
 @pytest.mark.parametrize(("text", "noted"), [("True", False), ("F", False), ("tRUE", True), ("yes", True)])
 def test_a_truth_value_of_the_peer_is_spelled_as_go_reads_it(text, noted):
     tiers = [{"plugins": [{"name": "numa", "arguments": {"reconstructAvailable": text}}]}]
