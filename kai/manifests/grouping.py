@@ -39,7 +39,7 @@ class Grouping:
     def group(self, pod: Manifest) -> tuple[Manifest, str]:
         """Return the pod in its group; else the pod as it is, and why it has none.
 
-        A pod that is left alone stays in the group that it names.
+        A group that is made is as old as its first pod. A pod that is left alone stays in the group that it names.
         """
         outcome = group_pod(pod, self.index, self.settings, self._groupers)
         if isinstance(outcome, Needs):
@@ -51,7 +51,10 @@ class Grouping:
         if write is not None and write.verb is not Verb.NOTHING:
             written = dict(write.manifest)
             metadata = written["metadata"]
+            born = part_of(pod, "metadata", "creationTimestamp")
             if isinstance(metadata, dict):
+                if isinstance(born, str) and "creationTimestamp" not in metadata:
+                    written["metadata"] = metadata = {**metadata, "creationTimestamp": born}
                 self.groups[str(metadata.get("namespace", "")), str(metadata["name"])] = written
             self.index.add([written])
         return _patched(pod, outcome.pod_patch), ""

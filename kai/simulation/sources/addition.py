@@ -128,14 +128,14 @@ def _merged(case: Case, added: Iterable[ApiObject]) -> ClusterObjects:
             kept = fields[field] = {key_of(known): known for known in getattr(case.objects, field)}
         key = key_of(each)
         if not (isinstance(each, Pod) and key in kept):
-            kept[key] = _born(each, case.now)
+            kept[key] = _born(each, kept.get(key), case.now)
     return attrs.evolve(case.objects, **{field: tuple(kept.values()) for field, kept in fields.items()})
 
 
-def _born(obj: ApiObject, now: float) -> ApiObject:
-    if obj.metadata.creation_timestamp is not None or not now:
-        return obj
-    return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, creation_timestamp=now))
+def _born(obj: ApiObject, known: ApiObject | None, now: float) -> ApiObject:
+    """Return an object as old as the one that it replaces, or made now: what its manifest says does not count."""
+    created = (now or obj.metadata.creation_timestamp) if known is None else known.metadata.creation_timestamp
+    return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, creation_timestamp=created))
 
 
 def _in_queue(document: Document, queue: str) -> Document:

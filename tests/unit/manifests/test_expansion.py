@@ -154,6 +154,13 @@ def test_a_workload_that_cannot_be_expanded_says_why(manifest, message):
     assert (problem.at, problem.message) == (0, message)
 
 
+def test_a_group_that_is_made_is_as_old_as_its_first_pod():
+    born = "2026-01-31T12:00:00Z"
+    job = workload("Job", "batch/v1", {"template": TEMPLATE}, creationTimestamp=born)
+    (group,) = of_kind(expand([job]), "PodGroup").values()
+    assert group["metadata"]["creationTimestamp"] == born
+
+
 def test_two_workloads_of_one_name_get_groups_of_different_names():
     job = workload("Job", "batch/v1", {"template": TEMPLATE})
     stateful = workload("StatefulSet", "apps/v1", {"replicas": 1, "template": TEMPLATE})

@@ -41,6 +41,22 @@ def test_a_workload_joins_the_objects_that_are_there(case):
     assert found.case.objects.pods[-1].metadata.creation_timestamp == case.now
 
 
+def test_what_is_added_is_made_now_whatever_its_manifest_says(case):
+    old = (POD % "p").replace("name: p,", "name: p, creationTimestamp: '2020-01-01T00:00:00Z',")
+    found = add(case, documents(old))
+    assert found.case.objects.pods[-1].metadata.creation_timestamp == case.now
+    assert found.case.objects.pod_groups[-1].metadata.creation_timestamp == case.now
+
+
+def test_an_object_that_is_changed_is_as_old_as_before(case):
+    queue = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\nspec: {parentQueue: root}\n---\n"
+    before, after = (
+        {each.metadata.name: each for each in objects}["a"]
+        for objects in (case.objects.queues, add(case, documents(queue + POD % "p")).case.objects.queues)
+    )
+    assert after.metadata.creation_timestamp == before.metadata.creation_timestamp
+
+
 def test_an_object_of_the_files_takes_the_place_of_the_one_that_is_there(case):
     queue = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\nspec: {parentQueue: root}\n---\n"
     found = add(case, documents(queue + POD % "p"))
