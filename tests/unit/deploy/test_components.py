@@ -61,6 +61,11 @@ def test_the_monitor_finds_the_services_and_their_port():
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
+def test_the_prometheus_for_past_usage_that_is_left_after_a_switch_chooses_the_monitor():
+    (monitor,) = of_kind(render(DEPLOY / "components" / "monitoring"), "ServiceMonitor")
+    assert monitor["metadata"]["labels"]["kai.scheduler/accounting"] == "true"
+
+
 def chosen(policies, namespace, labels):
     """Return the policies that hold for a pod."""
     return [
