@@ -188,7 +188,7 @@ def _from_files(paths: str, context: str) -> Credentials:
         raise
     except Exception as error:  # noqa: BLE001 - files and programs of others fail in ways of their own
         wanted = "a kubeconfig file with a context, its cluster and its user"
-        raise ConfigError(f"{paths}: found nothing to use ({_reason(error)}), expected {wanted}") from None
+        raise ConfigError(f"{paths}: found nothing to use ({_reason(error, paths)}), expected {wanted}") from None
     return Credentials(
         server=_address(found.host, paths, "clusters.server").rstrip("/"),
         authority=_material(found.ssl_ca_cert, "certificate-authority", paths),
@@ -224,6 +224,9 @@ async def _read(paths: str, context: str) -> tuple[str, Any]:
     except Exception as error:  # noqa: BLE001 - the library raises what programs and files of others make it
         failed = program_failed(error, fields, f"{paths}: users.{user}.exec.command")
         raise (failed or error) from None
+    if text_of(fields, "tokenFile") and not configuration.api_key.get("BearerToken"):
+        # The library goes on without a user, and the server would refuse that one what it allows us.
+        raise ConfigError(f"{paths}: users.{user}.tokenFile: found an empty file, expected one with a token")
     return user, configuration
 
 
@@ -258,7 +261,7 @@ def _material(path: str | None, field: str, paths: str) -> str:
     return text
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, paths: str) -> str:
     if isinstance(error, TimeoutError):
         return f"no credentials within {_PROGRAM_TIMEOUT:g} seconds"
     if isinstance(error, TypeError | AttributeError):  # the library's own words are about its code
@@ -266,7 +269,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is no text"
     if isinstance(error, OSError):
-        return f"it is {found_by(error)}" if error.errno == errno.EISDIR else found_by(error)
+        why = f"it is {found_by(error)}" if error.errno == errno.EISDIR else found_by(error)
+        named = str(error.filename or "")  # a file that the first one names, as that of a token
+        return f"{named}: {why}" if named and named not in paths.split(os.pathsep) else why
     words = " ".join(str(error).partition("{")[0].split())[:_LONGEST_REASON]
     # The library's own error is a sentence about the file; of others the kind says more than their words.
     if words and type(error).__name__ == "ConfigException":

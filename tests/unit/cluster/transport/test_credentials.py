@@ -104,6 +104,15 @@ def test_a_user_may_have_a_file_with_a_token_or_a_password(tmp_path):
     assert loaded(kubeconfig(tmp_path)).authorization == ""
 
 
+def test_a_file_without_its_token_is_refused_and_named(tmp_path):
+    (tmp_path / "token").write_text("")
+    with pytest.raises(ConfigError, match=r"users\.u\.tokenFile: found an empty file, expected one with a token"):
+        loaded(kubeconfig(tmp_path, user={"tokenFile": "token"}))
+    (tmp_path / "token").unlink()
+    with pytest.raises(ConfigError, match=r"found nothing to use \(\S+/token: no such file or folder\)"):
+        loaded(kubeconfig(tmp_path, user={"tokenFile": "token"}))
+
+
 def test_an_address_may_be_given_beside_the_file(tmp_path):
     assert loaded(kubeconfig(tmp_path), server="http://else:1/").server == "http://else:1"
 
