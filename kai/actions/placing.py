@@ -3,8 +3,15 @@
 A sub-group may have several node sets to try (domains). The first set in which all its pods fit wins; tries in the sets
 before it are rolled back. The same code places for real and, with ``promise``, inside searches for victims.
 
+Where sub-groups lie within each other, the sets of one are looked for in each set of the one above, so that their
+number multiplies from level to level. A try that failed is not made again while nothing differs, and their number is
+bounded: a user writes the tree.
+
 Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePodSet).
 """
+
+from hashlib import blake2b
+from itertools import count
 
 import numpy as np
 
@@ -12,8 +19,13 @@ from kai.engine.descent import Descent, descend
 from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict, record_no_node
 from kai.engine.session import Session
+from kai.engine.shortcuts import SAME_TRY
 from kai.engine.statement import Statement
+from kai.framework.verdict import Reason
 from kai.model.rows import GroupRow, NodeRows, PodRows, SubGroupRow
+
+MOST_TRIES = 16_384
+"""Node sets in which the sub-groups of one group are tried, all together; it waits where that is not enough."""
 
 
 def place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
@@ -49,15 +61,54 @@ class _Placer:
         self._statement = statement
         self._portion = portion
         self._promise = promise
+        self._is_split = not session.policy.leaves_alone(np.array([portion.group], np.int64))[0]
+        self._tries = 0
+        self._states = count()
+        self._state = next(self._states)
+        """A number that no two states of the ledger share."""
+        self._told: dict[int, Reason] = {}
+        """What the try at hand said last of each pod."""
+        self._failed: dict[bytes, dict[int, Reason]] = {}
+        """What tries that failed said, by a digest of all that they depend on."""
 
     def place(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
         """Place ``pods``, all of them below ``subgroup``, in the first part of ``nodes`` where they fit."""
         for part in self._parts(subgroup, pods, nodes):
-            mark = self._statement.mark()
-            if (yield self._place_in(subgroup, pods, part)):
+            failed = self._failed.get(self._key(subgroup, part)) if self._failed else None
+            if failed is not None:
+                self._tell(failed)
+            elif self._tries == MOST_TRIES:
+                return False
+            elif (yield self._try(subgroup, pods, part)):
                 return True
-            self._statement.roll_back(mark)
         return False
+
+    def _key(self, subgroup: int, part: NodeRows) -> bytes:
+        """Return a digest of what a try depends on: no two tries that may differ have one."""
+        digest = blake2b(b"%d %d %d " % (subgroup, self._state, len(part)), digest_size=16)
+        digest.update(part.tobytes())
+        digest.update(self._session.scores_below(subgroup)[part].tobytes())
+        return digest.digest()
+
+    def _try(self, subgroup: int, pods: PodRows, part: NodeRows) -> Descent[bool]:
+        """Place ``pods`` in ``part``, or undo that and remember that it failed."""
+        self._tries += 1
+        mark, state, before, self._told = self._statement.mark(), self._state, self._told, {}
+        placed: bool = yield self._place_in(subgroup, pods, part)
+        told, self._told = self._told, before
+        self._told |= told
+        if not placed:
+            self._statement.roll_back(mark)
+            self._state = state
+            if self._is_split and self._session.takes(SAME_TRY):
+                self._failed[self._key(subgroup, part)] = told
+        return placed
+
+    def _tell(self, told: dict[int, Reason]) -> None:
+        """Say again of pods what was said when the try was made."""
+        self._told |= told
+        if not self._promise:
+            self._session.record(self._portion.group).pods.update(told)
 
     def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
         if self._session.facts.groups.leaf[subgroup]:
@@ -106,9 +157,11 @@ class _Placer:
         extra = self._session.scores_below(leaf)
         placed = self._statement.place_pods(pods, nodes, extra, promise=self._promise)
         if placed == len(pods):
+            self._state = next(self._states)
             return True
         if not self._promise:
-            record_no_node(self._session, self._portion, leaf, int(pods[placed]), placed, nodes)
+            pod = int(pods[placed])
+            self._told[pod] = record_no_node(self._session, self._portion, leaf, pod, placed, nodes)
         return False
 
 

@@ -44,6 +44,14 @@ DOMAINS: Final = Shortcut(
     workload="w6",
     gain="134 → 30",
 )
+SAME_TRY: Final = Shortcut(
+    name="same-try",
+    plain="kai.actions.placing.place_group",
+    fast="kai.actions.placing.place_group",
+    applies="sub-groups that did not fit into the same nodes before, while all else was as it is",
+    workload="one group of 12 sub-groups within each other that prefer a level each, which fits nowhere",
+    gain="140 → 22",
+)
 ONE_ANSWER: Final = Shortcut(
     name="one-answer",
     plain="kai.engine.policy.Policy.answers",
@@ -151,6 +159,7 @@ UNCHANGED: Final = Shortcut(
 TABLE: Final = (
     ALLOCATE,
     DOMAINS,
+    SAME_TRY,
     ONE_ANSWER,
     RATED,
     SEARCH,
