@@ -1,6 +1,6 @@
 """The catalog: what filters look up by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import is_
 
 import attrs
@@ -11,8 +11,9 @@ from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
 from kai.model.catalog import Catalog
 
+_NAMED = ("namespaces",)
 _SOURCES = (
-    "namespaces",
+    *_NAMED,
     "config_maps",
     "resource_claims",
     "resource_claim_templates",
@@ -35,25 +36,33 @@ class Library:
 
 def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Library | None) -> Library:
     """Return the library of a cluster; the same one as ``before`` while it is made of the same objects."""
-    if before is not None and _same_sources(objects, before.objects):
+    if before is not None and _are_same(objects, before.objects, _SOURCES):
         return before
+    named = before.catalog.namespaces if before is not None and _are_same(objects, before.objects, _NAMED) else None
     return Library(
         objects=objects,
-        catalog=_catalog(objects, settings),
+        catalog=_catalog(objects, settings, named),
         template_gpus={key_of(each): gpus_of_claim(each.spec.spec) for each in objects.resource_claim_templates},
         node_gpus=gpus_of_nodes(objects.resource_slices),
     )
 
 
-def _same_sources(objects: ClusterObjects, before: ClusterObjects) -> bool:
-    pairs = [(getattr(objects, field), getattr(before, field)) for field in _SOURCES]
+def _are_same(objects: ClusterObjects, before: ClusterObjects, fields: Sequence[str]) -> bool:
+    pairs = [(getattr(objects, field), getattr(before, field)) for field in fields]
     return all(len(ours) == len(theirs) and all(map(is_, ours, theirs)) for ours, theirs in pairs)
 
 
-def _catalog(objects: ClusterObjects, settings: IntakeSettings) -> Catalog:
-    """Return the catalog. Without any config map in the cluster none is missing: they were not listed."""
+def _catalog(
+    objects: ClusterObjects, settings: IntakeSettings, named: Mapping[str, Mapping[str, str]] | None
+) -> Catalog:
+    """Return the catalog, with the labels of namespaces as they are ``named``, if these did not change.
+
+    Without any config map in the cluster none is missing: they were not listed.
+    """
+    if named is None:
+        named = {each.metadata.name: each.metadata.labels for each in objects.namespaces}
     return Catalog(
-        namespaces={each.metadata.name: each.metadata.labels for each in objects.namespaces},
+        namespaces=named,
         config_maps=frozenset(key_of(each) for each in objects.config_maps),
         config_maps_known=bool(objects.config_maps),
         claims=read_claims(objects, settings),

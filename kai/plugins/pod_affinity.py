@@ -11,6 +11,7 @@ of the session. The peer remembers for the rest of a session that no term bore o
 attempt looks anew.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -39,12 +40,21 @@ NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_AWAY = "node(s) didn't match pod anti-affinity rules"
 KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-ShapeMasks = dict[str, Bools]
+ShapeMasks = defaultdict[str, Bools]
 """By topology key: the shapes that matter there."""
 
 
 class ShapeTerms:
-    """Which shapes a term means: the terms of a session, resolved once each."""
+    """Which shapes a term means: the terms of a session, resolved once each, and kept while shapes are the same.
+
+    Pods that run carry their terms for as long as they run, and one may have a thousand: no cycle pays for them anew.
+    """
+
+    @classmethod
+    def of(cls, session: SessionView) -> "ShapeTerms":
+        """Return the terms of ``session``, those of an earlier one if shapes and namespaces are the same objects."""
+        inputs = (session.snapshot.shapes, session.snapshot.catalog.namespaces)
+        return session.once("terms of shapes", inputs, lambda: cls(session))
 
     def __init__(self, session: SessionView) -> None:
         """Look at the shapes of ``session``."""
@@ -56,6 +66,13 @@ class ShapeTerms:
         self._namespace_labels = session.snapshot.catalog.namespaces
         self._by_selector: dict[Selector | None, Bools] = {}
         self._by_namespace: dict[tuple[tuple[str, ...], Selector | None], Bools] = {}
+        self._carried: dict[str, Carried] = {}
+
+    def carried(self, kind: str) -> "Carried":
+        """Return the terms of a ``kind``, a field of constraints; resolved when they are first asked for."""
+        if kind not in self._carried:
+            self._carried[kind] = Carried(self, (getattr(each, kind) for each in self.constraints))
+        return self._carried[kind]
 
     def meant_by(self, term: AffinityTerm) -> Bools:
         """Return bool[K]: the shapes of pods that ``term`` is about."""
@@ -113,8 +130,8 @@ class PodAffinity:
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, for shapes with required terms or meant by the required anti-affinity of others."""
-        terms = ShapeTerms(session)
-        repelling = Carried(terms, (each.anti_affinity for each in terms.constraints))
+        terms = ShapeTerms.of(session)
+        repelling = terms.carried("anti_affinity")
         own = np.array([bool(each.affinity or each.anti_affinity) for each in terms.constraints], np.bool_)
         concerns = own | repelling.reached
         if not concerns.any():
@@ -153,14 +170,13 @@ class _Rules:
         wanted = terms.meant_by_all(own.affinity)
         self._wanted = session.pods_of_shapes(wanted) if own.affinity else np.zeros(0, np.int64)
         self._wants_itself = bool(wanted[shape])
-        away: ShapeMasks = {}
+        none = np.zeros(len(terms.constraints), np.bool_)
+        away: ShapeMasks = defaultdict(none.copy)
         for term in own.anti_affinity:
-            _include(away, term.topology_key, terms.meant_by(term))
-        kept_off: ShapeMasks = {}
+            away[term.topology_key] |= terms.meant_by(term)
+        kept_off: ShapeMasks = defaultdict(none.copy)
         for term, shapes in repelling.reaching(shape):
-            mask = np.zeros(len(terms.constraints), np.bool_)
-            mask[shapes] = True
-            _include(kept_off, term.topology_key, mask)
+            kept_off[term.topology_key][shapes] = True
         self._away = _rows(session, away)
         self._kept_off = _rows(session, kept_off)
 
@@ -193,10 +209,6 @@ class _Rules:
         return labelled if self._wants_itself and not anywhere else mask
 
 
-def _include(masks: ShapeMasks, key: str, shapes: Bools) -> None:
-    masks[key] = masks[key] | shapes if key in masks else shapes
-
-
 def _rows(session: SessionView, masks: ShapeMasks) -> Mapping[str, PodRows]:
     return {key: session.pods_of_shapes(shapes) for key, shapes in masks.items()}
 
@@ -223,9 +235,8 @@ class PodAffinityScore:
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the score, for shapes with preferred terms or meant by those of others."""
-        terms = ShapeTerms(session)
-        liking = Carried(terms, (each.preferred_affinity for each in terms.constraints))
-        loathing = Carried(terms, (each.preferred_anti_affinity for each in terms.constraints))
+        terms = ShapeTerms.of(session)
+        liking, loathing = terms.carried("preferred_affinity"), terms.carried("preferred_anti_affinity")
         own = np.array(
             [bool(each.preferred_affinity or each.preferred_anti_affinity) for each in terms.constraints], np.bool_
         )

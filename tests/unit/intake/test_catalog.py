@@ -35,3 +35,13 @@ def test_a_new_object_makes_a_new_library(kind):
     first = library(objects())
     assert library(made, first) is not first
     assert library(objects(), library(made)).catalog == first.catalog
+
+
+def test_namespaces_are_the_same_while_they_do_not_change_whatever_else_does():
+    space = other("Namespace", "v1", "a", metadata={"labels": {"team": "x"}})
+    made = objects(space, other("ConfigMap", "v1", "c", namespace="a"))
+    first = library(made)
+    fewer = library(attrs.evolve(made, config_maps=()), first)
+    assert fewer.catalog.namespaces is first.catalog.namespaces
+    more = library(objects(space, other("Namespace", "v1", "b")), fewer)
+    assert sorted(more.catalog.namespaces) == ["a", "b"]

@@ -1,14 +1,19 @@
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kai.api.cluster_objects import collect
+from kai.api.codec.structuring import structure_all
+from kai.framework.labels import LabelTable
+from kai.intake import Intake
 from kai.model.constraints import AffinityTerm
 from kai.model.status import ACTIVE_USED, within
 from kai.plugins.pod_affinity import KEPT_OFF, NOT_AWAY, NOT_NEAR, PodAffinity, PodAffinityScore
-from tests.unit.plugins.stage import Stage, evict, node, play, pod, snapshot_of
+from tests.unit.plugins.stage import NOW, Stage, evict, groups_of, node, play, pod, snapshot_of
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 NODES = (
@@ -403,3 +408,31 @@ def test_masks_and_scores_are_what_looking_at_every_pair_of_pods_gives(snapshot,
                     assert stage.accepting(each.name) == [f"n{where}" for where in ALL if slow.accepts(at, where)]
                 else:
                     assert stage.scores(each.name) == [slow.score(at, where) * MILLION for where in ALL]
+
+
+# ---------------------------------------------------------------------------------------------------------------- cost
+
+
+def test_what_running_pods_carry_is_resolved_once_and_not_in_each_cycle(monkeypatch):
+    """One pod may carry a thousand terms, for as long as it runs."""
+    asked, selects = [], LabelTable.selects
+
+    def counting(table, selector):
+        asked.append(selector)
+        return selects(table, selector)
+
+    monkeypatch.setattr(LabelTable, "selects", counting)
+    carried = away(*(term({"app": f"x{at}"}) for at in range(50)), term(WEB))
+    pods = (pod("a-0", on="n1", affinity=carried), pod("b-0", labels=WEB), pod("c-0", labels=WEB))
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    settings_ = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
+    everything = collect(structure_all([*NODES, *pods, *groups_of(pods), space, settings_]).objects)
+    intake = Intake()
+    fewer = attrs.evolve(everything, pods=everything.pods[:2], config_maps=())
+    for objects, resolved in ((fewer, 51), (everything, 0)):
+        asked.clear()
+        taken = intake.take(objects, NOW)
+        stages = Stage.of(PodAffinity(), taken), Stage.of(PodAffinityScore(), taken)
+        assert stages[0].accepting("b-0") == ["n2", "n3", "n4"]
+        assert stages[1].is_silent
+        assert len(asked) == resolved
