@@ -18,7 +18,7 @@ class Reader(Protocol):
         ...
 
     def all(self, cls: type[T]) -> tuple[T, ...]:
-        """Return all objects of a kind."""
+        """Return all objects of a kind; the same tuple until one of them changes."""
         ...
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:

@@ -18,7 +18,6 @@ from typing import Final
 import attrs
 
 from kai.api.kinds import ApiObject, Key, key_of
-from kai.api.kubernetes.core import PodDisruptionBudget
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.scheduling.bind_request import BindRequest
@@ -33,7 +32,7 @@ from kai.scheduler import orders
 from kai.scheduler.committing.bind_events import BindEvents
 from kai.scheduler.committing.bind_operation import BindOperation
 from kai.scheduler.committing.bind_templates import BindTemplates
-from kai.scheduler.committing.disruption_budgets import Budgets
+from kai.scheduler.committing.disruption_budgets import LatestBudgets
 from kai.scheduler.committing.eviction_operation import EvictionOperation
 from kai.scheduler.committing.evictions_in_flight import EvictionsInFlight
 from kai.scheduler.committing.message_retries import MessageRetries
@@ -97,6 +96,7 @@ class Committer:
     _devices: dict[str, str] = attrs.field(factory=dict)
     """Names of devices that were opened in this cycle."""
     _cycle: int = -1
+    _budgets: LatestBudgets = attrs.field(factory=LatestBudgets)
     _promises: Promises = attrs.field(factory=Promises)
     _kept: KeptRequests = attrs.field(factory=KeptRequests)
 
@@ -192,7 +192,7 @@ class Committer:
             self._busy_with(event, now)
             or self._evictions.objection(event.snapshot, event.decisions, event.cycle)
             or self._being_bound(event, now)
-            or verify(self.reader, self.settings, event.snapshot, event.decisions)
+            or verify(self.reader, self.settings, event.snapshot, event.decisions, self._budgets)
         )
         if isinstance(pods, str):
             self._note_spared(event, now)
@@ -256,7 +256,7 @@ class Committer:
             return
         rows = [each.pod for each in event.decisions if isinstance(each, Evict)]
         victims = [pod for pod in (pod_of(self.reader, event.snapshot, row) for row in rows) if pod is not None]
-        for pod in Budgets(self.reader.all(PodDisruptionBudget)).obstacle(victims)[1]:
+        for pod in self._budgets.of(self.reader).obstacle(victims)[1]:
             self.feedback.protected_pods.note(pod.metadata.uid, now, EXHAUSTED)
 
     def _bind(self, decision: Bind, pod: Pod, snapshot: Snapshot, stamp: Stamp, now: float) -> list[Effect]:
@@ -289,12 +289,12 @@ class Committer:
         if self.feedback.counts_the_hour:
             self.feedback.recent_evictions.note(pod.metadata.uid, queue, decision.gpus, now)
         self._evictions.begin(key_of(pod), queue, self._cycle)
-        budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
+        budgeted = self.settings.evict_by is EvictBy.BUDGET and self._budgets.of(self.reader).may_cover(pod)
         told = self.settings.names_others
         said = (
             orders.eviction_event(decision, snapshot, group, victims[group], names_others=told) if group >= 0 else None
         )
-        request = orders.eviction(pod, self.settings, stamp, budgeted=Budgets(budgets).may_cover(pod))
+        request = orders.eviction(pod, self.settings, stamp, budgeted=budgeted)
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]
         if self.settings.mark_victims:

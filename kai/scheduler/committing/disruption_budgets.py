@@ -11,11 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import attrs
+
 from kai.api.kinds import key_of, title
 from kai.api.kubernetes.core import PodDisruptionBudget
 from kai.api.kubernetes.meta import LabelSelector
 from kai.api.kubernetes.pod import Pod
 from kai.model.matching import holds
+from kai.scheduler.reader import Reader
 
 MOST: Final = 4096
 """Selectors, labels, expressions and values of all budgets of a namespace that are looked at, for each pod."""
@@ -69,6 +72,21 @@ class Budgets:
             if len(pods) > allowed:
                 return f"{title(budget)} allows {allowed} disruptions, {len(pods)} are needed", tuple(pods)
         return "", ()
+
+
+@attrs.define
+class LatestBudgets:
+    """The budgets of a store. They are sorted once while none of them changes, not for each pod that is evicted."""
+
+    _listing: tuple[PodDisruptionBudget, ...] = ()
+    _sorted: Budgets = attrs.field(factory=lambda: Budgets(()))
+
+    def of(self, reader: Reader) -> Budgets:
+        """Return all budgets that ``reader`` has."""
+        listing = reader.all(PodDisruptionBudget)
+        if listing is not self._listing:
+            self._listing, self._sorted = listing, Budgets(listing)
+        return self._sorted
 
 
 def _size(selector: LabelSelector | None) -> int:

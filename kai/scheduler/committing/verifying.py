@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kai.api.kinds import key_of
-from kai.api.kubernetes.core import PodDisruptionBudget
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
-from kai.scheduler.committing.disruption_budgets import Budgets
+from kai.scheduler.committing.disruption_budgets import LatestBudgets
 from kai.scheduler.reader import Reader
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
 
 
 def verify(
-    reader: Reader, settings: SchedulerSettings, snapshot: Snapshot, decisions: Iterable[Decision]
+    reader: Reader,
+    settings: SchedulerSettings,
+    snapshot: Snapshot,
+    decisions: Iterable[Decision],
+    budgets: LatestBudgets,
 ) -> tuple[Pod, ...] | str:
     """Return the pods that a statement is about as they are now, or in words why it must not be carried out.
 
@@ -47,7 +50,7 @@ def verify(
             return f"pod {snapshot.pods[decision.pod].key}: {found}"
         pods.append(pod)
     if victims and settings.evict_by is not EvictBy.DELETE:
-        return Budgets(reader.all(PodDisruptionBudget)).obstacle(victims)[0] or tuple(pods)
+        return budgets.of(reader).obstacle(victims)[0] or tuple(pods)
     return tuple(pods)
 
 

@@ -5,6 +5,7 @@ import pytest
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Cause
+from kai.scheduler.committing import disruption_budgets
 from kai.scheduler.committing.disruption_budgets import MOST
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings
@@ -252,3 +253,24 @@ def test_a_victim_may_be_told_first():
     (condition,) = first.patch["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
     assert isinstance(second, EvictRequest)
+
+
+def test_budgets_are_sorted_once_and_not_for_each_pod_that_is_evicted(monkeypatch):
+    sorted_ = []
+    monkeypatch.setattr(disruption_budgets, "_size", lambda selector: sorted_.append(selector) or 1)
+    more = [making.pod(f"old{at}", group="other", phase="Running", node="n2") for at in range(5)]
+    world = cluster(budget(9), *more, settings=SchedulerSettings(evict_by=EvictBy.BUDGET))
+    world.decide(*(world.evict(f"old{at}") for at in range(5)))
+    assert [type(wire.send.request).__name__ for wire in world.wires] == ["Evict"] * 5
+    assert len(sorted_) == 1
+
+
+def test_a_budget_that_changed_counts_as_it_is_now():
+    world = cluster(budget(0))
+    world.decide(world.evict("old"))
+    assert world.wires == []
+    world.server._put(budget(1))
+    world.sync()
+    world.pass_time(11.0)
+    world.decide(world.evict("old"), cycle=2)
+    assert len(world.wires) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from operator import is_
 from typing import Any
 
 import attrs
@@ -65,6 +66,7 @@ class World:
         self.settings = settings or SchedulerSettings()
         self.shown: dict[tuple[type, tuple[str, str]], Any] = {}
         self.assumed: dict[tuple[type, tuple[str, str]], tuple[Any, Any]] = {}
+        self.listed: dict[type, tuple[Any, ...]] = {}
         self.wires: list[Wire] = []
         self.signals: list[Signal] = []
         self.carried: list[Carry] = []
@@ -90,7 +92,12 @@ class World:
         return self.assumed[key][0] if key in self.assumed else self.shown.get(key)
 
     def all(self, cls: type) -> tuple[Any, ...]:
-        return tuple(obj for (found, _), obj in sorted(self.shown.items(), key=str) if found is cls)
+        """Return the same tuple until something changes, as the store does."""
+        now = tuple(obj for (found, _), obj in sorted(self.shown.items(), key=str) if found is cls)
+        before = self.listed.get(cls, ())
+        if len(now) != len(before) or not all(map(is_, now, before)):
+            self.listed[cls] = now
+        return self.listed.setdefault(cls, now)
 
     def find(self, index: Index[Any], key: str) -> tuple[Any, ...]:
         return tuple(obj for obj in self.all(index.cls) if key in index.keys(obj))
