@@ -5,11 +5,16 @@ integers the first time it is asked for; a requirement is then a comparison of i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from kai.model.constraints import Requirement, Selector
-from kai.model.rows import Bools, Int64s
+from kai.model.rows import Bools, Int64s, locked
+
+Column: TypeAlias = tuple[Int64s, Mapping[str, int]]
+"""Numbers of values by row, and the number of each value."""
 
 
 class LabelTable:
@@ -18,20 +23,31 @@ class LabelTable:
     def __init__(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Keep ``rows``; nothing is read before it is asked for."""
         self._rows = rows
-        self._columns: dict[str, tuple[Int64s, Mapping[str, int]]] = {}
+        self._columns: dict[str, Column] = {}
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset().union(*self._rows)
+
+    @cached_property
+    def _nowhere(self) -> Column:
+        """The column of all keys that no row has: users may name as many as they like."""
+        return locked(np.zeros(len(self._rows), np.int64)), {}
 
     def codes(self, key: str) -> Int64s:
         """Return int64[n]: equal numbers for equal values of ``key``, in their order; 0 for rows without it."""
         return self._column(key)[0]
 
-    def _column(self, key: str) -> tuple[Int64s, Mapping[str, int]]:
+    def _column(self, key: str) -> Column:
         found = self._columns.get(key)
+        if found is None and key not in self._keys:
+            return self._nowhere
         if found is None:
             values = [row.get(key) for row in self._rows]
             numbers = {value: code for code, value in enumerate(sorted({v for v in values if v is not None}), start=1)}
             codes = np.array([0 if value is None else numbers[value] for value in values], np.int64)
-            codes.flags.writeable = False  # kept for as long as the labels are the same, and shown to plugins
-            found = self._columns[key] = (codes, numbers)
+            # It is kept for as long as the labels are the same, and shown to plugins.
+            found = self._columns[key] = (locked(codes), numbers)
         return found
 
     def matches(self, requirement: Requirement) -> Bools:

@@ -120,7 +120,12 @@ class _Rules:
         labelled = np.ones(len(session.snapshot.nodes), np.bool_)
         for each in spread:
             labelled &= session.label_codes(each.topology_key) > 0
-        self._each = [_Rule(session, each, shape, number, shapes.meant_by(each, shape), labelled) for each in spread]
+        honors = [(each.honors_affinity, each.honors_taints) for each in spread]
+        counted = {kind: labelled & _included(session, kind, shape.constraints) for kind in set(honors)}
+        self._each = [
+            _Rule(session, each, number, shapes.meant_by(each, shape), counted[kind])
+            for each, kind in zip(spread, honors, strict=True)
+        ]
 
     def accepted(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: which of ``nodes`` the pod may go to."""
@@ -146,14 +151,13 @@ class _Rule:
         self,
         session: SessionView,
         constraint: SpreadConstraint,
-        shape: Shape,
         number: int,
         meant: Bools,
-        labelled: Bools,
+        counted: Bools,
     ) -> None:
         self._session = session
         self._codes = session.label_codes(constraint.topology_key)
-        self._counted = labelled & _included(session, constraint, shape.constraints)
+        self._counted = counted
         self._exists = np.zeros(int(self._codes.max(initial=0)) + 1, np.bool_)
         self._exists[self._codes[self._counted]] = True
         self._too_few = int(self._exists.sum()) < constraint.min_domains
@@ -183,16 +187,20 @@ class _Rule:
         return np.bincount(self._codes[where], minlength=len(self._exists))
 
 
-def _included(session: SessionView, constraint: SpreadConstraint, demands: Constraints) -> Bools:
-    """Return bool[N]: the nodes that make domains of ``constraint`` for a pod that demands these things of nodes."""
+def _included(session: SessionView, honors: tuple[bool, bool], demands: Constraints) -> Bools:
+    """Return bool[N]: the nodes that make domains for a pod that demands these things of nodes.
+
+    ``honors``: whether the constraint goes by node affinity, and by taints. Cost: a look at each node.
+    """
+    affinity, taints = honors
     nodes = session.snapshot.nodes
     mask = np.ones(len(nodes), np.bool_)
-    if constraint.honors_affinity:
+    if affinity:
         mask &= session.node_labels.satisfies(Requirement(key, "In", (value,)) for key, value in demands.node_selector)
         if demands.node_affinity is not None:
             mask &= session.selected_nodes(demands.node_affinity)
-    if constraint.honors_taints:
-        known = {taints: _puts_up_with(taints, demands.tolerations) for taints in {node.taints for node in nodes}}
+    if taints:
+        known = {each: _puts_up_with(each, demands.tolerations) for each in {node.taints for node in nodes}}
         mask &= np.array([known[node.taints] for node in nodes], np.bool_)
     return mask
 

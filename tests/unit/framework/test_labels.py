@@ -14,6 +14,23 @@ def test_codes_follow_the_order_of_values_and_are_zero_without_the_label():
     assert LabelTable(ROWS).codes("c").tolist() == [0, 0, 0, 0, 0]
 
 
+def test_rows_are_read_for_no_key_that_none_of_them_has():
+    """Users may name any number of keys, and each would be a column of all nodes."""
+
+    class Row(dict):
+        reads = 0
+
+        def get(self, key):
+            Row.reads += 1
+            return super().get(key)
+
+    table = LabelTable([Row(row) for row in ROWS])
+    columns = [table.codes(f"nowhere-{at}") for at in range(100)]
+    assert (Row.reads, len({id(each) for each in columns})) == (0, 1)
+    assert table.codes("a").tolist() == [1, 3, 0, 2, 4]
+    assert Row.reads == len(ROWS)
+
+
 @pytest.mark.parametrize(
     ("operator", "values", "expected"),
     [

@@ -378,3 +378,21 @@ def test_masks_are_what_counting_pod_by_pod_gives(snapshot, victim, target):
             statement.place_pods(row, np.array([target], np.int64), session.no_extra, promise=True)
             agree()
     assert agree() == before
+
+
+def test_nodes_are_compared_with_a_pod_once_for_each_policy_and_not_for_each_of_its_constraints(monkeypatch):
+    compared = []
+
+    def counting(toleration, taint):
+        compared.append(taint)
+        return tolerates(toleration, taint)
+
+    monkeypatch.setattr("kai.plugins.pod_topology_spread.tolerates", counting)
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    nodes = (node("n1", {ZONE: "east"}), node("n2", {ZONE: "west"}, taints=[taint]))
+    many = [spread(f"key-{at}", nodeTaintsPolicy="Honor") for at in range(50)]
+    stage = filtering(
+        web("a-0", constraints=[*many, spread(nodeTaintsPolicy="Honor")], tolerations=[{"key": "other"}]), nodes=nodes
+    )
+    assert stage.accepting("a-0") == []
+    assert len(compared) == 1
