@@ -14,7 +14,7 @@ from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import CommandLineError
 from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.doubts import low_limits, missing_nodes
+from kai.simulation.cases.doubts import low_limits, missing_nodes, other_pools
 from kai.simulation.cases.past_usage import unread
 from kai.simulation.comparing.expected_answer import Differences, compare
 from kai.simulation.comparing.expected_states import differences
@@ -61,7 +61,7 @@ class Result:
         if not isinstance(self.case, Case):
             return ()
         limits = (f"queue {queue}: {text}" for queue, text in low_limits(self.case.objects))
-        return (*missing_nodes(self.case), *limits)
+        return (*missing_nodes(self.case), *limits, *other_pools(self.case))
 
     @property
     def unused(self) -> "tuple[Unused, ...]":

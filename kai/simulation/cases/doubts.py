@@ -1,4 +1,4 @@
-"""What cannot be as the objects of a case say: limits below quotas, and pods on nodes that are not there."""
+"""What cannot be as the objects of a case say: limits below quotas, nodes that are not there, other node pools."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -48,3 +48,15 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
     ]
     more = len(astray) - len(first)
     return (*first, f"so it is with {more} more pods") if more > 0 else tuple(first)
+
+
+def other_pools(case: Case) -> tuple[str, ...]:
+    """Return a sentence where each pod group is in another node pool than the one that is decided for."""
+    settings = case.settings
+    groups = [each.metadata.labels for each in case.objects.pod_groups]
+    if not groups or any(map(settings.owns, groups)):
+        return ()
+    pools = ", ".join(sorted({settings.pool(labels) for labels in groups} - {""})) or "none"
+    ours = settings.node_pool or f"what has no label {settings.node_pool_label}"
+    places = f"each pod group is in another node pool ({pools}) than the one that is decided for ({ours})"
+    return (f"{places}; a SchedulingShard says by its partitionLabelValue for which, see --config",)

@@ -220,6 +220,26 @@ def test_workloads_of_which_no_job_comes_are_an_error(capsys, tmp_path):
     assert told.endswith(f"error: {path}: found workloads for this scheduler, and no job came of them\n")
 
 
+def test_workloads_of_another_node_pool_are_told_of(capsys, tmp_path):
+    path, shard = tmp_path / "x.yaml", tmp_path / "shard.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {kai.scheduler/node-pool: west}}\n"
+        "spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}\n"
+    )
+    told = (
+        "each pod group is in another node pool (west) than the one that is decided for "
+        "(what has no label kai.scheduler/node-pool); "
+        "a SchedulingShard says by its partitionLabelValue for which, see --config"
+    )
+    assert run(["simulate", str(path)]) == 4
+    assert f"note: {path}: {told}\n" in capsys.readouterr().err
+    shard.write_text(
+        "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: w}\nspec: {partitionLabelValue: west}\n"
+    )
+    assert run(["simulate", str(path), "--config", str(shard)]) == 0
+    assert "node pool" not in capsys.readouterr().err
+
+
 def test_memory_of_gpus_stands_in_the_column_of_gpus(tmp_path, capsys):
     path = tmp_path / "case.yaml"
     path.write_text(
