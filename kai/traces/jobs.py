@@ -1,4 +1,4 @@
-"""One row of a trace as a job, and one row of a file of nodes as a node. Nothing here knows of Kubernetes."""
+"""One row of a trace as a job, and one row of a file of nodes as a node. Nothing here knows of Kubernetes' objects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.conventions.gpu_sharing import LEAST_SHARE
 from kai.durations import LONGEST
 from kai.traces.columns import Format, Row, RowError, Rule
 
@@ -168,13 +169,23 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
         told = f"{rules['share'].column} is {share:g} beside {asked:g} of {column}"
         raise RowError(f"{told}, expected a part of one GPU or whole ones")
     if share and share < 1:
-        return 0, float(share)
+        return 0, _part(f"{rules['share'].column} is {share:g}", share)
     asked = asked or float(share or 0)  # all of one GPU is a whole one
     if asked < 0 or asked != int(asked):
         if 0 < asked < 1:
-            return 0, float(asked)
+            return 0, _part(f"{column} gives {asked:g} of a GPU to each of {pods} pods", asked)
         raise RowError(f"{column} gives {asked:g} GPUs to each of {pods} pods, expected a whole number")
     return int(asked), None
+
+
+def _part(told: str, share: float) -> float:
+    """Return a part of a GPU.
+
+    Raises: RowError for less than the annotation of a pod may say: its pods would wait for ever.
+    """
+    if share < LEAST_SHARE:
+        raise RowError(f"{told}, expected at least {LEAST_SHARE:g}")
+    return float(share)
 
 
 def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:

@@ -175,6 +175,8 @@ def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_co
         ("0,1,0,1,,1", "pods is 0, expected at least 1"),
         ("0,1,1,1.5,,1", "gpus_per_pod gives 1.5 GPUs to each of 1 pods, expected a whole number"),
         ("0,1,1,,1.5,1", "gpu_share is 1.5, expected a part of one GPU"),
+        ("0,1,1,,0.009,1", "gpu_share is 0.009, expected at least 0.01"),
+        ("0,1,1,0.001,,1", "gpus_per_pod gives 0.001 of a GPU to each of 1 pods, expected at least 0.01"),
         ("0,1,2,1,,3", "min_member is 3, expected at most the number of pods, 2"),
         ("nan,1,1,1,,1", 'arrival_s is "nan", expected seconds'),
         ("1e300,1,1,1,,1", "arrival_s is 1e+300 s, expected at most 292 years"),
