@@ -201,11 +201,14 @@ class Answers:
         """Return why each of ``nodes`` was refused."""
         wanted = self._wanted(pod, None)
         reached, count = self._reached(wanted)[nodes], len(self._view.snapshot.nodes)
-        later = np.zeros(count, np.bool_)
+        reasons = np.full(count, NOT_ALLOCATABLE, np.object_)
         for _, demand in wanted.open:
             for want in itertools.chain.from_iterable(demand.requests):
-                later |= self._inventory.counts(want.later, count) > 0
-        reasons = np.where(later[nodes], NOT_READY, NOT_ALLOCATABLE).astype(np.object_)
+                reasons[self._inventory.counts(want.later, count) > 0] = NOT_READY
+                reasons[self._inventory.counts(want.faulty, count) > 0] = f"{NOT_ALLOCATABLE}: {want.fault}"
+            if demand.fault:
+                reasons[:] = f"{NOT_ALLOCATABLE}: {demand.fault}"
+        reasons = reasons[nodes]
         reasons[self._mixed_up(pod)[nodes]] = f"device classes back {' and '.join(self._alike)}, which count alike"
         return [str(reason) if fit else NOT_REACHED for fit, reason in zip(reached, reasons, strict=True)]
 

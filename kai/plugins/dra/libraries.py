@@ -20,6 +20,14 @@ from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 from kai.framework import amount
 from kai.plugins.dra.versions import normalized, version
 
+LACKING: Final = frozenset(
+    {
+        *("find", "findAll", "url", "isURL", "format", "sortBy", "authorizer"),
+        *("transformList", "transformMap", "transformMapEntry"),
+    }
+)
+"""What Kubernetes offers beyond that: expressions that call one of these are told so."""
+
 Row = tuple[Any, list[Any], Callable[..., Any]]
 """Result type, parameter types, and what computes it."""
 

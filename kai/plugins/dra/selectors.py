@@ -14,10 +14,15 @@ import attrs
 from cel_expr_python import cel
 
 from kai.framework.claims import Device
-from kai.plugins.dra.libraries import environment
+from kai.plugins.dra.libraries import LACKING, environment
 
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
 _DOMAIN_TEST = re.compile(r"\bin(\s+)device\.(attributes|capacity)\b(?!\s*[.\[])")
+_UNKNOWN = re.compile(r"undeclared reference to '(\w+)'")
+_PLACE = re.compile(r"^(?:ERROR: <input>:-?\d+:-?\d+: )?")
+_CODE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$| \(in container ''\)")
+_SHOWN = 100
+"""So many characters of an expression are shown."""
 _MANY = 1 << 18
 _MOST_COMPILED = 1 << 12
 
@@ -102,10 +107,10 @@ class Selectors:
         try:
             value = compiled.program.eval(data={"device": variable(driver, device, compiled.domains)})
         except RuntimeError as error:  # it goes through too many values: the API server lets more pass than the library
-            return Fault(f"selector {expression!r} on device {device.name!r}: {error}")
+            return _fault(expression, str(error), device.name)
         if value.type() == cel.Type.BOOL:
             return bool(value.value())
-        return Fault(f"selector {expression!r} on device {device.name!r}: {_shown(value)}")
+        return _fault(expression, str(_shown(value)), device.name)
 
     def _compile(self, expression: str) -> _Compiled | Fault:
         found = self._compiled.get(expression)
@@ -121,8 +126,16 @@ class Selectors:
         try:
             program = self._environment.compile(rewritten(expression))
         except RuntimeError as error:
-            return Fault(f"selector {expression!r}: {error}")
+            return _fault(expression, str(error))
         return _Compiled(program, tuple(sorted({literal[1:-1] for literal in _LITERAL.findall(expression)})))
+
+
+def _fault(expression: str, error: str, device: str = "") -> Fault:
+    """Return a fault in one line: the first thing that the library has to say, and what kai lacks of Kubernetes."""
+    lacking = sorted(LACKING.intersection(_UNKNOWN.findall(error)))
+    said = f"{lacking[0]} is not offered by kai" if lacking else _PLACE.sub("", _CODE.sub("", error)).partition("\n")[0]
+    short = expression if len(expression) <= _SHOWN else f"{expression[:_SHOWN]}..."
+    return Fault(f"selector {' '.join(short.split())!r}{f' on device {device}' if device else ''}: {said}")
 
 
 def _shown(value: Any) -> object:  # noqa: ANN401 - of a library without types

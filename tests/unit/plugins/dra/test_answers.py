@@ -173,6 +173,20 @@ def test_a_node_is_refused_for_devices_that_are_attached_later():
     assert refused in stage.reasons("a-0")
 
 
+def test_a_node_is_refused_with_what_is_wrong_with_a_selector():
+    stage = stage_of(
+        node("n2"), offer("n1", "d0"), claim("c", exactly(selectors=["device.driver.foo()"])), claiming("a-0", "c")
+    )
+    said = "cannot allocate all DRA claims: selector 'device.driver.foo()': undeclared reference to 'foo'"
+    assert stage.reasons("a-0") == [said, "cannot allocate all DRA claims"]
+
+
+def test_a_node_is_refused_for_more_devices_than_a_claim_may_have():
+    stage = stage_of(offer("n1", "d0"), claim("c", exactly(count=33)), claiming("a-0", "c"))
+    said = "claim default/c: wants 33 devices, at most 32 are allowed"
+    assert stage.reasons("a-0") == [f"cannot allocate all DRA claims: {said}"]
+
+
 # ------------------------------------------------------------------------------------------------- nodes and devices
 
 

@@ -108,6 +108,26 @@ def test_a_failure_is_a_fault_and_no_answer(expression):
     assert expression in fault.text
 
 
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ('device.driver.find("a+") == "a"', "find is not offered by kai"),
+        ('url("https://a").getHost() == "a"', "url is not offered by kai"),
+        ("[1].transformList(i, v, v).size() == 1", "transformList is not offered by kai"),
+        ("device.driver.foo() && bar()", "undeclared reference to 'foo'"),
+        ("device.driver.foo(\n)", "undeclared reference to 'foo'"),
+    ],
+)
+def test_a_function_that_is_unknown_is_named_in_one_line(expression, said):
+    assert selects(expression).text == f"selector {' '.join(expression.split())!r}: {said}"
+
+
+def test_a_long_expression_is_cut_where_it_is_told():
+    text = selects(f"{'true && ' * 400}device.driver.foo()").text
+    assert text.endswith("...': undeclared reference to 'foo'")
+    assert len(text) < 200
+
+
 def test_an_answer_is_remembered_for_the_device_and_not_for_its_like():
     selectors = Selectors()
     twin = Device(name="gpu-0", attributes={"gpu.example.com/model": "H100"})
