@@ -130,6 +130,8 @@ KARPENTER_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 """On scaling pods: keeps Karpenter from removing their node."""
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """On resource claims made by the binder: they stand for an extended resource."""
+POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+"""On resource claims made from a template: the name that the pod has for it."""
 
 # Annotations of volumes and of claims on them.
 VOLUME_NODE: Final = "volume.kubernetes.io/selected-node"

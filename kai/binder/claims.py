@@ -11,7 +11,6 @@ nowhere would keep its devices from all others; and except for the protection, w
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,9 +18,9 @@ import attrs
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
+from kai.api.conventions.device_claims import consumer_of, extended_claim, extended_claim_name
 from kai.api.kinds import title
 from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
-from kai.api.kubernetes.meta import OwnerReference
 from kai.api.kubernetes.pod import Pod, claim_behind
 from kai.api.plans import Plan, Reason, Ref, RefusedError, create, delete, find, patch
 from kai.api.scheduling.bind_request import BindRequest, ExtendedResourceClaimAllocation
@@ -30,7 +29,6 @@ from kai.binder.matching import node_selector_matches
 from kai.binder.outcome import BindFailureError
 
 _ATTEMPTS: Final = 5
-_NAME_ROOM: Final = 253 - len("-extended-resources-") - 10
 
 
 @attrs.frozen(kw_only=True)
@@ -120,7 +118,7 @@ def _reservation(context: BindContext, allocation: AllocationResult) -> StatusCh
         elif current.node_selector is not None and not node_selector_matches(current.node_selector, context.node):
             message = f"{title(claim)}: its devices cannot be used from {title(context.node)}"
             raise BindFailureError(message, retryable=False)
-        consumer = _consumer(context.pod)
+        consumer = consumer_of(context.pod)
         if consumer not in claim.status.reserved_for:
             status["reservedFor"] = _consumers([*claim.status.reserved_for, consumer])
         if status and claim.metadata.deletion_timestamp is not None:
@@ -132,7 +130,7 @@ def _reservation(context: BindContext, allocation: AllocationResult) -> StatusCh
 
 def _release(pod: Pod, allocation: AllocationResult | None) -> StatusChange:
     def change(claim: ResourceClaim) -> dict[str, Any]:
-        consumer = _consumer(pod)
+        consumer = consumer_of(pod)
         if consumer not in claim.status.reserved_for:
             return {}
         others = [other for other in claim.status.reserved_for if other != consumer]
@@ -144,10 +142,6 @@ def _release(pod: Pod, allocation: AllocationResult | None) -> StatusChange:
         return status
 
     return change
-
-
-def _consumer(pod: Pod) -> ResourceClaimConsumer:
-    return ResourceClaimConsumer(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
 def _consumers(consumers: Sequence[ResourceClaimConsumer]) -> list[dict[str, Any]]:
@@ -171,12 +165,6 @@ def _claim_name(pod: Pod, name: str) -> str:
 # --- The claim for extended resources ------------------------------------------------------------------------------
 
 
-def extended_claim_name(pod: Pod) -> str:
-    """Return the name of the claim that is made for the extended resources of a pod."""
-    digest = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:10]
-    return f"{pod.metadata.name[:_NAME_ROOM].rstrip('.-')}-extended-resources-{digest}"
-
-
 def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAllocation) -> Plan[None]:
     pod = context.pod
     if extended.allocation is None:
@@ -189,7 +177,9 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
         yield from _drop_protection(ref)
         found = yield from find(ref, fresh=True)
     if found is None:
-        yield from create(ref, _extended_manifest(pod, extended, ref.name))
+        claim = extended_claim(pod, extended.device_requests)
+        protected = attrs.evolve(claim.metadata, finalizers=(names.DRA_FINALIZER,))
+        yield from create(ref, unstructure(attrs.evolve(claim, metadata=protected)))
     yield from _change_status(ref, _reservation(context, extended.allocation))
     told = {
         "resourceClaimName": ref.name,
@@ -232,29 +222,6 @@ def _drop_protection(ref: Ref[ResourceClaim]) -> Plan[None]:
         uid=metadata.uid,
         resource_version=metadata.resource_version,
     )
-
-
-def _extended_manifest(pod: Pod, extended: ExtendedResourceClaimAllocation, name: str) -> dict[str, Any]:
-    owner = OwnerReference(
-        api_version="v1",
-        kind="Pod",
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {
-            "name": name,
-            "namespace": pod.metadata.namespace,
-            "annotations": {names.EXTENDED_RESOURCE_CLAIM: "true"},
-            "finalizers": [names.DRA_FINALIZER],
-            "ownerReferences": [unstructure(owner)],
-        },
-        "spec": {"devices": {"requests": [unstructure(request) for request in extended.device_requests]}},
-    }
 
 
 def requested_by_claim(request: BindRequest) -> frozenset[str]:

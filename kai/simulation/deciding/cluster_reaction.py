@@ -21,9 +21,11 @@ from kai.engine.report import CycleReport
 from kai.framework.decisions import Bind, Decision
 from kai.intake.details import annotations as written_annotations
 from kai.model.status import Status
-from kai.simulation.deciding.resource_claims import claims_after
+from kai.simulation.deciding.resource_claims import bound_claims, claims_after
 from kai.state.snapshot import Snapshot
 
+_RUN = frozenset({Status.RUNNING, Status.BINDING, Status.BOUND})
+"""Pods of these run before the next cycle."""
 STARTED_BEFORE = 60.0
 """A group with running pods counts as started so many seconds before ``now``."""
 
@@ -67,15 +69,19 @@ def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: fr
     """
     rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
     pods: list[Pod] = []
+    made: list[ResourceClaim] = []
     for pod in objects.pods:
         row = rows.get(key_of(pod))
         pods.append(pod if row is None else _next_pod(pod, row, after, keep_terminating))
+        bind = None if row is None or after.status(row) not in _RUN else after.binds.get(row)
+        if bind is not None:
+            made += bound_claims(pod, bind.request, {})
     return attrs.evolve(
         objects,
         pods=tuple(pods),
         pod_groups=_next_groups(objects.pod_groups, pods, after),
         bind_requests=(),
-        resource_claims=_next_claims(objects.resource_claims, after),
+        resource_claims=claims_after(objects.resource_claims, after.snapshot, after.report, made),
     )
 
 
@@ -84,7 +90,7 @@ def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: fr
 
 def _next_pod(pod: Pod, row: int, after: Aftermath, keep_terminating: frozenset[str]) -> Pod:
     match after.status(row):
-        case Status.RUNNING | Status.BINDING | Status.BOUND:
+        case status if status in _RUN:
             return _running(pod, row, after)
         case Status.RELEASING if pod.metadata.annotations.get(names.POD_GROUP, "") in keep_terminating:
             return _terminating(pod, after.snapshot.now)
@@ -189,8 +195,3 @@ def _stamp(annotations: dict[str, str], key: str, instant: float) -> None:
         annotations[key] = times.instant_text(instant)
     else:
         annotations.pop(key, None)
-
-
-def _next_claims(claims: tuple[ResourceClaim, ...], after: Aftermath) -> tuple[ResourceClaim, ...]:
-    """Return resource claims with what was allocated and what was given back."""
-    return claims_after(claims, after.snapshot, after.report) if claims else claims

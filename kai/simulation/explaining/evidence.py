@@ -56,7 +56,10 @@ def _needs(site: Site) -> Iterator[Evidence]:
     keys = {key_of(pod) for pod in site.waiting}
     rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
     each = Counter(int(snapshot.pod_shape[row]) for row in rows)
-    parts = [f"{counted(count, 'pod')} x {_request(site, shape)}" for shape, count in each.items()]
+    alike: Counter[str] = Counter()
+    for shape, count in each.items():
+        alike[_request(site, shape)] += count  # pods with claims of their own have shapes of their own
+    parts = [f"{counted(count, 'pod')} x {request}" for request, count in alike.items()]
     least = _at_once(site)
     together = f", {least} at once" if least > 1 else ""
     constraint = facts.subgroups[0].constraint

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kai.api.kinds import key_of
-from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.kubernetes.pod import ENDED, Pod, claim_behind
 from kai.api.kubernetes.selection import NodeSelectorRequirement
 from kai.api.kubernetes.storage import PersistentVolumeClaim
 from kai.explain.phrases import alternatives, listed
@@ -65,14 +65,14 @@ def affinities(site: Site) -> Iterator[Evidence]:
 def claims(site: Site) -> Iterator[Evidence]:
     """Yield where the volumes of the claims are, or what the claims wait for."""
     known = {key_of(each): each for each in site.objects.persistent_volume_claims}
-    for namespace, name in sorted({each for pod in site.waiting for each in _claims_of(pod)}):
+    for namespace, name in sorted({each for pod in site.waiting for each in _names(pod)}):
         claim = known.get((namespace, name))
         text = f"claim {name} does not exist in namespace {namespace}" if claim is None else _place(site, claim)
         if text:
             yield Evidence(label="volume", text=text, values={"claim": f"{namespace}/{name}"})
 
 
-def _claims_of(pod: Pod) -> Iterator[tuple[str, str]]:
+def _names(pod: Pod) -> Iterator[tuple[str, str]]:
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             yield pod.metadata.namespace, volume.persistent_volume_claim.claim_name
@@ -140,20 +140,36 @@ def _host_ports(pod: Pod) -> Iterator[int]:
 def devices(site: Site) -> Iterator[Evidence]:
     """Yield what the classes of the claims of devices select, and how many devices there are of which driver."""
     catalog = site.cycle.snapshot.catalog.claims
+    asking: dict[tuple[str, str], list[str]] = {}
     for claim in _device_claims(site, catalog):
         for request in (each for one in claim.requests for each in one.alternatives or (one,)):
-            text = f"claim {claim.name}: {_selection(request, catalog)}"
-            yield Evidence(label="devices", text=text, values={"class": request.device_class})
+            asking.setdefault((_selection(request, catalog), request.device_class), []).append(claim.name)
+    for (selection, device_class), names in asking.items():
+        text = f"claim {listed(names, _MOST)}: {selection}"
+        yield Evidence(label="devices", text=text, values={"class": device_class})
+    templates = sorted(key_of(each) for each in site.objects.resource_claim_templates)
+    for key in sorted(_templates(site).difference(templates)):
+        there = listed([name for namespace, name in templates if namespace == key[0]])
+        text = f"there is no ResourceClaimTemplate {'/'.join(key)}" + (f"; there is {there}" if there else "")
+        yield Evidence(label="devices", text=text, values={"template": "/".join(key)})
+
+
+def _templates(site: Site) -> set[tuple[str, str]]:
+    """Return the templates of which the pods have no claim yet."""
+    return {
+        (pod.metadata.namespace, each.resource_claim_template_name)
+        for pod in site.waiting
+        for each in pod.spec.resource_claims
+        if each.resource_claim_template_name and claim_behind(pod, each) is None
+    }
 
 
 def _device_claims(site: Site, catalog: ClaimCatalog) -> Sequence[Claim]:
     """Return the claims of the pods that have no devices yet."""
-    names = {
-        (pod.metadata.namespace, each.resource_claim_name)
-        for pod in site.waiting
-        for each in pod.spec.resource_claims
-        if each.resource_claim_name
-    }
+    behind = (
+        (pod.metadata.namespace, claim_behind(pod, each)) for pod in site.waiting for each in pod.spec.resource_claims
+    )
+    names = {(namespace, name) for namespace, name in behind if name}
     found = [catalog.claims[name] for name in sorted(names) if name in catalog.claims]
     return [claim for claim in found if claim.allocation is None]
 

@@ -29,6 +29,7 @@ from kai.model.past import Past
 from kai.notation import shown
 from kai.numerals import is_whole
 from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.claims_of_templates import with_claims_of_templates
 from kai.simulation.cases.cycle_bounds import MOST_CYCLES
 from kai.simulation.cases.intake_settings import intake_settings
 from kai.simulation.cases.past_usage import read_past_usage
@@ -135,6 +136,7 @@ def read_short(document: Document, name: str) -> Case:
     Raises: InputError or ConfigError that names the key.
     """
     objects, notes = read_objects(expand(document, name), f"{name}: objects")
+    objects = with_claims_of_templates(objects)
     own = {key: document[key] for key in ("plugins", "with", "parameters") if key in document}
     configuration = read_configuration(own or None, name)
     if document.get("run") is not None:

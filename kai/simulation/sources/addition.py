@@ -22,6 +22,7 @@ from kai.manifests.expansion import is_workload, numbered
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.cases.case import Case
+from kai.simulation.cases.claims_of_templates import with_claims_of_templates
 
 
 @attrs.frozen(kw_only=True)
@@ -116,7 +117,7 @@ def _parents(objects: ClusterObjects, reading: Reading) -> dict[str, str]:
     return found
 
 
-def _merged(case: Case, added: Iterable[ApiObject]) -> ClusterObjects:
+def _merged(case: Case, added: Sequence[ApiObject]) -> ClusterObjects:
     """Return the objects of a cluster with others; what is new was made at the moment of the case."""
     fields: dict[str, dict[Key, Any]] = {}
     for each in added:
@@ -129,7 +130,8 @@ def _merged(case: Case, added: Iterable[ApiObject]) -> ClusterObjects:
         key = key_of(each)
         if not (isinstance(each, Pod) and key in kept):
             kept[key] = _born(each, kept.get(key), case.now)
-    return attrs.evolve(case.objects, **{field: tuple(kept.values()) for field, kept in fields.items()})
+    merged = attrs.evolve(case.objects, **{field: tuple(kept.values()) for field, kept in fields.items()})
+    return with_claims_of_templates(merged, {key_of(each) for each in added if isinstance(each, Pod)})
 
 
 def _born(obj: ApiObject, known: ApiObject | None, now: float) -> ApiObject:

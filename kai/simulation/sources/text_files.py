@@ -13,6 +13,7 @@ from kai.intake import IntakeSettings
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.lint import unoffered_makes
 from kai.simulation.cases.case import Case, FairShareCase
+from kai.simulation.cases.claims_of_templates import with_claims_of_templates
 from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.cases.origin import Origin
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
@@ -143,7 +144,7 @@ def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequ
     refused = RefusedError.of(reading.findings)
     if refused is not None:
         raise refused
-    objects = collect(reading.objects)
+    objects = with_claims_of_templates(collect(reading.objects))
     return Case(
         name=name,
         title=title,

@@ -16,6 +16,7 @@ from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.grants import Grant
 from kai.api.fields import EMPTY
+from kai.api.kinds import key_of
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
@@ -27,6 +28,7 @@ from kai.model.pod import GpuKind
 from kai.model.units import GPU_UNIT, mig_slices
 from kai.simulation.deciding.cluster_reaction import device_labels, device_of
 from kai.state.snapshot import Snapshot
+from kai.virtual.running.claims import Claims
 from kai.virtual.running.object_store import Objects
 
 
@@ -42,6 +44,7 @@ class EmbeddedCluster:
     """How many GPUs of each node are there to be claimed, beside those that the node object tells."""
     pods: Objects[Pod] = attrs.field(factory=Objects)
     groups: Objects[PodGroup] = attrs.field(factory=Objects)
+    _claims: Claims = attrs.field(factory=lambda: Claims((), ()))
     _nodes: dict[str, Node] = attrs.field(factory=dict)
     _node_list: tuple[Node, ...] | None = None
     _gpus: dict[str, float] = attrs.field(factory=dict)
@@ -49,12 +52,13 @@ class EmbeddedCluster:
     @classmethod
     def of(cls, objects: ClusterObjects, began: float, claimable: Mapping[str, int] = EMPTY) -> EmbeddedCluster:
         """Return a cluster with these objects; its pods and groups are put in by what simulates them."""
-        rest = attrs.evolve(objects, nodes=(), pods=(), pod_groups=())
-        cluster = cls(rest=rest, began=began, claimable=claimable)
+        rest = attrs.evolve(objects, nodes=(), pods=(), pod_groups=(), resource_claims=())
+        claims = Claims(objects.resource_claims, objects.resource_claim_templates)
+        cluster = cls(rest=rest, began=began, claimable=claimable, claims=claims)
         for node in objects.nodes:
             cluster.put_node(node)
         for pod in objects.pods:
-            cluster.pods.put(pod)
+            cluster.add(pod)
         for group in objects.pod_groups:
             cluster.groups.put(group)
         return cluster
@@ -64,7 +68,11 @@ class EmbeddedCluster:
         if self._node_list is None:
             self._node_list = tuple(self._nodes.values())
         return attrs.evolve(
-            self.rest, nodes=self._node_list, pods=self.pods.listing(), pod_groups=self.groups.listing()
+            self.rest,
+            nodes=self._node_list,
+            pods=self.pods.listing(),
+            pod_groups=self.groups.listing(),
+            resource_claims=self._claims.listing(),
         )
 
     # --- Nodes -----------------------------------------------------------------------------------------------------
@@ -105,6 +113,17 @@ class EmbeddedCluster:
         """Return an instant of virtual time in seconds since the epoch."""
         return self.began + now
 
+    def add(self, pod: Pod) -> Pod:
+        """Add a pod, with the claims that are made for it, and return it."""
+        told = self._claims.come(pod) if pod.spec.resource_claims else pod
+        self.pods.put(told)
+        return told
+
+    def remove(self, pod: Pod) -> None:
+        """Take a pod out, and free what it had by claims."""
+        self._claims.go(pod)
+        self.pods.remove(key_of(pod))
+
     def bind(self, pod: Pod, decision: Bind, snapshot: Snapshot, cycle: int) -> Pod:
         """Bind a pod as decided, have it run, and return it."""
         devices = tuple(device_of(name, cycle) for name in decision.devices)
@@ -121,6 +140,7 @@ class EmbeddedCluster:
             status=attrs.evolve(pod.status, phase="Running"),
         )
         self.pods.put(bound)
+        self._claims.bind(pod, decision.request)
         return bound
 
     def tell_to_go(self, pod: Pod, now: float) -> Pod:

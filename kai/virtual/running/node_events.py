@@ -160,14 +160,17 @@ class Nodes:
     def scale(self) -> None:
         """Ask for nodes that waiting pods need, and give back those that have been idle for long.
 
-        It is called after each cycle: what still waits then found no room.
+        It is called after each cycle: what still waits then found no room. Such nodes have no devices of drivers, so
+        pods with claims need none.
         """
         for pool in self._pools:
             rule = pool.rule
             asked = sum(
                 life.slot.plan.gpus
                 for life in self.workloads.lives.values()
-                if life.state is State.WAITING and 0 < life.slot.plan.gpus <= rule.gpus + _TINY
+                if life.state is State.WAITING
+                and not life.pod.spec.resource_claims
+                and 0 < life.slot.plan.gpus <= rule.gpus + _TINY
             )
             wanted = ceil(asked / rule.gpus - _TINY) - pool.coming
             for _ in range(max(0, min(wanted, rule.most - len(pool.nodes) - pool.coming))):

@@ -264,11 +264,10 @@ class Workloads:
         slot.lives += 1
         pod = plan if slot.lives == 1 else self._made_again(slot, plan)
         metadata = attrs.evolve(pod.metadata, creation_timestamp=self.cluster.instant(self.calendar.now))
-        life = Life(slot=slot, pod=attrs.evolve(pod, metadata=metadata), group=job.group)
+        life = Life(slot=slot, pod=self.cluster.add(attrs.evolve(pod, metadata=metadata)), group=job.group)
         slot.life = life
         self.lives[life.key] = life
         self._members[key_of(job.group)] += 1
-        self.cluster.pods.put(life.pod)
         self.records.wait(job.number, slot.plan.gpus, self.calendar.now)
         self.waiting += 1
         self.is_changed = True
@@ -340,7 +339,7 @@ class Workloads:
         if life.slot.life is life:
             life.slot.life = None
         del self.lives[life.key]
-        self.cluster.pods.remove(life.key)
+        self.cluster.remove(life.pod)
         group = key_of(life.group)
         self._members[group] -= 1
         self._drop_group(group, job)

@@ -15,10 +15,12 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects, collect
-from kai.api.kinds import key_of
+from kai.api.kinds import Key, key_of
+from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
+from kai.intake.claims import gpus_of_claim
 from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, read
 from kai.manifests.expansion import Job, is_workload, numbered
@@ -260,6 +262,8 @@ def _plans(reading: Reading, arrivals: Sequence[_Arrival | None], seed: int) -> 
     """Yield the jobs of all arrivals."""
     groups = {key_of(each): each for each in reading.objects if isinstance(each, PodGroup)}
     pods = {key_of(each): each for each in reading.objects if isinstance(each, Pod)}
+    claims = {key_of(each): each.spec for each in reading.objects if isinstance(each, ResourceClaim)}
+    templates = {key_of(each): each.spec.spec for each in reading.objects if isinstance(each, ResourceClaimTemplate)}
     of_place: dict[int, list[Job]] = {}
     for job in reading.expansion.jobs:
         if job.at >= 0 and job.pods:
@@ -270,8 +274,21 @@ def _plans(reading: Reading, arrivals: Sequence[_Arrival | None], seed: int) -> 
             continue
         for number, job in enumerate(jobs):
             group = groups[_own_key(job.group)]
-            planned = [PodPlan(pod=pods[_own_key(each)], gpus=gpus_of(each)) for each in job.pods]
+            planned = [
+                PodPlan(pod=pod, gpus=gpus_of(each) + _claimed_gpus(pod, claims, templates))
+                for each in job.pods
+                for pod in [pods[_own_key(each)]]
+            ]
             yield from _job_plans(arrival, number, group, planned, seed, is_replica=len(jobs) > 1)
+
+
+def _claimed_gpus(pod: Pod, claims: Mapping[Key, ResourceClaimSpec], templates: Mapping[Key, ResourceClaimSpec]) -> int:
+    """Return how many GPUs the claims of a pod ask for; one that it has under two names counts once."""
+    namespace = pod.metadata.namespace
+    named = {(namespace, each.resource_claim_name) for each in pod.spec.resource_claims if each.resource_claim_name}
+    made = [(namespace, each.resource_claim_template_name or "") for each in pod.spec.resource_claims]
+    specs = [*map(claims.get, sorted(named)), *map(templates.get, made)]
+    return sum(gpus_of_claim(spec) for spec in specs if spec is not None)
 
 
 def _job_plans(

@@ -7,7 +7,8 @@ is left out and counted: pods that wait, and pods that are leaving.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,9 @@ import attrs
 import numpy as np
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.device_claims import consumer_of
 from kai.api.kinds import Key, key_of
+from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.intake import take_snapshot
@@ -24,6 +27,7 @@ from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.scheduler.feedback.moved_pods import group_of
 from kai.simulation.cases.case import Case, cluster_of
+from kai.simulation.deciding.resource_claims import without_user
 from kai.simulation.sources.archive import read_archive
 from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
 from kai.virtual.scenes.workload_kinds import ALWAYS, gang_of
@@ -103,14 +107,29 @@ def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
             members.setdefault(group, []).append(pod)
         else:
             others.append(pod)
+    kept = {consumer_of(pod).uid for pod in (*others, *chain.from_iterable(members.values()))}
     held = _held(case)
     said = ", ".join(counted(count, f"pod {how}", f"pods {_PLURALS[how]}") for how, count in left.items())
     return Inherited(
         case=case,
-        objects=attrs.evolve(case.objects, pods=tuple(others), pod_groups=(), bind_requests=()),
+        objects=attrs.evolve(
+            case.objects,
+            pods=tuple(others),
+            pod_groups=(),
+            bind_requests=(),
+            resource_claims=tuple(_used_by(kept, each) for each in case.objects.resource_claims),
+        ),
         plans=tuple(_plan(groups[key], pods, held) for key, pods in members.items()),
         notes=(f"Left out of the snapshot: {said}.",) if said else (),
     )
+
+
+def _used_by(kept: Collection[str], claim: ResourceClaim) -> ResourceClaim:
+    """Return a claim without the pods among its users that are left out; ``kept`` are the UIDs of the others."""
+    for user in claim.status.reserved_for:
+        if user.resource == "pods" and user.uid not in kept:
+            claim = without_user(claim, user.uid)
+    return claim
 
 
 def _held(case: Case) -> dict[Key, float]:

@@ -1,11 +1,12 @@
 import pytest
 
 from kai.api.codec.structuring import structure_as
+from kai.api.conventions.device_claims import extended_claim_name
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Patch, Reason, Refusal, RefusedError
 from kai.api.scheduling.bind_request import BindRequest
-from kai.binder.claims import DynamicResources, extended_claim_name, requested_by_claim
+from kai.binder.claims import DynamicResources, requested_by_claim
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
 from tests.doubles.plans import carry_out

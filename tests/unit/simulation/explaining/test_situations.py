@@ -196,6 +196,27 @@ def test_a_device_class_is_told_with_what_it_selects_and_what_is_offered(known, 
     assert proof(each)["devices"] == f"claim one: {text}"
 
 
+def test_a_template_of_claims_that_is_not_there_is_named():
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "one", "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
+    }
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "on"}]}
+    each = told({"spec": spec}, {"n1": {}, "n2": {}}, objects=[device_class("gpu", "true"), template])
+    assert proof(each)["devices"] == "there is no ResourceClaimTemplate default/on; there is one"
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    each = told({"spec": spec}, {"n1": {}, "n2": {}}, objects=[device_class("gpu", "false"), template, DEVICES[0]])
+    assert proof(each)["devices"].startswith("claim g-0-gpu-0: 1 of class gpu, which selects false; offered: 1 device")
+    group = {"members": 5, "spec": spec}
+    each = told(group, {"n1": {}, "n2": {}}, objects=[device_class("gpu", "false"), template, DEVICES[0]])
+    assert [one.text.partition(":")[0] for one in each.evidence if one.label == "devices"] == [
+        "claim g-0-gpu-0, g-1-gpu-0, g-2-gpu-0 and 2 more"
+    ]
+    assert proof(each)["needs"].startswith("5 pods x 1 GPU")
+
+
 def test_cpus_that_are_short_are_told_with_what_is_idle_beside_gpus():
     nodes = {"n1": {"gpu": 8, "cpu": 32}, "n2": {"gpu": 8, "cpu": 32}, "n3": {"cpu": 4}}
     each = told({"each": {"gpu": 1, "cpu": 8}}, nodes, x={**held("a", 0, preemptible=False), "each": {"cpu": 28}})

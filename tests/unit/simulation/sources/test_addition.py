@@ -95,3 +95,13 @@ def test_a_queue_that_does_not_exist_is_refused(case):
 def test_files_without_a_workload_are_refused(case):
     with pytest.raises(InputError, match="found no workload for this scheduler"):
         add(case, documents("apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"))
+
+
+def test_a_pod_that_is_added_gets_the_claim_of_its_template(case):
+    template = (
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: t, namespace: default}\n"
+        "spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}\n---\n"
+    )
+    named = "{resourceClaims: [{name: r, resourceClaimTemplateName: t}], "
+    found = add(case, documents(template + (POD % "p").replace("spec: {", "spec: " + named)))
+    assert names(found.case.objects.resource_claims) == ["p-r-0"]

@@ -86,6 +86,21 @@ def test_nodes_are_made_when_pods_wait_and_given_back_when_idle():
     assert result.counts["gpuHours"] < 8 * 1.4
 
 
+def test_no_node_is_made_for_pods_with_claims():
+    template = """---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one, namespace: default}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}
+"""
+    claims = job("claims", 0).replace(
+        "schedulerName", "resourceClaims: [{name: r, resourceClaimTemplateName: one}]\n      schedulerName"
+    )
+    file = "shapes: {a: {gpu: 8, count: 0}}\nautoscale: [{shape: a, min: 0, max: 2, provision: 5m, idle: 10m}]\n"
+    result = simulated(file, template + claims, 8)
+    assert ([each.gpus for each in result.jobs], result.counts["gpuHours"]) == ([1.0], 0.0)
+
+
 def test_nodes_fail_by_chance_as_the_seed_says():
     file = "shapes: {a: {gpu: 8, count: 4}}\nmtbf: 10h\nrepair: 1h\n"
     counts = [simulated(file, job("x", duration="1h"), 48, seed).value("nodeFailures") for seed in (0, 0, 1)]

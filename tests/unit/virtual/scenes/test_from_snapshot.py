@@ -83,3 +83,40 @@ def test_pods_that_share_a_gpu_by_memory_hold_a_part_of_it(tmp_path: Path):
     assert jobs["shares"].gpus == 0.5
     assert [each.gpus for each in result.stays if result.jobs[each.job].name == "shares"] == [0.25, 0.25]
     assert result.queues[1].gpu_hours == pytest.approx(0.5 + 1 / 6, abs=1e-6)
+
+
+def test_devices_of_pods_that_are_left_out_are_free(tmp_path: Path):
+    drivers = """---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: nic}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1}
+spec:
+  driver: nic.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: a}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c, namespace: default}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: nic}}]}}
+status:
+  allocation: {devices: {results: [{request: r, driver: nic.example.com, pool: n1, device: a}]}}
+  reservedFor: [{resource: pods, name: going-0, uid: going-0}]
+"""
+    claim = "resourceClaims: [{name: mine, resourceClaimName: %s}]\n  schedulerName"
+    going = running("going", "n1", pods=1, gpus=0, leaving=True).replace("schedulerName", claim % "c")
+    (tmp_path / "now.yaml").write_text(cluster(gpus=0) + drivers + going, encoding="utf-8")
+    assert run(["snapshot", str(tmp_path / "now.zip"), "-f", str(tmp_path / "now.yaml"), "-q"]) == 0
+    other = drivers[
+        drivers.index("---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim") : drivers.index("status:")
+    ]
+    next_one = gang("next", pods=1, gpus=0, duration="10m").replace("schedulerName", claim % "d")
+    (tmp_path / "work.yaml").write_text(other.replace("name: c,", "name: d,") + next_one, encoding="utf-8")
+    scene = load(str(tmp_path / "work.yaml"), str(tmp_path / "now.zip")).scene
+    assert [each.end_seconds for each in result_of(simulated(scene, until=3600.0)).jobs] == [600.0]
