@@ -118,7 +118,7 @@ def _range(limits: list[int]) -> str:
 
 def fewer_devices(site: Site, device_class: str, most: int) -> Change:
     """Let no request for devices of a class ask for more than ``most``."""
-    old = asked_devices(site)[device_class]
+    old = str(asked_devices(site)[device_class] or "all")
 
     def smaller(asked: _Asked) -> _Asked:
         is_all = asked.allocation_mode == _ALL
@@ -128,7 +128,7 @@ def fewer_devices(site: Site, device_class: str, most: int) -> Change:
 
     return Change(
         field=f"count of {device_class}",
-        old=str(old),
+        old=old,
         new=str(most),
         text=f"{counted(most, 'device')} of class {device_class}, not {old}",
         objects=_with_requests(site, smaller, smaller),

@@ -30,6 +30,18 @@ EPHEMERAL = {"members": 3, "spec": {"volumes": [{"name": "v", "ephemeral": TEMPL
 OTHER = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "other"}}
 NONE = {**CLASS, "metadata": {"name": "none"}, "spec": {"selectors": [{"cel": {"expression": "false"}}]}}
 
+SICK = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "n1"},
+    "spec": {
+        "driver": "nic",
+        "nodeName": "n1",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "nic-0"}, {"name": "nic-1", "taints": [{"key": "sick", "effect": "NoSchedule"}]}],
+    },
+}
+
 
 def devices(name="one", device_class="nic", *, template=False, **more):
     asked = {"name": "nic", "exactly": {"deviceClassName": device_class, **more}}
@@ -81,6 +93,12 @@ def told(*args, **more):
             (CLASS, *slices(*TWO), devices(count=3)),
             TWO,
             ["1 device of class nic, not 3: starts on n1"],
+        ),
+        (
+            {"spec": {"resourceClaims": [{"name": "nic", "resourceClaimName": "one"}]}},
+            (CLASS, SICK, devices(allocationMode="All")),
+            TWO,
+            ["1 device of class nic, not all: starts on n1"],
         ),
         (
             {"spec": {"resourceClaims": [{"name": "nic", "resourceClaimName": "one"}]}},
