@@ -42,13 +42,13 @@ def takeable(session: Session, group: int, cause: Cause) -> Takeable:
         looked_at = [row for row in placed if facts.queue[row] not in (mine, -1)]
     else:
         same = [row for row in placed if facts.queue[row] == mine]
-        looked_at = [row for row in same if session.priorities[row] < session.priorities[group]]
-        higher = [row for row in same if row not in looked_at]
+        priority = session.priorities[group]
+        looked_at = [row for row in same if session.priorities[row] < priority]
+        higher = [row for row in same if session.priorities[row] >= priority]
     fixed = [row for row in looked_at if not facts.preemptible[row]]
-    rows = np.array([row for row in looked_at if row not in fixed], np.int64)
-    free = rows
+    rows = free = np.array([row for row in looked_at if facts.preemptible[row]], np.int64)
     for each in session.policy.victims:
         if each.groups is not None and len(free):
             free = free[each.groups(GroupRow(group), free, cause)]
-    protected = [row for row in rows.tolist() if row not in free.tolist()]
+    protected = np.setdiff1d(rows, free, assume_unique=True).tolist()
     return Takeable(free=tuple(free.tolist()), fixed=tuple(fixed), protected=tuple(protected), higher=tuple(higher))
