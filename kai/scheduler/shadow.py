@@ -185,7 +185,7 @@ class Shadow:
     def _evicted(self, before: Placements, seen: Placements, objects: ClusterObjects) -> Iterator[Difference]:
         cordoned = {each.metadata.name for each in objects.nodes if each.spec.unschedulable}
         queues = {key_of(each): each.spec.queue for each in objects.pod_groups}
-        for uid in seen.leaving - before.leaving:
+        for uid in sorted(seen.leaving - before.leaving):
             pod = seen.pods[uid]
             if uid not in before.placed or pod.spec.scheduler_name != self.scheduler_name:
                 continue
@@ -198,7 +198,7 @@ class Shadow:
                 job = group_of(pod)
                 subject = Subject(pod=pod.metadata.name, job=job, queue=queues.get(job, ""))
                 yield self._difference(Outcome.EVICTED_THERE, subject, "stays", _KEEPS, "is evicted", why)
-        for uid in before.holding - seen.pods.keys():  # it ended at once, so that no look found it leaving
+        for uid in sorted(before.holding - seen.pods.keys()):  # it ended at once, so that no look found it leaving
             if uid in self._departures and self._is_first(EVICT, uid):
                 self.counts[EVICT, Outcome.EQUAL] += 1
 

@@ -296,6 +296,19 @@ def test_only_a_pod_that_a_scheduler_made_go_is_an_eviction_of_the_other(conditi
     shadow(play, group, {**pod, "spec": {**pod["spec"], "nodeName": "n"}, "status": {"phase": "Running"}})
 
 
+def test_of_several_evicted_pods_of_a_job_the_first_gives_the_reason():
+    async def play(rig):
+        await rig.looked()
+        for at in reversed(range(9)):
+            rig.evict(f"a-{at}", {**MARK, "reason": "PreemptionByScheduler", "message": f"for {at}"})
+        await rig.looked()
+        assert difference(rig)["theirs"]["because"] == "for 0"
+
+    group, *pods = job("a", pods=9, cpu="10m")
+    runs = {"status": {"phase": "Running"}}
+    shadow(play, group, *({**pod, "spec": {**pod["spec"], "nodeName": "n"}, **runs} for pod in pods))
+
+
 def test_the_answer_for_programs_and_the_hourly_line_say_the_same():
     answers = []
 
