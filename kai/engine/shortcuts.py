@@ -120,7 +120,7 @@ HOPELESS: Final = Shortcut(
     name="hopeless",
     plain="kai.actions.search.solver.Search",
     fast="kai.framework.hooks.Victims",
-    applies="batches of several pods, where a plugin knows that no eviction could help",
+    applies="batches of several pods, and of one after a search in vain, if a plugin knows that none helps",
     workload="gang-full",
     gain="9.3 → 6.9",
 )

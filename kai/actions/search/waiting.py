@@ -146,7 +146,7 @@ class EvictionPass:
 
     def _search_among(self, session: Session, portion: Portion, state: "PassState", member: Bools) -> Outcome:
         """Search victims in the groups ``member`` [G]."""
-        if not member.any() or self._is_hopeless(session, portion, member):
+        if not member.any() or self._is_hopeless(session, portion, state, member):
             return Outcome.FAILED
         states = state.group_states()
         victims: PlainVictims | CompiledVictims
@@ -161,11 +161,11 @@ class EvictionPass:
             session.refuse(portion.group, Verdict((search.cap.reason,)))
         return outcome
 
-    def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
+    def _is_hopeless(self, session: Session, portion: Portion, state: "PassState", member: Bools) -> bool:
         """Return whether some plugin knows that a search would be in vain."""
         chunk = portion.chunk()
-        # For a single pod the search itself is as quick.
-        if len(chunk) == 1 or not session.takes(HOPELESS):
+        # For a single pod the search itself is as quick while it finds victims; one in vain looks at all of them.
+        if (len(chunk) == 1 and not state.has_failed.any()) or not session.takes(HOPELESS):
             return False
         rows = np.flatnonzero(member).astype(np.int64)
         asked = [each.hopeless for each in session.policy.victims if each.hopeless is not None]

@@ -1,12 +1,17 @@
 """Which groups search, whose pods they may take, and which failures spare a search."""
 
+import attrs
 import numpy as np
 import pytest
 
 from kai.actions.preempt import Preempt
 from kai.actions.search.waiting import Closed, is_easier, remember, signature_of
+from kai.engine.budget import Unlimited
+from kai.engine.cycle import run_cycle
+from kai.engine.shortcuts import HOPELESS
 from kai.explain.messages import reason_text
 from kai.framework.verdict import Code, Verdict
+from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.unit.actions.search.stage import opened, row, told
 
 NODES = {"n1": {"gpu": 2}}
@@ -167,3 +172,37 @@ def test_once_something_was_committed_all_groups_are_looked_at_again(session):
     closed.close(row(session, "one"), Verdict())
     closed.reopen()
     assert not closed.mask.any()
+
+
+# ------------------------------------------------------------------------------------------------------- many in vain
+
+
+class Counting(Unlimited):
+    """A budget that counts scenarios."""
+
+    tried = 0
+
+    def grant(self):
+        Counting.tried += 1
+        return super().grant()
+
+
+def scenarios(count, without=()):
+    """Return how many scenarios ``count`` queues try that have half of what they are promised, and what is decided."""
+    queues = {"root": {}} | {f"q{at}": {"parent": "root", "quota": 1} for at in range(count)}
+    groups = {f"g{at}": {"queue": f"q{at}", "each": {"gpu": 1}} for at in range(count)}
+    taken = snapshot({"n": {"gpu": count // 2}}, groups, queues)
+    profile = default_profile_with()
+    profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, without=without))
+    Counting.tried, sink = 0, RecordingSink()
+    run_cycle(taken, profile, sink, budget=Counting())
+    return Counting.tried, repr(sink.decisions)
+
+
+def test_queues_that_may_all_keep_what_they_have_are_not_searched_by_each_that_waits():
+    """Each search in vain looks at all victims, so that many queues of one pod took the third power of their number."""
+    (few, _), (many, decided) = scenarios(8), scenarios(16)
+    assert 0 < many <= 2 * few + 2
+    all_of_them, decided_so = scenarios(16, without=(HOPELESS.name,))
+    assert all_of_them > 4 * many
+    assert decided == decided_so
