@@ -80,10 +80,10 @@ class HtmlPages:
         page = Address(name=name, parts=tuple(rest), query=tuple(sorted(request.query.items())))
         if look is None:
             nothing = self._section("nothing", {"why": _NOTHING_YET}, page)
-            body = self._whole(page, reader, "Nothing to show yet", [("nothing", nothing)], 0)
+            body = self._whole(page, reader, "Nothing to show yet", [("nothing", nothing)])
             return Response(status=200, body=body, content_type=_HTML)
         view, sections = await self._sections(look, page)
-        body = self._whole(page, reader, view.title, sections, look.cycle.number)
+        body = self._whole(page, reader, view.title, sections)
         return Response(status=200 if view.is_found else 404, body=body, content_type=_HTML)
 
     def sign_in(self, request: Request, why: str, status: int) -> Response:
@@ -113,11 +113,9 @@ class HtmlPages:
     def _section(self, name: str, values: Mapping[str, Any], page: Address) -> str:
         return self.templates.get_template(f"{name}.html").render(root=page.root, here=page, **values)
 
-    def _whole(
-        self, page: Address, reader: Reader, title: str, sections: Sequence[tuple[str, str]], cycle: int
-    ) -> bytes:
+    def _whole(self, page: Address, reader: Reader, title: str, sections: Sequence[tuple[str, str]]) -> bytes:
         text = self.templates.get_template("page.html").render(
-            **self._common(page, reader), title=title, sections=sections, cycle=cycle
+            **self._common(page, reader), title=title, sections=sections, mark=self._mark()
         )
         return text.encode()
 
@@ -152,8 +150,7 @@ class HtmlPages:
             yield b"retry: 3000\n\n"
             while True:
                 revision = self.answers.revision
-                news = await self._news(reader, page, sent)
-                yield news or _beat(self._number)
+                yield await self._news(reader, page, sent) + _beat(self._mark())
                 with anyio.move_on_after(min(BEAT, RECHECKED)):
                     await self.answers.newer(revision)
                 if self.clock.monotonic() - checked >= RECHECKED:
@@ -166,10 +163,11 @@ class HtmlPages:
         finally:
             self.streams -= 1
 
-    @property
-    def _number(self) -> int:
-        cycle = self.answers.feed.cycle
-        return 0 if cycle is None else cycle.number
+    def _mark(self) -> str:
+        """Return which cycle is shown, after what is wrong with the process, since it may be why the cycle is old."""
+        look = self.answers.look()
+        wrong = [f"! {name}: {text}" for name, text, is_right in self.facts() if not is_right]
+        return " · ".join([*wrong, *([] if look is None else [f"cycle {look.cycle.number}"])])
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
         """Return the sections that are not as they were sent."""
@@ -230,9 +228,9 @@ def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: Health
     return HtmlPages(answers=answers, access=access, clock=clock, facts=facts, templates=templates, files=files)
 
 
-def _beat(number: int) -> bytes:
+def _beat(mark: str) -> bytes:
     # A script does not see comments; proxies and other readers do.
-    return f": still here\n\nevent: beat\ndata: {number}\n\n".encode()
+    return f": still here\n\nevent: beat\ndata: {' '.join(mark.split())}\n\n".encode()
 
 
 def _parts(path: str) -> list[str]:

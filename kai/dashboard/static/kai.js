@@ -10,13 +10,15 @@
   let last = Date.now();
 
   const say = (text, stale) => {
+    mark.setAttribute("aria-live", stale ? "polite" : "off");  // that cycles follow one another is not read aloud
     if (mark.textContent !== text) mark.textContent = text;
     mark.classList.toggle("stale", stale);
   };
 
-  const heard = (cycle) => {
+  // What the service says of itself: which cycle is shown, and before it, after "!", what is wrong.
+  const heard = (told) => {
     last = Date.now();
-    if (cycle) say(`cycle ${cycle}`, false);
+    say(told, told.startsWith("!"));
   };
 
   // How to find an element again after its section was replaced.
@@ -54,7 +56,7 @@
       say(event.data, true);
       location.reload();
     });
-    source.onopen = () => heard("");
+    source.onopen = () => { last = Date.now(); };
     source.onerror = () => {
       if (source && source.readyState === EventSource.CLOSED) {
         end();
@@ -64,7 +66,6 @@
     };
     for (const section of sections) {
       source.addEventListener(section.id, (event) => {
-        heard(event.lastEventId);
         replace(section, event.data);
       });
     }

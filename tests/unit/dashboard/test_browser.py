@@ -19,7 +19,7 @@ from tests.doubles.two_tenants import OURS, ended_cycle
 
 BROWSER = find_browser()
 PAGES = ("", "queues", "queues/team-amber", "jobs", f"jobs/{OURS}/ours-waits", "nodes", "waiting", "cycles")
-LOOKS = [(width, scheme) for width in (360, 1024, 1600) for scheme in ("light", "dark")]
+LOOKS = [(width, scheme) for width in (360, 800, 1024, 1600) for scheme in ("light", "dark")]
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed, in which pages could be looked at")
 
 
@@ -91,14 +91,19 @@ def test_pages_are_readable_say_nothing_on_the_console_and_load_from_here_only()
 LONG_NAMES = f"""
 about: x
 cluster: {{nodes: {{a-node-{"of-a-cloud-" * 8}x: {{gpu: 8}}}}}}
-queues: {{lab: {{quota: 8}}, team-{"that-chose-a-long-name-" * 6}x: {{parent: lab, quota: 8}}}}
+queues:
+  lab: {{quota: 8}}
+  {"q" * 253}: {{parent: lab}}
+  team-{"that-chose-a-long-name-" * 6}x: {{parent: lab, quota: 8}}
 groups:
+  {"w" * 240}: {{queue: {"q" * 253}, each: {{gpu: 9}}}}
   job-{"with-many-words-" * 3}a: {{queue: team-{"that-chose-a-long-name-" * 6}x, each: {{gpu: 1}}}}
   job-{"with-many-words-" * 3}b: {{queue: lab, each: {{gpu: 9}}}}
 """
 
 
-def test_long_names_fit_a_small_screen(tmp_path):
+@pytest.mark.parametrize("width", [360, 800, 1024, 1600])
+def test_long_names_fit_the_screen(tmp_path, width):
     path = tmp_path / "long.yaml"
     path.write_text(LONG_NAMES)
     cycle = EndedCycle(outcome=Source(place=str(path)).decide().outcome, took=0.01)
@@ -106,8 +111,8 @@ def test_long_names_fit_a_small_screen(tmp_path):
     async def scenario():
         async with shown() as it:
             it.feed.show(cycle)
-            await it.tab.look(360)
-            for page in ("", "queues", "jobs", "nodes", "waiting"):
+            await it.tab.look(width)
+            for page in ("", "queues", f"queues/{'q' * 253}", "jobs", f"jobs/default/{'w' * 240}", "nodes", "waiting"):
                 await it.tab.show(f"{it.base}/{page}")
                 assert await it.tab.evaluate(FAULTS) == [], page
 

@@ -60,6 +60,31 @@ def asked(board, path, token="", **more):
     return run(lambda: board.respond(request_of(path, token, **more)))
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_says_first_what_is_wrong_with_the_process(path):
+    board = dashboard()
+    board.pages.facts = lambda: [("ready", "yes", True), ("newest word of the API server", "80s ago", False)]
+    text = asked(board, path).body.decode()
+    assert 'aria-live="off">! newest word of the API server: 80s ago · cycle 1</p>' in text
+
+
+def test_a_page_of_an_empty_cluster_says_so(tmp_path):
+    place = tmp_path / "empty.yaml"
+    place.write_text("about: nothing\ncluster: {nodes: {}}\nqueues: {}\ngroups: {}\n")
+    board = dashboard(last=EndedCycle(outcome=Source(place=str(place)).decide().outcome, took=0.0))
+    told = {"/": "No node has a GPU.", "/queues": "There is no queue.", "/nodes": "There is no node."}
+    for path, words in told.items():
+        text = asked(board, path).body.decode()
+        assert words in text
+        assert "0 of 0 GPUs are free" not in text
+        assert "<table" not in text
+
+
+def test_the_order_of_jobs_is_told():
+    assert 'aria-sort="ascending"><a href="jobs">In line' in asked(dashboard(), "/jobs").body.decode()
+    assert 'aria-sort="descending"><a href="jobs?sort=gpus">GPUs' in asked(dashboard(), "/jobs?sort=gpus").body.decode()
+
+
 @pytest.mark.parametrize("path", [*PAGES, *NODE_PAGES])
 def test_a_page_answers_its_question_with_and_without_the_script(path):
     response = asked(dashboard(), path)
@@ -289,6 +314,7 @@ def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives()
             assert [line for line in first.splitlines() if line.startswith("event: ")] == [
                 "event: process",
                 "event: cycles",
+                "event: beat",
             ]
             since = anyio.current_time()
             assert (await anext(stream)).decode().startswith(": still here\n\nevent: beat\n")
