@@ -55,8 +55,8 @@ class Dashboard:
         """Return the answer to a request."""
         try:
             found = await self._answer(request)
-        except* ReviewError:
-            found = self._refused(request, 503, "the API server does not say who you are, or what you may see")
+        except* ReviewError as errors:
+            found = self._refused(request, 503, _why(errors))
         return attrs.evolve(found, headers={**HEADERS, **found.headers})
 
     async def _answer(self, request: Request) -> Response:
@@ -126,6 +126,15 @@ class Dashboard:
         if isinstance(reader, Refused):
             return self.pages.sign_in(request, reader.why, 401)
         return _moved(f"{COOKIE}={token}; HttpOnly; SameSite=Strict{secure}")
+
+
+def _why(errors: BaseException) -> str:
+    """Return why nothing is shown, with the right that kai itself lacks; where the API server is, is no stranger's."""
+    while isinstance(errors, BaseExceptionGroup):
+        errors = errors.exceptions[0]
+    why = "the API server does not say who you are, or what you may see"
+    is_ours = isinstance(errors, ReviewError) and not errors.retryable
+    return f"{why}: {errors} (deploy/components/dashboard)" if is_ours else why
 
 
 def _is_twin(path: str) -> bool:

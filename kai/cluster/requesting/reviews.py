@@ -123,6 +123,8 @@ class Reviews:
             raise ReviewError(f"{kind}: this process leads no more", retryable=True)
         if isinstance(answer, NoAnswer):
             raise ReviewError(f"{kind}: {answer.message or 'no answer'}", retryable=True)
+        if answer.status == 403:
+            raise ReviewError(f"kai may not create {path.rpartition('/')[2]}", retryable=False)
         status = part_of(decoded(answer.body), "status") if answer.is_good else None
         if not isinstance(status, Mapping):
             raise ReviewError(f"{kind}: found HTTP status {answer.status}, expected a review", retryable=True)

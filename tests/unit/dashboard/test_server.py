@@ -28,11 +28,13 @@ class Rights:
         self.tokens = tokens
         self.extra = {}
         self.is_away = False
+        self.why = "10.0.0.1:6443 is away"
+        self.is_forbidden = False
 
     async def identify(self, token, most_age=30.0):
         del most_age
         if self.is_away:
-            raise ReviewError("away", retryable=True)
+            raise ReviewError(self.why, retryable=not self.is_forbidden)
         return Identity(user=token, extra=dict(self.extra)) if token in self.tokens else None
 
     async def allows(self, identity, permission, most_age=30.0):
@@ -173,7 +175,17 @@ def test_without_a_known_token_nothing_is_told(token):
 def test_where_rights_cannot_be_looked_up_nothing_is_told():
     rights = Rights(anna=ALL)
     rights.is_away = True
-    assert asked(dashboard(rights), "/api/v1/jobs", "anna").status == 503
+    found = asked(dashboard(rights), "/api/v1/jobs", "anna")
+    assert (found.status, b"10.0.0.1" in found.body) == (503, False)
+
+
+def test_the_right_that_kai_itself_lacks_is_named():
+    rights = Rights(anna=ALL)
+    rights.is_away, rights.is_forbidden, rights.why = True, True, "kai may not create tokenreviews"
+    for path in ("/", "/api/v1/jobs"):
+        found = asked(dashboard(rights), path, "anna")
+        assert found.status == 503
+        assert b": kai may not create tokenreviews (deploy/components/dashboard)" in found.body
 
 
 def test_a_user_without_rights_is_told_which_are_missing():

@@ -61,6 +61,12 @@ def test_no_answer_is_an_error_and_no_right(answer):
         anyio.run(reviews.allows, ANNA, LIST)
 
 
+def test_the_right_that_is_missing_for_a_review_is_named():
+    with pytest.raises(ReviewError, match=r"^kai may not create tokenreviews$") as found:
+        anyio.run(Reviews(Server(Answer(status=403)).send, VirtualClock()).identify, "secret")
+    assert not found.value.retryable
+
+
 @pytest.mark.parametrize(
     ("status", "allowed"),
     [({"allowed": True}, True), ({"allowed": False}, False), ({}, False), ({"allowed": True, "denied": True}, False)],
