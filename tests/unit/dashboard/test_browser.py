@@ -10,7 +10,7 @@ from kai.cli.sources import Source
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.feed import EndedCycle, Feed
+from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
@@ -115,6 +115,18 @@ def test_long_names_fit_the_screen(tmp_path, width):
             for page in ("", "queues", f"queues/{'q' * 253}", "jobs", f"jobs/default/{'w' * 240}", "nodes", "waiting"):
                 await it.tab.show(f"{it.base}/{page}")
                 assert await it.tab.evaluate(FAULTS) == [], page
+
+    anyio.run(scenario)
+
+
+def test_cycles_of_many_phases_can_be_scrolled_by_keyboard():
+    async def scenario():
+        async with shown() as it:
+            phases = {f"phase-{at}-of-a-real-cycle": 0.1 for at in range(12)}
+            it.feed.cycles.append(CycleLine(number=2, time=0.0, took=0.5, phases=phases, counts={}))
+            await it.tab.look(1280)
+            await it.tab.show(f"{it.base}/cycles")
+            assert await it.tab.evaluate(FAULTS) == []
 
     anyio.run(scenario)
 
