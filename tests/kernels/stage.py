@@ -24,7 +24,7 @@ from tests.kernels.naive import booking as naive_booking
 from tests.kernels.naive import place as naive_place
 from tests.kernels.naive.fit import refusal
 from tests.kernels.naive.world import Pod, World, differences, world_of
-from tests.properties.strategies import snapshots
+from tests.properties.strategies import one_of_each, snapshots
 
 
 def _rules(
@@ -69,11 +69,11 @@ OPERATIONS = (
     "unevict",
     "seal",
 )
-operations = st.tuples(
-    st.sampled_from(OPERATIONS),
-    st.integers(0, 20),  # which pod
-    st.integers(0, 3),  # which node
-    st.booleans(),  # promise only
+operations = one_of_each(
+    OPERATIONS,
+    range(21),  # which pod
+    range(4),  # which node
+    (False, True),  # promise only
 )
 
 

@@ -11,8 +11,9 @@ from tests.kernels.naive import place as naive_place
 from tests.kernels.naive import score as naive_score
 from tests.kernels.naive import searching as naive_searching
 from tests.kernels.stage import stages
+from tests.properties.strategies import one_of_each
 
-extras = st.lists(st.sampled_from((0.0, 0.0, 1.5, -3.0, 1e6, float("nan"))), min_size=4, max_size=4)
+extras = one_of_each(*[(0.0, 0.0, 1.5, -3.0, 1e6, float("nan"))] * 4)
 
 
 def rows(stage, left_out: int) -> Int64s:
@@ -80,7 +81,7 @@ def test_the_best_node_is_the_first_of_the_twins_order_that_accepts(stage, extra
 
 @given(
     stages(),
-    st.tuples(*[st.sampled_from((0.0, 500.0, 1000.0, 2500.0))] * 2, st.sampled_from((0.0, 300.0, 1000.0, 3000.0))),
+    one_of_each(*[(0.0, 500.0, 1000.0, 2500.0)] * 2, (0.0, 300.0, 1000.0, 3000.0)),
     st.booleans(),
 )
 def test_queues_refuse_what_the_twins_refuse(stage, wanted, fixed_only):
@@ -100,12 +101,12 @@ def test_free_gpus_are_those_of_the_twin(stage):
 
 @given(
     stages(),
-    st.tuples(
-        st.sampled_from((0, 500, 1000)),  # CPU
-        st.sampled_from((0, 10**9)),  # memory
-        st.sampled_from((0, 0, 250, 500, 600, 1000, 2000)),  # GPUs
-        st.sampled_from((0, 1, 1, 1, 3)),  # places
-        st.sampled_from((0, 0, 1)),  # slices
+    one_of_each(
+        (0, 500, 1000),  # CPU
+        (0, 10**9),  # memory
+        (0, 0, 250, 500, 600, 1000, 2000),  # GPUs
+        (0, 1, 1, 1, 3),  # places
+        (0, 0, 1),  # slices
     ),
 )
 def test_nodes_hold_as_many_pods_as_the_twin_says(stage, request):
@@ -116,7 +117,7 @@ def test_nodes_hold_as_many_pods_as_the_twin_says(stage, request):
     assert out.tolist() == naive_searching.pods_per_node(world, request, 7, nodes.tolist())
 
 
-@given(stages(), st.lists(st.sampled_from((-1, 0, 700, 10**9, 3000)), min_size=5, max_size=5), st.integers(0, 9))
+@given(stages(), one_of_each(*[(-1, 0, 700, 10**9, 3000)] * 5), st.integers(0, 9))
 def test_domains_hold_what_the_twin_says_they_hold(stage, wanted, seed):
     ledger, world = stage.ledger, stage.world
     nodes = np.arange(len(world.nodes))

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from kai.kernels import order
 from tests.kernels.naive import order as naive
 from tests.kernels.stage import Stage, operations, stages
-from tests.properties.strategies import SMALLEST, snapshots
+from tests.properties.strategies import SMALLEST, one_of_each, snapshots
 
 many = {"groups": (2, 9), "queues": (2, 7), "pods": 2}
-amounts = st.tuples(
-    st.sampled_from((0.0, 500.0)), st.sampled_from((0.0, 1e9)), st.sampled_from((0.0, 100.0, 400.0, 1000.0, 1600.0))
-)
+flags = one_of_each(*[(False, True)] * 9)
+keys = one_of_each(*[(0.0, 1.0, 2.0)] * 9)
+amounts = one_of_each((0.0, 500.0), (0.0, 1e9), (0.0, 100.0, 400.0, 1000.0, 1600.0))
 
 
 @attrs.define(eq=False)
@@ -75,11 +75,10 @@ class Pair:
 @st.composite
 def pairs(draw, **options):
     stage = draw(stages(**many))
-    keys = draw(st.lists(st.sampled_from((0.0, 1.0, 2.0)), min_size=9, max_size=9))
     wanted = draw(st.lists(amounts, min_size=9, max_size=9))
     return Pair.of(
         stage,
-        keys,
+        draw(keys),
         wanted,
         victims=draw(st.booleans()),
         depth=options.get("depth", draw(st.sampled_from((-1, -1, 1, 2)))),
@@ -115,7 +114,7 @@ def test_heaps_stay_in_step_while_queues_change_under_them(pair, steps):
         pass
 
 
-@given(pairs(depth=-1), st.lists(st.booleans(), min_size=9, max_size=9))
+@given(pairs(depth=-1), flags)
 def test_popping_among_some_drops_the_others(pair, wanted):
     groups = usable(pair.stage)
     pair.fill(groups)
@@ -125,7 +124,7 @@ def test_popping_among_some_drops_the_others(pair, wanted):
     assert sorted(found) == [group for group in groups if wanted[group]]
 
 
-@given(pairs(), st.lists(st.lists(st.booleans(), min_size=9, max_size=9) | st.just([True] * 9), min_size=1, max_size=4))
+@given(pairs(), st.lists(flags | st.just([True] * 9), min_size=1, max_size=4))
 def test_popping_drops_the_closed_groups_before_the_next_open_one(pair, masks):
     pair.fill(usable(pair.stage))
     groups = len(pair.stage.world.groups)
@@ -135,7 +134,7 @@ def test_popping_drops_the_closed_groups_before_the_next_open_one(pair, masks):
         pass
 
 
-@given(pairs(), st.lists(st.tuples(st.lists(st.booleans(), min_size=9, max_size=9), operations), max_size=6))
+@given(pairs(), st.lists(st.tuples(flags, operations), max_size=6))
 def test_dropping_keeps_in_step_while_queues_change_between(pair, steps):
     pair.fill(usable(pair.stage))
     groups = len(pair.stage.world.groups)

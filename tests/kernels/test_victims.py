@@ -13,11 +13,10 @@ from tests.kernels.naive.groups import describe_waiting, elastic_state, find_wai
 from tests.kernels.naive.order import next_chunk
 from tests.kernels.naive.order import pop as naive_pop
 from tests.kernels.stage import stages
-from tests.kernels.test_order import Pair, amounts, many, usable
+from tests.kernels.test_order import Pair, amounts, flags, keys, many, usable
+from tests.properties.strategies import one_of_each
 
 rows = st.lists(st.integers(0, 30), max_size=8)
-flags = st.lists(st.booleans(), min_size=9, max_size=9)
-keys = st.lists(st.sampled_from((0.0, 1.0, 2.0)), min_size=9, max_size=9)
 
 
 def placed(stage, *, simple=False):
@@ -195,7 +194,7 @@ def trial_of(pair, waiting, mine, feasible):
     return trial, naive.Trial(stage.world, pair.twin, waiting, ages, ordering, limiting, feasible)
 
 
-@given(stages(**many), keys, rows, st.integers(0, 8), st.lists(st.booleans(), min_size=4, max_size=4))
+@given(stages(**many), keys, rows, st.integers(0, 8), one_of_each(*[(False, True)] * 4))
 def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
     world, ledger = stage.world, stage.ledger
     stage.seal()
