@@ -9,7 +9,8 @@ from kai.engine.failing import PluginFailure
 from kai.engine.records import GroupRecord
 from kai.engine.session import Session
 from kai.framework.verdict import Code, Verdict
-from kai.model.rows import Float64s, GroupRows, Int64s
+from kai.model.rows import Float64s, GroupRows, Int64s, PodRows
+from kai.model.status import Status
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +24,8 @@ class CycleReport:
     counts: dict[str, int]
     status: Int64s
     node: Int64s
+    lapsed: Mapping[int, int]
+    """The nodes of promises that another group took, by pod: the ledger has these pods as leaving there; they wait."""
     devices: dict[int, tuple[str, ...]]
     details: dict[int, dict[str, object]]
     """What plugins chose for placements, or what is on record for pods that stood there, by pod and kind."""
@@ -56,10 +59,14 @@ def report(session: Session) -> CycleReport:
             session.refuse(group, Verdict.refused(Code.PLUGIN, text=text))
     # Without placements there is no pod to look for.
     sharing = (columns.placement > 0).nonzero()[0] if columns.counters[1] else np.zeros(0, np.int64)
+    status, node = columns.status.copy(), columns.node.copy()
+    lapsed = _lapsed(session)
+    status[lapsed], node[lapsed] = Status.PENDING, -1
     return CycleReport(
         counts=dict(session.counts),
-        status=columns.status.copy(),
-        node=columns.node.copy(),
+        status=status,
+        node=node,
+        lapsed=dict(zip(lapsed.tolist(), columns.node[lapsed].tolist(), strict=True)),
         devices=dict(zip(sharing.tolist(), session.bindings.devices_of(sharing), strict=True)),
         details=session.details.of_pods(),
         node_details=session.details.of_nodes(),
@@ -78,6 +85,13 @@ def report(session: Session) -> CycleReport:
         left=session.left,
         failures=tuple(session.failures.found.values()),
     )
+
+
+def _lapsed(session: Session) -> PodRows:
+    """Return the pods that were promised a place which another group took: they leave no node, and wait on."""
+    leaving = np.flatnonzero(session.columns.status == Status.RELEASING)
+    nowhere = leaving[session.snapshot.pod_node[leaving] < 0]
+    return np.array([pod for pod in nowhere.tolist() if pod not in session.evicted], np.int64)
 
 
 def requested(session: Session) -> Float64s:

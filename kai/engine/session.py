@@ -72,6 +72,8 @@ class Session(World):
         """Grows with every committed statement: what was refused at this stamp is still refused."""
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
         self.awaited = Awaited(self)
+        self.evicted: set[int] = set()
+        """Pods that are told to leave the nodes that they are on."""
         self.details = Details(self)
         self.portions = Portions(self)
         self.records = Records(snapshot, self.facts.groups)
@@ -190,6 +192,7 @@ class Session(World):
         if action != "allocate":
             for decisions in statements:
                 self.awaited.note(decisions)
+                self.evicted.update(each.pod for each in decisions if isinstance(each, Evict))
         take, committed = self._sink.take, self.observer.committed
         for decisions in statements:
             take(decisions)

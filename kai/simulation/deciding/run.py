@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import attrs
+import numpy as np
 
 from kai.api.plugin_kinds import declare_all
 from kai.configuration.profiles import make_profile
@@ -17,6 +18,7 @@ from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.model.rows import Int64s
+from kai.model.status import Status
 from kai.progress import report
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.cluster_reaction import Aftermath, next_objects
@@ -53,6 +55,15 @@ class Cycle:
             if isinstance(decision, Bind) and nodes[decision.pod] < 0:
                 nodes[decision.pod] = decision.node
         return nodes
+
+    def places(self) -> Int64s:
+        """Return int64[P]: the node that each pod is on or is promised after the last action, -1 for none.
+
+        The engine books a pod that leaves where it was last: that may be a node which it was promised on its way, and
+        never was on.
+        """
+        leaves = np.isin(self.report.status, (Status.RELEASING, Status.STUCK_IN_RELEASING))
+        return np.where(leaves, self.origins(), self.report.node)
 
 
 @attrs.frozen(kw_only=True)

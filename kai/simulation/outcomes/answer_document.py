@@ -35,12 +35,19 @@ def answer(outcome: Outcome) -> Answer:
 
 
 def pods_of(cycle: Cycle) -> Answer:
-    """Return every pod's status, node, devices and what plugins tell of it after the last action of ``cycle``."""
-    after = cycle.aftermath
-    names = pod_names(cycle.snapshot)
+    """Return every pod's status, node, devices and what plugins tell of it after the last action of ``cycle``.
+
+    A pod whose promise another group took counts as leaving the node that it was promised, as with the peer.
+    """
+    after, lapsed = cycle.aftermath, cycle.report.lapsed
+    names, nodes = pod_names(cycle.snapshot), cycle.report.node.tolist()
     return {
         names[row]: _pod(
-            cycle.snapshot, after.status(row), int(cycle.report.node[row]), after.devices(row), _told(cycle, row)
+            cycle.snapshot,
+            Status.RELEASING if row in lapsed else after.status(row),
+            lapsed.get(row, nodes[row]),
+            after.devices(row),
+            _told(cycle, row),
         )
         for row in range(len(names))
     }

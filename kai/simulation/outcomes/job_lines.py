@@ -172,14 +172,14 @@ class _Columns:
     @classmethod
     def of(cls, outcome: Outcome) -> "_Columns":
         """Return the columns of the last cycle."""
-        snapshot, report = outcome.last.snapshot, outcome.last.report
+        snapshot, places = outcome.last.snapshot, outcome.last.places()
         gpus, by_memory = snapshot.requests @ snapshot.axis.gpu_weights(), wanted_by_memory(snapshot)
         return cls(
             before=snapshot.pod_status.tolist(),
             states=pod_states(outcome.last),
-            node=report.node.tolist(),
+            node=places.tolist(),
             gpus=(gpus[snapshot.pod_shape] + by_memory if len(snapshot.pods) else gpus).tolist(),
-            held=counted_gpus(snapshot, report.node).tolist(),
+            held=counted_gpus(snapshot, places).tolist(),
         )
 
 
