@@ -67,6 +67,7 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
         raise RowError(f"{rules['arrival'].column} is {arrival}, expected when the job arrived")
     _refuse_longer(rules["arrival"].column, arrival)
     demand = demand_of(row, form)
+    _refuse_less(rules, row, demand)
     minimum = _value(rules, "minimum", row, demand.pods)
     if not 0 <= minimum <= demand.pods:
         raise RowError(f"{rules['minimum'].column} is {minimum}, expected at most the number of pods, {demand.pods}")
@@ -169,23 +170,28 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
         told = f"{rules['share'].column} is {share:g} beside {asked:g} of {column}"
         raise RowError(f"{told}, expected a part of one GPU or whole ones")
     if share and share < 1:
-        return 0, _part(f"{rules['share'].column} is {share:g}", share)
+        return 0, float(share)
     asked = asked or float(share or 0)  # all of one GPU is a whole one
     if asked < 0 or asked != int(asked):
         if 0 < asked < 1:
-            return 0, _part(f"{column} gives {asked:g} of a GPU to each of {pods} pods", asked)
+            return 0, float(asked)
         raise RowError(f"{column} gives {asked:g} GPUs to each of {pods} pods, expected a whole number")
     return int(asked), None
 
 
-def _part(told: str, share: float) -> float:
-    """Return a part of a GPU.
+def _refuse_less(rules: Mapping[str, Rule], row: Row, demand: Demand) -> None:
+    """Check a part of a GPU.
 
     Raises: RowError for less than the annotation of a pod may say: its pods would wait for ever.
     """
-    if share < LEAST_SHARE:
-        raise RowError(f"{told}, expected at least {LEAST_SHARE:g}")
-    return float(share)
+    if demand.share is None or demand.share >= LEAST_SHARE:
+        return
+    if _value(rules, "share", row) == demand.share:
+        told = f"{rules['share'].column} is {demand.share:g}"
+    else:
+        column = rules["all_gpus" if "all_gpus" in rules else "gpus"].column
+        told = f"{column} gives {demand.share:g} of a GPU to each of {demand.pods} pods"
+    raise RowError(f"{told}, expected at least {LEAST_SHARE:g}")
 
 
 def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:

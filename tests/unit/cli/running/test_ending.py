@@ -40,7 +40,9 @@ def process(monkeypatch):
         return became
 
     monkeypatch.setattr(os, "_exit", leave_at_once)
-    return run
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may be run so that they outlive their terminal
+    yield run
+    signal.signal(signal.SIGHUP, before)
 
 
 async def computing(what):
