@@ -198,7 +198,7 @@ def a_place_that_is_held_is_being_vacated(trial: Trial) -> Iterator[str]:
     gone = {each.pod for each in cycle.decisions if isinstance(each, Evict)}
     leaving: set[str] = set()
     for row in range(len(cycle.snapshot.pods)):
-        node = int(cycle.origins()[row])
+        node = int(cycle.origins[row])
         if node >= 0 and (row in gone or int(cycle.report.status[row]) in _LEAVING):
             leaving.add(cycle.snapshot.nodes[node].name)
     for job in trial.jobs.values():

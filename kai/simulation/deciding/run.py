@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import attrs
@@ -17,7 +18,7 @@ from kai.engine.report import CycleReport
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
-from kai.model.rows import Int64s
+from kai.model.rows import Int64s, locked
 from kai.model.status import Status
 from kai.progress import report
 from kai.simulation.cases.case import Case
@@ -45,6 +46,7 @@ class Cycle:
         """The cycle as the cluster will react to it."""
         return Aftermath.of(self.snapshot, self.report, self.decisions, self.number)
 
+    @cached_property
     def origins(self) -> Int64s:
         """Return int64[P]: the node that each pod was on before it was evicted, -1 for none.
 
@@ -54,8 +56,10 @@ class Cycle:
         for decision in self.decisions:
             if isinstance(decision, Bind) and nodes[decision.pod] < 0:
                 nodes[decision.pod] = decision.node
-        return nodes
+        return locked(nodes)
 
+    # Tables and pages ask for each node and each job that waits.
+    @cached_property
     def places(self) -> Int64s:
         """Return int64[P]: the node that each pod is on or is promised after the last action, -1 for none.
 
@@ -63,7 +67,7 @@ class Cycle:
         never was on.
         """
         leaves = np.isin(self.report.status, (Status.RELEASING, Status.STUCK_IN_RELEASING))
-        return np.where(leaves, self.origins(), self.report.node)
+        return locked(np.where(leaves, self.origins, self.report.node))
 
 
 @attrs.frozen(kw_only=True)

@@ -53,7 +53,7 @@ class Evictions:
         found: list[Eviction] = []
         for each in self.decisions:
             facts = snapshot.groups[int(snapshot.pod_group[each.pod])]
-            node = int(self._origins[each.pod])
+            node = int(self._cycle.origins[each.pod])
             found.append(
                 Eviction(
                     pod=snapshot.pods[each.pod].key,
@@ -87,7 +87,7 @@ class Evictions:
         snapshot, report = self._cycle.snapshot, self._cycle.report
         vacated: Counter[int] = Counter()
         for each in self.decisions:
-            node = int(self._origins[each.pod])
+            node = int(self._cycle.origins[each.pod])
             if node >= 0:
                 vacated[node] += int(self._counts[each.pod])
         promised: Counter[int] = Counter()
@@ -115,11 +115,7 @@ class Evictions:
     @cached_property
     def _counts(self) -> Int64s:
         """int64[P]: GPUs that pods count for where they were, or where they started."""
-        return counted_gpus(self._cycle.snapshot, self._origins)
-
-    @cached_property
-    def _origins(self) -> Int64s:
-        return self._cycle.origins()
+        return counted_gpus(self._cycle.snapshot, self._cycle.origins)
 
     @cached_property
     def _used(self) -> Int64s:

@@ -117,7 +117,7 @@ def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
         for each in outcome.case.objects.nodes
     }
     pods: list[list[int]] = [[] for _ in cycle.snapshot.nodes]
-    for pod, node in enumerate(cycle.places().tolist()):
+    for pod, node in enumerate(cycle.places.tolist()):
         if node >= 0 and not cycle.snapshot.pod_reservation[pod]:
             pods[node].append(pod)
     return tuple(
@@ -137,7 +137,7 @@ def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
 def slots_on(cycle: Cycle, row: int) -> tuple[Slot, ...]:
     """Return the GPUs that one node offers, as the cycle left them."""
     snapshot = cycle.snapshot
-    pods = [pod for pod in np.flatnonzero(cycle.places() == row).tolist() if not snapshot.pod_reservation[pod]]
+    pods = [pod for pod in np.flatnonzero(cycle.places == row).tolist() if not snapshot.pod_reservation[pod]]
     return _slots(cycle, snapshot.nodes[row], pods, 0)
 
 

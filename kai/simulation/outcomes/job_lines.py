@@ -172,7 +172,7 @@ class _Columns:
     @classmethod
     def of(cls, outcome: Outcome) -> "_Columns":
         """Return the columns of the last cycle."""
-        snapshot, places = outcome.last.snapshot, outcome.last.places()
+        snapshot, places = outcome.last.snapshot, outcome.last.places
         gpus, by_memory = snapshot.requests @ snapshot.axis.gpu_weights(), wanted_by_memory(snapshot)
         return cls(
             before=snapshot.pod_status.tolist(),

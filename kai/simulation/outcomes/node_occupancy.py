@@ -83,7 +83,7 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
         kept_away=tuple(
             (why, tuple(titles)) for why, titles in sorted(kept.items(), key=lambda item: (-len(item[1]), item[0]))
         ),
-        slices=slices_of(outcome.last, row, np.flatnonzero(outcome.last.places() == row).tolist()),
+        slices=slices_of(outcome.last, row, np.flatnonzero(outcome.last.places == row).tolist()),
     )
 
 
@@ -112,7 +112,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
     """Return who is on a node, most GPUs first."""
     snapshot, report = outcome.last.snapshot, outcome.last.report
     titles = {job.key: job.title for job in seen.jobs}
-    places = outcome.last.places()
+    places = outcome.last.places
     counts = counted_gpus(snapshot, places)
     pods: Counter[tuple[int, str]] = Counter()
     gpus: Counter[tuple[int, str]] = Counter()

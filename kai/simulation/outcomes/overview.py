@@ -304,7 +304,7 @@ def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
     """Return which way pods move, and for which group."""
     snapshot = cycle.snapshot
     nodes = [node.name for node in snapshot.nodes]
-    origins = cycle.origins()
+    origins = cycle.origins
     ways = [(nodes[int(origins[each.pod])], nodes[each.moved_to]) for each in moves]
     counts = [_way(origin, to, count) for (origin, to), count in Counter(ways).items()]
     gains = sorted({snapshot.groups[each.aggressor].name for each in moves if each.aggressor >= 0})

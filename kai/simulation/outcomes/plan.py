@@ -60,7 +60,7 @@ def plan_of(outcome: Outcome) -> Plan:
     hold: list[Hold] = []
     gone: list[Departure] = []
     for cycle in outcome.cycles:
-        weights, origins = cycle.snapshot.axis.gpu_weights(), cycle.origins()
+        weights, origins = cycle.snapshot.axis.gpu_weights(), cycle.origins
         for decision in cycle.decisions:
             common = _common(cycle, decision, weights, origins)
             if isinstance(decision, Bind):

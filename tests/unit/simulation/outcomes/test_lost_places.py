@@ -64,9 +64,9 @@ def test_a_pod_whose_promise_another_group_took_waits_and_is_on_no_node():
 def test_a_pod_that_loses_its_place_and_the_next_leaves_the_node_that_it_is_on():
     outcome = decided(MOVES_LAPSE)
     cycle = outcome.last
-    (pod,) = np.flatnonzero((cycle.places() != cycle.report.node) & (cycle.report.node >= 0)).tolist()
+    (pod,) = np.flatnonzero((cycle.places != cycle.report.node) & (cycle.report.node >= 0)).tolist()
     names = [node.name for node in cycle.snapshot.nodes]
-    assert (names[cycle.places()[pod]], names[cycle.report.node[pod]]) == ("n2", "n1")
+    assert (names[cycle.places[pod]], names[cycle.report.node[pod]]) == ("n2", "n1")
     for each in node_slots(outcome):
         assert (each.over, len(each.slots)) == (0, 4)
         assert sum(user.state != HELD for slot in each.slots for user in slot.users) <= 4
