@@ -38,7 +38,9 @@ def status_mask(*statuses: Status) -> int:
 
 ACTIVE_ALLOCATED = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING, Status.BOUND, Status.RUNNING)
 """Already has a place: sizes chunks, says what an elastic group holds, may be a victim."""
-ACTIVE_USED = ACTIVE_ALLOCATED | status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+TERMINATING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+"""Told to go, and there still."""
+ACTIVE_USED = ACTIVE_ALLOCATED | TERMINATING
 """Occupies its node; the test for gangs that became stale."""
 COUNTED = status_mask(Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING)
 """Counts as used by its queue when a session opens."""

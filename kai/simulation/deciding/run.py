@@ -19,7 +19,7 @@ from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.model.rows import Int64s, locked
-from kai.model.status import Status
+from kai.model.status import TERMINATING
 from kai.progress import report
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.cluster_reaction import Aftermath, next_objects
@@ -66,7 +66,7 @@ class Cycle:
         The engine books a pod that leaves where it was last: that may be a node which it was promised on its way, and
         never was on.
         """
-        leaves = np.isin(self.report.status, (Status.RELEASING, Status.STUCK_IN_RELEASING))
+        leaves = (TERMINATING >> self.report.status & 1).astype(np.bool_)
         return locked(np.where(leaves, self.origins, self.report.node))
 
 

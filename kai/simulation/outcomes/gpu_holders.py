@@ -5,13 +5,12 @@ from typing import Final
 import attrs
 
 from kai.model.pod import STAND_IN
-from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
+from kai.model.status import ACTIVE_ALLOCATED, TERMINATING, Status, within
 from kai.simulation.deciding.run import Cycle
 
 USED: Final = "used"
 HELD: Final = "held"
 LEAVING: Final = "leaving"
-_LEAVING: Final = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 
 
 @attrs.frozen(kw_only=True)
@@ -44,11 +43,11 @@ def holder_of(cycle: Cycle, pod: int) -> dict[str, str] | None:
 
 def is_leaving(cycle: Cycle, pod: int) -> bool:
     """Return whether a pod has been told to go, and is there still."""
-    return within(int(cycle.report.status[pod]), _LEAVING)
+    return within(int(cycle.report.status[pod]), TERMINATING)
 
 
 def _state(status: int) -> str:
-    if within(status, _LEAVING):
+    if within(status, TERMINATING):
         return LEAVING
     if status == Status.PIPELINED:
         return HELD
