@@ -45,7 +45,7 @@ from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import GroupRow, PodRow, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, Status, within
+from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, TERMINATING, Status, within
 from kai.state.facts import gpus_by_memory
 from kai.state.snapshot import Snapshot
 
@@ -160,7 +160,7 @@ class Teller:
     def _vacated(self) -> frozenset[str]:
         """The nodes that pods leave: those that terminate, and those that move."""
         status, before = self._report.status, self._snapshot.pod_node
-        terminating = (status == Status.RELEASING) | (status == Status.STUCK_IN_RELEASING)
+        terminating = (TERMINATING >> status & 1).astype(np.bool_)
         rows = {*self._report.node[terminating].tolist(), *before[status == Status.PIPELINED].tolist()}
         return frozenset(self._snapshot.nodes[row].name for row in rows if row >= 0)
 

@@ -8,10 +8,8 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Code
-from kai.model.status import Status
+from kai.model.status import TERMINATING, Status, within
 from kai.simulation.deciding.run import Cycle
-
-_TERMINATING = (Status.RELEASING, Status.STUCK_IN_RELEASING)
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +41,7 @@ class Starts:
         held = (snapshot.pod_group == group) & (report.status == Status.PIPELINED)
         nodes = set(report.node[held].tolist())
         # Pods that are evicted in this cycle begin to terminate later, and how long they take is not known.
-        leaving = [row for row, status in enumerate(snapshot.pod_status) if status in _TERMINATING]
+        leaving = [row for row, status in enumerate(snapshot.pod_status) if within(int(status), TERMINATING)]
         if any(isinstance(each, Evict) and int(snapshot.pod_node[each.pod]) in nodes for each in self._cycle.decisions):
             return None
         ends = self._ends

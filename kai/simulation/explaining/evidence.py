@@ -17,7 +17,7 @@ from kai.kernels import fit
 from kai.model.axis import GPU, GPU_UNIT, LEADING
 from kai.model.pod import GpuKind
 from kai.model.queue import path_to
-from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.model.status import ACTIVE_ALLOCATED, TERMINATING, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.evictions import Evictions
@@ -311,11 +311,10 @@ def _held(site: Site) -> Iterator[Evidence]:
     count = counted(len(held), "pod")
     yield Evidence(label="place", text=f"{listed(nodes)} {_are(nodes)} held for {count}", values={"placement": places})
     mine = [each for each in cycle.decisions if isinstance(each, Evict) and each.aggressor == site.group]
-    terminating = (Status.RELEASING, Status.STUCK_IN_RELEASING)
     before = [
         row
         for row, status in enumerate(snapshot.pod_status)
-        if status in terminating and cycle.aftermath.node(row) in nodes
+        if within(int(status), TERMINATING) and cycle.aftermath.node(row) in nodes
     ]
     for label, pods in (("evicted", [each.pod for each in mine]), ("leaving", before)):
         jobs = Counter(_job(cycle, row) for row in pods)
