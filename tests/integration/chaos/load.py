@@ -46,6 +46,8 @@ class Load:
     """What share of the cluster all jobs want together at most."""
     kinds: tuple[str, ...] = _KINDS
     """What comes by itself."""
+    apart: float = 0.5
+    """Seconds from the end of a turn to the next one."""
     is_paused: bool = False
     jobs: dict[str, Running] = attrs.field(factory=dict)
     submitted: int = 0
@@ -131,7 +133,7 @@ class Load:
 
     def _run(self) -> None:
         for turn in itertools.count():
-            if self._stop.wait(0.5):
+            if self._stop.wait(self.apart):
                 return
             try:
                 with self._lock:
