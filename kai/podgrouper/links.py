@@ -33,6 +33,17 @@ _LONGEST_WAIT: Final = 60.0
 
 
 @attrs.define
+class _Shown:
+    """A link that is only shown."""
+
+    uid: str
+    """That of the pod."""
+    since: float
+    due: float
+    """When the link is written by itself."""
+
+
+@attrs.define
 class ShownLinks:
     """The links that are only shown."""
 
@@ -40,8 +51,7 @@ class ShownLinks:
     clock: Clock
     delay_seconds: float
     """For how long a link is left to a binding; 0: each is written at once."""
-    _due: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
-    """The UID of each pod, and when its link is written by itself."""
+    _shown: dict[Key, _Shown] = attrs.field(factory=dict)
     _bound_at: float = -math.inf
     """When a binding brought a link along last."""
 
@@ -54,40 +64,42 @@ class ShownLinks:
             and not pod.spec.node_name
             and not pod.spec.scheduling_gates
             and pod.metadata.deletion_timestamp is None
-            and key_of(pod) not in self._due
+            and key_of(pod) not in self._shown
         )
 
     def show(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Show the link that ``patch`` would write."""
         key = key_of(pod)
-        self._due[key] = (pod.metadata.uid, self.clock.monotonic() + self.delay_seconds)
+        now = self.clock.monotonic()
+        self._shown[key] = _Shown(pod.metadata.uid, now, now + self.delay_seconds)
         self.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
 
     def forget(self, key: Key) -> None:
         """Take that the link of a pod is written, or that the pod is gone."""
-        self._due.pop(key, None)
+        self._shown.pop(key, None)
 
     def bound(self, key: Key) -> None:
         """Take that a pod was bound: the binding brought its link along, if that was only shown."""
-        if self._due.pop(key, None) is not None:
+        if self._shown.pop(key, None) is not None:
             self._bound_at = self.clock.monotonic()
 
     def is_due(self, pod: Pod) -> bool:
         """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
         key = key_of(pod)
-        uid, due = self._due.get(key, ("", 0.0))
-        if not uid:
+        shown = self._shown.get(key)
+        if shown is None:
             return False
-        if uid != pod.metadata.uid or pod.spec.node_name or not self.store.is_overlaid(Pod, key):
-            del self._due[key]
+        if shown.uid != pod.metadata.uid or pod.spec.node_name or not self.store.is_overlaid(Pod, key):
+            del self._shown[key]
             return False
         now = self.clock.monotonic()
-        waited = self.clock.now() - (pod.metadata.creation_timestamp or 0.0)
-        if due <= now and (self.store.is_assumed(BindRequest, key) or self._may_be_next(waited)):
+        # The clock of this machine may be behind that of the API server, which says when the pod was created.
+        waited = max(now - shown.since, self.clock.now() - (pod.metadata.creation_timestamp or 0.0))
+        if shown.due <= now and (self.store.is_assumed(BindRequest, key) or self._may_be_next(waited)):
             # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
-            self._due[key] = (uid, now + max(_BINDING_SECONDS, min(waited * _PATIENCE, _MOST_PATIENCE)))
+            shown.due = now + max(_BINDING_SECONDS, min(waited * _PATIENCE, _MOST_PATIENCE))
             return False
-        return due <= now
+        return shown.due <= now
 
     def _may_be_next(self, waited: float) -> bool:
         """Return whether pods are bound one after the other at present, and a pod has not waited for too long."""
@@ -96,6 +108,6 @@ class ShownLinks:
 
     def rest(self, key: Key) -> Ended:
         """Return how a look ends that went well: a link that is only shown is looked at again in time."""
-        if key not in self._due:
+        if key not in self._shown:
             return DONE
-        return Ended(after=max(0.0, self._due[key][1] - self.clock.monotonic()))
+        return Ended(after=max(0.0, self._shown[key].due - self.clock.monotonic()))

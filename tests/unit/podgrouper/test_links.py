@@ -33,6 +33,9 @@ class Now:
         return pod().metadata.creation_timestamp + self.at
 
 
+OTHER = structure_as(Pod, {"metadata": {"name": "other", "namespace": "team", "uid": "v"}})
+
+
 @pytest.fixture
 def links():
     store = Mock()
@@ -72,14 +75,23 @@ def test_a_link_waits_for_a_binding_that_is_under_way(links):
 
 def test_a_link_waits_while_pods_are_bound_one_after_the_other_but_not_for_ever(links):
     links.show(pod(), LINK)
-    links._due["team", "other"] = ("v", 0.5)
+    links.show(OTHER, LINK)
     links.clock.at = 1.0
     links.bound(("team", "other"))
     assert not links.is_due(pod())
     links.clock.at = 61.0
-    links._due["team", "other"] = ("v", 0.5)
+    links.show(OTHER, LINK)
     links.bound(("team", "other"))
     assert links.is_due(pod())
+
+
+def test_a_clock_that_is_behind_makes_no_link_wait_for_longer(links):
+    ahead = pod(created="2026-01-01T01:00:00Z")  # by the clock of the API server
+    links.show(ahead, LINK)
+    links.clock.at = 61.0
+    links.show(OTHER, LINK)
+    links.bound(("team", "other"))
+    assert links.is_due(ahead)
 
 
 @pytest.mark.parametrize("after", [pod(node="n1"), pod(uid="namesake")])
