@@ -21,7 +21,7 @@ from kai.engine.refusals import capacity_verdict, record_no_node
 from kai.engine.session import Session
 from kai.engine.shortcuts import SAME_TRY
 from kai.engine.statement import Statement
-from kai.framework.verdict import Reason
+from kai.framework.verdict import Code, Reason, Verdict
 from kai.model.rows import GroupRow, NodeRows, PodRows, SubGroupRow
 
 MOST_TRIES = 16_384
@@ -78,6 +78,8 @@ class _Placer:
             if failed is not None:
                 self._tell(failed)
             elif self._tries == MOST_TRIES:
+                if not self._promise:
+                    self._session.refuse(self._portion.group, Verdict.refused(Code.TRIES_SPENT, tries=MOST_TRIES))
                 return False
             elif (yield self._try(subgroup, pods, part)):
                 return True

@@ -92,6 +92,14 @@ def _victims_protected(facts: Facts) -> str:
     return f"No room could be made without {spared} {why}"
 
 
+def _tries_spent(facts: Facts) -> str:
+    """Return that sub-groups could be placed in more ways than are tried; the peer has no such bound."""
+    return (
+        f"Sub-groups that lie within each other were tried in {facts.get('tries')} sets of nodes, and no more are tried"
+        " in a cycle. Fewer levels of sub-groups, or fewer that ask for a topology level of their own, need fewer tries"
+    )
+
+
 def _preemption_delay(facts: Facts) -> str:
     window, until = delay_of(facts)
     return f"Workload is within its preemption delay window ({window}) and may not trigger evictions before {until}"
@@ -131,6 +139,7 @@ WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
     Code.PREEMPTION_DELAY: _preemption_delay,
     Code.EVICTIONS_CAPPED: _evictions_capped,
     Code.VICTIMS_PROTECTED: _victims_protected,
+    Code.TRIES_SPENT: _tries_spent,
     Code.QUEUE_MISSING: _queue_missing,
     Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
     Code.NOT_READY: not_ready,

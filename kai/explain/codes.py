@@ -251,6 +251,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Wait until others end, or ask for less.",
         ),
         (
+            "TriesSpent",
+            "Its sub-groups lie within each other, and so many sets of nodes were tried for them that no more are.",
+            "Use fewer levels of sub-groups, or fewer that ask for a topology level of their own.",
+        ),
+        (
             "NotTried",
             "No action has tried the job in this cycle.",
             "Look at the configured actions and at queueDepthPerAction; a later cycle may try it.",

@@ -25,8 +25,8 @@ SHORT_OF = "node(s) didn't have enough resources: "
 NO_PLACE = "node(s) pod number exceeded"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
-_HELD_BACK = frozenset({Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED})
-"""Refusals of a group whose pods could be placed but for them: what nodes object to is only half of why a pod waits."""
+_HELD_BACK = frozenset({Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED, Code.TRIES_SPENT})
+"""Refusals of a group whose pods might be placed but for them: what nodes object to is only half of why a pod waits."""
 
 _SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}
 _REFUSALS = {

@@ -124,13 +124,20 @@ def spared(record: GroupRecord) -> Iterator[Words]:
     """Yield why groups that could be evicted are not, although a search looked at them."""
     for reason in record.reasons:
         if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
-            text = messages.reason_text(reason)
-            yield Words(reason.code, f"{text[:1].lower()}{text[1:]}", reason.facts)
+            yield _engine_words(reason)
+
+
+def _engine_words(reason: Reason) -> Words:
+    """Return what the engine's message says, as a part of a sentence."""
+    text = messages.reason_text(reason)
+    return Words(str(reason.code), f"{text[:1].lower()}{text[1:]}", reason.facts)
 
 
 def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[Words]:
     """Yield what plugins say, and what the whole gang does not find, of which ``running`` pods have a node."""
     for reason in record.reasons:
+        if reason.code is Code.TRIES_SPENT:
+            yield _engine_words(reason)
         words = messages.own_words(reason)
         if words is not None and not _missing(reason):
             yield Words(words.plain_code or words.code, messages.plain_text(reason), reason.facts)

@@ -24,6 +24,7 @@ class Code(StrEnum):
     QUEUE_MISSING = "QueueDoesNotExist"
     EVICTIONS_CAPPED = "EvictionsCapped"
     VICTIMS_PROTECTED = "VictimsProtected"
+    TRIES_SPENT = "TriesSpent"
     PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
     NO_NODE = "PodSchedulingErrors"
     NOT_READY = "NotReady"

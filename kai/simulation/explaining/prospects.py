@@ -14,6 +14,7 @@ _WAITING = {
     "Gated": "until the gates are removed",
     "NotReady": "until the missing pods exist",
     "PreemptionDelayNotElapsed": "until the delay is over, or running work ends",
+    "TriesSpent": "does not help while the sub-groups lie within each other as they do",
     "WaitsForTurn": "until it is its turn",
     "HeldForLeaving": "nothing to do: it starts when they have left",
     "Moves": "nothing to do: pods that move start again on their new nodes",

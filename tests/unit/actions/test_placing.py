@@ -83,6 +83,8 @@ def test_sub_groups_that_differ_from_try_to_try_are_tried_so_often_and_no_more(p
     assert decided == "[]"
     assert 0 < len(placed) <= 100
     assert told_less.keys() == told.keys()
+    assert "TRIES_SPENT" not in told[0]
+    assert "TRIES_SPENT" in told_less[0]
 
 
 def tree(*levels):
