@@ -1,6 +1,7 @@
 """Resource claims and devices (dynamic resource allocation): what intake reads of them, and what a placement holds."""
 
 from kai.model.claim import (
+    CAPACITY_PARTS,
     AllocatedDevice,
     Claim,
     ClaimCatalog,
@@ -25,6 +26,7 @@ from kai.model.placement import (
 from kai.model.pod import ClaimReference
 
 __all__ = [
+    "CAPACITY_PARTS",
     "AllocatedConfig",
     "AllocatedDevice",
     "Claim",

@@ -17,6 +17,7 @@ from kai.intake.requests import MOST_DEVICES
 from kai.intake.settings import IntakeSettings
 from kai.lenient import list_of
 from kai.model.claim import (
+    CAPACITY_PARTS,
     AllocatedDevice,
     Choice,
     Claim,
@@ -34,6 +35,7 @@ from kai.model.claim import (
 from kai.model.constraints import Taint
 
 _GPU = "gpu"
+_LARGEST = 2**63 - 1
 
 
 def read_claims(objects: ClusterObjects, settings: IntakeSettings) -> ClaimCatalog:
@@ -268,7 +270,7 @@ def _slice(source: api.ResourceSlice, *, unfinished: bool) -> DeviceSlice:
         all_nodes=bool(spec.all_nodes),
         nodes=selection.node_terms(spec.node_selector),
         counters=tuple(
-            (group.name, name, quantity.amount(counter.value))
+            (group.name, name, _parts(counter.value))
             for group in spec.shared_counters
             for name, counter in sorted(group.counters.items())
         ),
@@ -284,7 +286,7 @@ def _device(source: api.Device, driver: str) -> Device:
             for name, each in source.attributes.items()
             if (value := _attribute(each)) is not None
         },
-        capacity={qualified(name, driver): quantity.amount(each.value) for name, each in source.capacity.items()},
+        capacity={qualified(name, driver): _parts(each.value) for name, each in source.capacity.items()},
         policies={
             qualified(name, driver): _policy(each.request_policy)
             for name, each in source.capacity.items()
@@ -295,7 +297,7 @@ def _device(source: api.Device, driver: str) -> Device:
         all_nodes=bool(source.all_nodes),
         nodes=selection.node_terms(source.node_selector),
         counters=tuple(
-            (group.counter_set, name, quantity.amount(counter.value))
+            (group.counter_set, name, _parts(counter.value))
             for group in source.consumes_counters
             for name, counter in sorted(group.counters.items())
         ),
@@ -310,7 +312,7 @@ def _policy(source: api.CapacityRequestPolicy) -> SharePolicy:
     bounds = source.valid_range or api.CapacityRequestPolicyRange()
     return SharePolicy(
         default=_amount(source.default),
-        values=tuple(quantity.amount(each) for each in source.valid_values),
+        values=tuple(map(_parts, source.valid_values)),
         ranged=source.valid_range is not None,
         least=_amount(bounds.min) or 0,
         most=_amount(bounds.max),
@@ -319,7 +321,16 @@ def _policy(source: api.CapacityRequestPolicy) -> SharePolicy:
 
 
 def _amount(source: str | None) -> int | None:
-    return None if source is None else quantity.amount(source)
+    return None if source is None else _parts(source)
+
+
+def _parts(text: str) -> int:
+    """Return a quantity in thousandths of its unit, cut to what 64 bits hold.
+
+    Raises: BadValue if the text is not a quantity, or one that does not fit into 64 bits in whole units.
+    """
+    whole = quantity.amount(text)
+    return quantity.amount(text, CAPACITY_PARTS) if whole <= _LARGEST // CAPACITY_PARTS else _LARGEST
 
 
 def _attribute(source: api.DeviceAttribute) -> str | int | bool | None:
@@ -333,7 +344,7 @@ def _amounts(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
     found: list[tuple[str, int]] = []
     for name, text in sorted(source.items()):
         try:
-            found.append((name, quantity.amount(str(text))))
+            found.append((name, _parts(str(text))))
         except BadValue:
             continue
     return tuple(found)

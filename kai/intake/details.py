@@ -13,10 +13,10 @@ from kai.api.codec.structuring import unstructure
 from kai.api.kubernetes import dra, selection
 from kai.api.kubernetes.pod import ExtendedResourceMapping, Pod
 from kai.model.amounts import Amounts, axis_name, parts_of
-from kai.model.claim import AllocatedDevice, DeviceRequest, DeviceToleration
+from kai.model.claim import CAPACITY_PARTS, AllocatedDevice, DeviceRequest, DeviceToleration
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
-from kai.quantity import canonical
+from kai.quantity import Style, canonical
 
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
 _ZONES: Final = "predictedNUMAZones"
@@ -113,7 +113,8 @@ def _config(source: AllocatedConfig) -> dict[str, Any]:
 
 def _quantity(amount: int) -> str:
     """Return an amount as the API server writes it: what it returns is compared with what the request said."""
-    return canonical(amount, style="decimal" if amount % _KIBI else "binary")
+    style: Style = "decimal" if amount % (_KIBI * CAPACITY_PARTS) else "binary"
+    return canonical(amount, CAPACITY_PARTS, style=style)
 
 
 def _term(term: NodeTerm) -> selection.NodeSelectorTerm:

@@ -7,6 +7,9 @@ import attrs
 
 from kai.model.constraints import NodeTerm, Taint, Toleration
 
+CAPACITY_PARTS = 1000
+"""Capacities and counters are whole numbers of so many parts of their unit: drivers share half a core, too."""
+
 IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
 """What precedes the name of a class in the extended resource that each class backs."""
 
@@ -62,7 +65,7 @@ class AllocatedDevice:
     """A device that a claim holds, by the request it serves.
 
     ``shared``: it is one of several shares of the device, ``share`` names it once it is written; of each capacity the
-    share has what ``consumed`` says. Names of capacities are as the slice writes them.
+    share has what ``consumed`` says, in thousandths. Names of capacities are as the slice writes them.
     """
 
     request: str
@@ -146,7 +149,7 @@ class Claim:
 class SharePolicy:
     """How much of a capacity a share may have: one of ``values``, or from ``least`` in steps of ``step`` to ``most``.
 
-    ``default`` is what a share has that asks for nothing (None: all). A step of 0 is none.
+    ``default`` is what a share has that asks for nothing (None: all). A step of 0 is none. Units: thousandths.
     """
 
     default: int | None = None
@@ -161,7 +164,7 @@ class SharePolicy:
 class Device:
     """One device of a slice.
 
-    Attributes and capacities are by qualified name (domain/name); capacities are integers in base units.
+    Attributes and capacities are by qualified name (domain/name); capacities are in thousandths of their unit.
     """
 
     name: str
@@ -175,7 +178,7 @@ class Device:
     all_nodes: bool = False
     nodes: tuple[NodeTerm, ...] | None = None
     counters: tuple[tuple[str, str, int], ...] = ()
-    """Shared counters that the device takes from: (set, counter, amount)."""
+    """Shared counters that the device takes from: (set, counter, amount in thousandths)."""
     multiple_allocations: bool = False
     taints: tuple[Taint, ...] = ()
     binds_to_node: bool = False
@@ -196,7 +199,7 @@ class DeviceSlice:
     all_nodes: bool = False
     nodes: tuple[NodeTerm, ...] | None = None
     counters: tuple[tuple[str, str, int], ...] = ()
-    """Counters that the slice offers: (set, counter, amount)."""
+    """Counters that the slice offers: (set, counter, amount in thousandths)."""
     unfinished: bool = False
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from cel_expr_python import cel
 
-from kai.framework.claims import Device
+from kai.framework.claims import CAPACITY_PARTS, Device
 from kai.plugins.dra.libraries import LACKING, environment
 
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
@@ -65,7 +65,8 @@ def _by_domain(values: Mapping[str, str | int | bool] | Mapping[str, int]) -> di
 
 def variable(driver: str, device: Device, domains: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return what an expression sees of ``device``; ``domains`` that it does not have are empty."""
-    attributes, capacity = _by_domain(device.attributes), _by_domain(device.capacity)
+    attributes = _by_domain(device.attributes)
+    capacity = _by_domain({name: -(-amount // CAPACITY_PARTS) for name, amount in device.capacity.items()})
     empty: dict[str, dict[str, str | int | bool]] = {domain: {} for domain in domains}
     return {
         "driver": driver,

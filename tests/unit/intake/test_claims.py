@@ -118,7 +118,7 @@ def test_a_request_says_how_many_devices_of_which_kind():
             device_class="gpu.example.com",
             count=2,
             selectors=("device.driver == 'x'",),
-            capacity=(("memory", 2**30),),
+            capacity=(("memory", 1000 * 2**30),),
             admin_access=True,
             tolerations=(DeviceToleration("k", "Equal", "", "NoSchedule"),),
         ),
@@ -165,7 +165,7 @@ def test_an_allocation_names_devices_and_the_nodes_from_which_they_can_be_used()
     allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
     found = read_claim(exact(), status={"allocation": allocation})
     assert found.nodes == (NodeTerm((Requirement("zone", "In", ("a",)),)),)
-    consumed = (("memory", 1024),)
+    consumed = (("memory", 1024000),)
     assert found.allocation == (
         AllocatedDevice(request="r", driver="d", pool="p", device="0", shared=True, share="s", consumed=consumed),
     )
@@ -213,7 +213,7 @@ def test_devices_have_qualified_attributes_and_amounts():
     }
     shared = [{"name": "s", "counters": {"a": {"value": "8"}}}]
     found = read(slice_("a", nodeName="n", devices=[device], sharedCounters=shared)).slices[0]
-    assert (found.node, found.counters) == ("n", (("s", "a", 8),))
+    assert (found.node, found.counters) == ("n", (("s", "a", 8000),))
     made = found.devices[0]
     driver = "gpu.example.com"
     assert made.attributes == {
@@ -222,13 +222,13 @@ def test_devices_have_qualified_attributes_and_amounts():
         f"{driver}/ok": False,
         f"{driver}/v": "1.2.3",
     }
-    assert made.capacity == {f"{driver}/memory": 1024, "other.io/bits": 8, f"{driver}/bits": 8}
+    assert made.capacity == {f"{driver}/memory": 1024000, "other.io/bits": 8000, f"{driver}/bits": 8000}
     assert made.written == {f"{driver}/memory": "memory", f"{driver}/bits": "bits"}
     assert made.policies == {
-        f"{driver}/memory": SharePolicy(default=1, values=(1, 1024)),
-        "other.io/bits": SharePolicy(default=2, ranged=True, least=2, most=6, step=2),
+        f"{driver}/memory": SharePolicy(default=1000, values=(1000, 1024000)),
+        "other.io/bits": SharePolicy(default=2000, ranged=True, least=2000, most=6000, step=2000),
     }
-    assert made.counters == (("s", "a", 1), ("s", "b", 2))
+    assert made.counters == (("s", "a", 1000), ("s", "b", 2000))
     assert made.taints == (Taint("k", "", "NoSchedule"),)
     assert made.multiple_allocations
 
@@ -246,3 +246,10 @@ def test_a_class_may_back_an_extended_resource():
     spec = {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "example.com/nic"}
     found = read(other("DeviceClass", VERSION, "x", spec=spec)).classes["x"]
     assert (found.selectors, found.extended_resource) == (("true",), "example.com/nic")
+
+
+@pytest.mark.parametrize(("text", "parts"), [("500m", 500), ("2.5", 2500), ("9P", 9 * 10**18), ("9E", 2**63 - 1)])
+def test_a_capacity_counts_in_thousandths_as_far_as_they_fit(text, parts):
+    device = {"name": "0", "capacity": {"cores": {"value": text}}}
+    found = read(slice_("a", nodeName="n", devices=[device])).slices[0].devices[0]
+    assert found.capacity == {"gpu.example.com/cores": parts}

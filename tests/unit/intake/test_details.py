@@ -47,10 +47,21 @@ def test_a_share_without_capacities_has_a_name_as_well():
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "0"), (5, "5"), (1000, "1k"), (1500, "1500"), (1024, "1Ki"), (10 * 1024**3, "10Gi"), (1_536_000, "1500Ki")],
+    [
+        *(
+            (0, "0"),
+            (5, "5"),
+            (1000, "1k"),
+            (1500, "1500"),
+            (1024, "1Ki"),
+            (10 * 1024**3, "10Gi"),
+            (1_536_000, "1500Ki"),
+        ),
+        *((0.5, "500m"), (1.5, "1500m"), (1.024, "1024m"), (25.6, "25600m")),
+    ],
 )
 def test_what_a_share_consumes_is_written_as_the_api_server_writes_it(amount, text):
-    part = attrs.evolve(PART, consumed=(("memory", amount),))
+    part = attrs.evolve(PART, consumed=(("memory", int(amount * 1000)),))
     written = details.allocation_result((part,), None, "default/c")
     assert written.devices.results[0].consumed_capacity == {"memory": text}
 

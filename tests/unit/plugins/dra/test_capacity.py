@@ -36,7 +36,7 @@ def test_a_device_for_one_needs_the_capacity_that_is_asked_for():
     assert chosen(CLASS, slices, claim("c", wanting("60Gi"))) == [("r", "d1")]
 
 
-GI = 1 << 30
+GI = (1 << 30) * 1000
 RANGE = SharePolicy(default=4, ranged=True, least=4, most=16, step=3)
 OPEN = SharePolicy(default=2, ranged=True, least=2)
 VALUES = SharePolicy(default=5, values=(5, 10, 20))
@@ -103,7 +103,7 @@ def consumed(*manifests, claims=("c",)):
 def test_what_is_consumed_is_told_under_the_name_that_the_slice_has(name):
     slices = offer("n1", device("d0", capacity={"memory": "40Gi", "x.io/bits": "8"}, allowMultipleAllocations=True))
     found = consumed(CLASS, slices, claim("c", asking("1Gi", name)))
-    assert found == [{"memory": GI, "x.io/bits": 8}]
+    assert found == [{"memory": GI, "x.io/bits": 8000}]
 
 
 def test_shares_take_what_their_policy_makes_of_their_requests():
@@ -180,3 +180,19 @@ def test_a_device_for_one_is_asked_for_its_capacity_by_either_name():
     slices = offer("n1", device("d0", capacity={"memory": "40Gi"}), device("d1", capacity={"memory": "80Gi"}))
     assert chosen(CLASS, slices, claim("c", asking("60Gi"))) == [("r", "d1")]
     assert placed(CLASS, slices, claim("c", asking("60Gi"))).devices()[0].consumed == ()
+
+
+def test_parts_of_a_unit_are_shared_as_parts():
+    manifests = (CLASS, offer("n1", shared("d0", "2500m")), *(claim(name, asking("1")) for name in "ce"))
+    assert consumed(*manifests, claims=("c", "e")) == [{"memory": 1000}, {"memory": 1000}]
+    assert chosen(*manifests, claim("f", asking("1")), claims=("c", "e", "f")) is None
+    assert consumed(*manifests, claim("f", asking("500m")), claims=("c", "e", "f"))[2] == {"memory": 500}
+
+
+def test_parts_of_a_counter_are_drawn_as_parts():
+    draws = [{"counterSet": "card", "counters": {"memory": {"value": "1"}}}]
+    cards = [{"name": "card", "counters": {"memory": {"value": "2500m"}}}]
+    parts = (device(f"d{number}", consumesCounters=draws) for number in range(3))
+    manifests = (CLASS, offer("n1", *parts, sharedCounters=cards), *map(claim, "cef"))
+    assert chosen(*manifests, claims=("c", "e")) == [("r", "d0"), ("r", "d1")]
+    assert chosen(*manifests, claims=("c", "e", "f")) is None

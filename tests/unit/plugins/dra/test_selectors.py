@@ -12,7 +12,7 @@ DEVICE = Device(
         "gpu.example.com/driverVersion": "550.54.15",
         "topology.example.com/root": "pci0",
     },
-    capacity={"gpu.example.com/memory": 80 << 30},
+    capacity={"gpu.example.com/memory": (80 << 30) * 1000},
 )
 
 

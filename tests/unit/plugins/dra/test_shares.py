@@ -20,7 +20,7 @@ TERMS = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [
 
 def shared(name):
     """Return a device in shares that draws one of two slots of its card."""
-    return device(name, capacity={"memory": str(WHOLE)}, allowMultipleAllocations=True, consumesCounters=DRAWS)
+    return device(name, capacity={"memory": f"{WHOLE}m"}, allowMultipleAllocations=True, consumesCounters=DRAWS)
 
 
 @st.composite
@@ -32,7 +32,7 @@ def clusters(draw):
     for at in range(draw(st.integers(2, 6))):
         users = [f"g{at}-{number}" for number in range(draw(st.integers(1, 2)))]
         asked = draw(st.integers(1, 5))
-        wanted = exactly(capacity={"requests": {"memory": str(asked)}})
+        wanted = exactly(capacity={"requests": {"memory": f"{asked}m"}})
         on = draw(st.sampled_from([*left, None]))
         if on is None or left[on] < asked or len({*used, on}) > 2:
             claims.append(claim(f"c{at}", wanted))
@@ -42,7 +42,7 @@ def clusters(draw):
         used.append(on)
         made = claim(f"c{at}", wanted, held=[("n1", on)], users=[f"default-{user}" for user in users], terms=TERMS)
         result = made["status"]["allocation"]["devices"]["results"][0]
-        result |= {"shareID": f"s{at}", "consumedCapacity": {"memory": str(asked)}}
+        result |= {"shareID": f"s{at}", "consumedCapacity": {"memory": f"{asked}m"}}
         claims.append(made)
         pods += [claiming(user, f"c{at}", on="n1", leaving=draw(st.integers(0, 3)) == 0) for user in users]
     assume(pods)
