@@ -18,7 +18,7 @@ import attrs
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
-from kai.api.conventions.device_claims import consumer_of, extended_claim, extended_claim_name
+from kai.api.conventions.device_claims import consumer_of, extended_claim, extended_claim_name, is_made_for
 from kai.api.kinds import title
 from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
 from kai.api.kubernetes.pod import Pod, claim_behind
@@ -29,6 +29,8 @@ from kai.binder.matching import node_selector_matches
 from kai.binder.outcome import BindFailureError
 
 _ATTEMPTS: Final = 5
+_IMMUTABLE: Final = "field is immutable"
+"""What the API server says where a write would change a specification that is fixed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,7 +49,7 @@ class DynamicResources:
             if wanted.allocation is None:
                 raise BindFailureError(f"{title(request)}: claim {wanted.name} has no allocation", retryable=False)
             ref = Ref(ResourceClaim, _claim_name(pod, wanted.name), pod.metadata.namespace)
-            yield from _change_status(ref, _reservation(context, wanted.allocation))
+            yield from _change_status(ref, _reservation(context, wanted.allocation), pod)
         extended = request.spec.extended_resource_claim_allocation
         if extended is not None:
             yield from _prepare_extended(context, extended)
@@ -63,7 +65,7 @@ class DynamicResources:
                 ref = Ref(ResourceClaim, _claim_name(pod, wanted.name), pod.metadata.namespace)
             except BindFailureError:
                 continue
-            yield from _change_status(ref, _release(pod, wanted.allocation), missing_is_fine=True)
+            yield from _change_status(ref, _release(pod, wanted.allocation), pod, missing_is_fine=True)
         if request.spec.extended_resource_claim_allocation is not None:
             yield from _undo_extended(pod, request.spec.extended_resource_claim_allocation.allocation)
 
@@ -74,7 +76,9 @@ StatusChange = Callable[[ResourceClaim], dict[str, Any]]
 """From a claim to the merge patch of its status; empty where nothing is to be changed."""
 
 
-def _change_status(ref: Ref[ResourceClaim], change: StatusChange, *, missing_is_fine: bool = False) -> Plan[None]:
+def _change_status(
+    ref: Ref[ResourceClaim], change: StatusChange, pod: Pod, *, missing_is_fine: bool = False
+) -> Plan[None]:
     """Change the status of a claim as it is now; others change it too, so a conflict is met with another look."""
     for attempt in range(_ATTEMPTS):
         claim = yield from find(ref, fresh=attempt > 0)
@@ -87,7 +91,7 @@ def _change_status(ref: Ref[ResourceClaim], change: StatusChange, *, missing_is_
             return
         try:
             if status.get("allocation") and names.DRA_FINALIZER not in claim.metadata.finalizers:
-                claim = yield from _protect(ref, claim)
+                claim = yield from _protect(ref, claim, pod)
             metadata = claim.metadata
             yield from patch(
                 ref,
@@ -103,10 +107,29 @@ def _change_status(ref: Ref[ResourceClaim], change: StatusChange, *, missing_is_
             return
 
 
-def _protect(ref: Ref[ResourceClaim], claim: ResourceClaim) -> Plan[ResourceClaim]:
+def _protect(ref: Ref[ResourceClaim], claim: ResourceClaim, pod: Pod) -> Plan[ResourceClaim]:
+    """Protect a claim from deletion; one that ends with ``pod`` goes without where the API server lets nothing change.
+
+    The API server keeps what drivers are told as the text that a client wrote, and compares texts. A patch gives it
+    the text without blanks and with ``<``, ``>`` and ``&`` escaped, so it takes a claim that was written otherwise for
+    one that changes. Devices of a claim that ends with its pod are free then all the same.
+
+    Raises: BindFailureError if the devices of such a claim would never be free again; RefusedError.
+    """
     metadata = claim.metadata
     body = {"metadata": {"finalizers": [*metadata.finalizers, names.DRA_FINALIZER]}}
-    return (yield from patch(ref, body, uid=metadata.uid, resource_version=metadata.resource_version))
+    try:
+        return (yield from patch(ref, body, uid=metadata.uid, resource_version=metadata.resource_version))
+    except RefusedError as error:
+        if error.reason is not Reason.REJECTED or _IMMUTABLE not in error.refusal.why:
+            raise
+    if is_made_for(claim, pod):
+        return claim
+    message = (
+        f"{title(claim)}: spec.devices.config: the API server refuses each change of the claim, as the parameters were "
+        "written with blanks between them or with <, > or &; make the claim anew with kubectl, which writes neither"
+    )
+    raise BindFailureError(message, retryable=False)
 
 
 def _reservation(context: BindContext, allocation: AllocationResult) -> StatusChange:
@@ -180,7 +203,7 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
         claim = extended_claim(pod, extended.device_requests)
         protected = attrs.evolve(claim.metadata, finalizers=(names.DRA_FINALIZER,))
         yield from create(ref, unstructure(attrs.evolve(claim, metadata=protected)))
-    yield from _change_status(ref, _reservation(context, extended.allocation))
+    yield from _change_status(ref, _reservation(context, extended.allocation), pod)
     told = {
         "resourceClaimName": ref.name,
         "requestMappings": [unstructure(mapping) for mapping in extended.container_mappings],
@@ -194,7 +217,7 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
 
 def _undo_extended(pod: Pod, allocation: AllocationResult | None) -> Plan[None]:
     ref = Ref(ResourceClaim, extended_claim_name(pod), pod.metadata.namespace)
-    yield from _change_status(ref, _release(pod, allocation), missing_is_fine=True)
+    yield from _change_status(ref, _release(pod, allocation), pod, missing_is_fine=True)
     claim = yield from find(ref)
     if claim is not None:
         yield from delete(ref, uid=claim.metadata.uid)

@@ -71,6 +71,38 @@ def test_a_claim_is_protected_from_deletion_before_it_is_allocated():
     assert (first.subresource, second.subresource) == ("", "status")
 
 
+UNCHANGEABLE = Refusal(reason=Reason.REJECTED, message='ResourceClaim "claim" is invalid: spec: field is immutable')
+
+
+def refusing_protection(server, refusal):
+    """Let an API server refuse each change of claims but of their status."""
+    server.fault = lambda request: refusal if isinstance(request, Patch) and not request.subresource else None
+    return server
+
+
+def test_a_claim_that_ends_with_its_pod_goes_without_protection_where_nothing_of_it_may_change():
+    manifest = claiming_pod(resourceClaimTemplateName="t")
+    manifest["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "claim"}]
+    made = claim()
+    made["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ME["uid"]}]
+    server = refusing_protection(cluster(manifest, made), UNCHANGEABLE)
+    prepare(server)
+    assert status(server) == {"allocation": ALLOCATION, "reservedFor": [ME]}
+
+
+def test_a_claim_that_outlasts_its_pod_is_not_allocated_where_nothing_of_it_may_change():
+    server = refusing_protection(cluster(claiming_pod(), claim()), UNCHANGEABLE)
+    with pytest.raises(BindFailureError, match=r"ns/claim: spec\.devices\.config: .* written with blanks"):
+        prepare(server)
+    assert not status(server)
+
+
+def test_another_refusal_of_the_protection_is_told_as_it_is():
+    server = refusing_protection(cluster(claiming_pod(), claim()), Refusal(reason=Reason.REJECTED, message="forbidden"))
+    with pytest.raises(RefusedError, match="forbidden"):
+        prepare(server)
+
+
 def test_a_claim_that_is_being_deleted_takes_no_further_user():
     leaving = claim(allocation=ALLOCATION, reservedFor=[OTHER], finalizers=["other"])
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
