@@ -98,9 +98,12 @@ class Feed:
 
     def show(self, cycle: EndedCycle) -> None:
         """Take a cycle. Cost: none that grows with the cluster."""
-        self.cycle = cycle
+        outcome, last = cycle.outcome, cycle.outcome.last
+        # Readers are answered in threads, while the cycles go on.
+        shown = (*outcome.cycles[:-1], attrs.evolve(last, snapshot=last.snapshot.apart()))
+        self.cycle = attrs.evolve(cycle, outcome=attrs.evolve(outcome, cycles=shown))
         self.revision += 1
-        self._pending.append(cycle)
+        self._pending.append(self.cycle)
         news, self._news = self._news, anyio.Event()
         news.set()
 

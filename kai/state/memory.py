@@ -32,7 +32,11 @@ class _Each:
 
 @attrs.define(eq=False)
 class Memory:
-    """Answers by name. The snapshots of one intake share a memory; every other snapshot has one of its own."""
+    """Answers by name. The snapshots of one intake share a memory; every other snapshot has one of its own.
+
+    Holds: one thread at a time opens sessions on snapshots that share a memory, since these hand their books on in it;
+        other threads look at ``Snapshot.apart``.
+    """
 
     rows: Carrier = attrs.field(factory=Carrier)
     """Columns that follow row by row from pods, groups or nodes."""

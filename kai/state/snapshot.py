@@ -81,6 +81,10 @@ class Snapshot:
         """Return the same facts at another instant; ``past`` may differ in what is awaited."""
         return attrs.evolve(self, now=now, revision=revision, past=past).with_versions(self.versions)
 
+    def apart(self) -> "Snapshot":
+        """Return the same facts with a memory of their own, for another thread than that of the cycles."""
+        return attrs.evolve(self)
+
     def locked(self) -> "Snapshot":
         """Return the same facts in arrays that cannot be written. Cost: that of ten views."""
         shown = copy(self)
