@@ -34,6 +34,8 @@ from kai.plugins.dra.selectors import Selectors
 RULE = "dynamicresources"
 NOT_ALLOCATABLE = "cannot allocate all DRA claims"
 NOT_READY = "cannot allocate all DRA claims: devices with binding conditions are not allocated"
+TAINTED = "cannot allocate all DRA claims: devices have taints that the claims do not tolerate"
+NOT_WHOLE = "cannot allocate all DRA claims: slices of their pool are missing or contradict each other"
 NOT_REACHED = "claim node selector does not match node"
 NOTHING = ClaimPlacement()
 MOST_CREDIT = 1 << 20
@@ -202,9 +204,11 @@ class Answers:
         wanted = self._wanted(pod, None)
         reached, count = self._reached(wanted)[nodes], len(self._view.snapshot.nodes)
         reasons = np.full(count, NOT_ALLOCATABLE, np.object_)
+        free = (self._accounting.taken()[0] == 0) | self._inventory.multiple
         for _, demand in wanted.open:
             for want in itertools.chain.from_iterable(demand.requests):
-                reasons[self._inventory.counts(want.later, count) > 0] = NOT_READY
+                for kept, reason in ((want.tainted, TAINTED), (want.barred, NOT_WHOLE), (want.later, NOT_READY)):
+                    reasons[self._inventory.counts(kept & free, count) > 0] = reason
                 reasons[self._inventory.counts(want.faulty, count) > 0] = f"{NOT_ALLOCATABLE}: {want.fault}"
             if demand.fault:
                 reasons[:] = f"{NOT_ALLOCATABLE}: {demand.fault}"

@@ -38,6 +38,10 @@ class Want:
     """[D] What matches although it cannot be had, as it is tainted or attached later: it is part of all devices."""
     later: Bools
     """[D] What matches and would be had, but for conditions that its driver meets once it is allocated."""
+    tainted: Bools
+    """[D] What matches and would be had, but for its taints."""
+    barred: Bools
+    """[D] What matches, of pools of which nothing is allocated."""
     sharable: Int64s
     """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
     faulty: Bools
@@ -101,11 +105,11 @@ class Demands:
     def _resolved(self, request: DeviceRequest, name: str) -> Want:
         device_class = self._classes.get(request.device_class)
         if device_class is None:
-            matching = faulty = np.zeros_like(self._inventory.barred)
+            selected = faulty = np.zeros_like(self._inventory.barred)
             fault = f"no device class {request.device_class}"
         else:
-            matching, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
-        consumes, enough = self._consumed(matching, request.capacity)
+            selected, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
+        consumes, enough = self._consumed(selected & ~self._inventory.barred, request.capacity)
         tolerated, ready = self._tolerated(request.tolerations), self._ready
         matching = enough & tolerated & ready
         return Want(
@@ -118,6 +122,8 @@ class Demands:
             matching=matching,
             meant=enough,
             later=enough & tolerated & ~ready,
+            tainted=enough & ready & ~tolerated,
+            barred=selected & self._inventory.barred,
             sharable=self._sharable(matching, admin=request.admin_access),
             faulty=faulty,
             fault=fault,
@@ -132,17 +138,18 @@ class Demands:
     def _match(self, expressions: tuple[str, ...]) -> tuple[Bools, Bools, str]:
         """Return which devices match, on which an expression failed, and the first failure.
 
-        An expression is not asked about a device that an earlier one refused.
+        An expression is not asked about a device that an earlier one refused. A failure on a device that is not
+        allocated anyway is none.
         """
         inventory = self._inventory
-        mask = ~inventory.barred
+        mask = np.ones_like(inventory.barred)
         faulty = np.zeros_like(mask)
         fault = ""
         for expression in expressions:
             for row in map(int, np.flatnonzero(mask)):
                 answer = self._selectors.selects(expression, inventory.keys[row][0], inventory.devices[row])
                 mask[row] = answer is True
-                if isinstance(answer, Fault):
+                if isinstance(answer, Fault) and not inventory.barred[row]:
                     faulty[row] = True
                     fault = fault or answer.text
         return mask, faulty, fault

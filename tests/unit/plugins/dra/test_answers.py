@@ -173,6 +173,28 @@ def test_a_node_is_refused_for_devices_that_are_attached_later():
     assert refused in stage.reasons("a-0")
 
 
+TAINTED = "cannot allocate all DRA claims: devices have taints that the claims do not tolerate"
+NOT_WHOLE = "cannot allocate all DRA claims: slices of their pool are missing or contradict each other"
+
+
+def test_a_node_is_refused_for_taints_of_devices_that_are_free():
+    bad = device("d0", taints=[{"key": "bad", "effect": "NoSchedule"}])
+    stage = stage_of(node("n2"), offer("n1", bad), claim("c"), claiming("a-0", "c"))
+    assert stage.reasons("a-0") == [TAINTED, "cannot allocate all DRA claims"]
+    held = claim("o", held=[("n1", "d0")], users=["default-b-0"])
+    stage = stage_of(offer("n1", bad), held, claiming("b-0", "o", on="n1"), claim("c"), claiming("a-0", "c"))
+    assert stage.reasons("a-0") == ["cannot allocate all DRA claims"]
+
+
+def test_a_node_is_refused_for_slices_that_are_missing():
+    part = offer("n1", "d0")
+    part["spec"]["pool"]["resourceSliceCount"] = 2
+    wanted = claim("c", exactly(selectors=["device.driver == 'gpu.example.com'"]))
+    assert stage_of(part, wanted, claiming("a-0", "c")).reasons("a-0") == [NOT_WHOLE]
+    other = claim("c", exactly(selectors=["device.driver == 'other'"]))
+    assert stage_of(part, other, claiming("a-0", "c")).reasons("a-0") == ["cannot allocate all DRA claims"]
+
+
 def test_a_node_is_refused_with_what_is_wrong_with_a_selector():
     stage = stage_of(
         node("n2"), offer("n1", "d0"), claim("c", exactly(selectors=["device.driver.foo()"])), claiming("a-0", "c")
