@@ -28,12 +28,12 @@ class Ports:
         concerns = np.array([bool(ports) for ports in wanted], np.bool_)
         if not concerns.any():
             return ()
+        wanting = session.once("shapes by port", (wanted,), lambda: _Wanting(wanted))
         rivals: dict[PortSet, PodRows] = {}
 
         def rivals_of(ports: PortSet) -> PodRows:
             if ports not in rivals:
-                against = {other: clash(ports, other) for other in set(wanted)}
-                rivals[ports] = session.pods_of_shapes(np.array([against[other] for other in wanted], np.bool_))
+                rivals[ports] = session.pods_of_shapes(wanting.rivals(ports))
             return rivals[ports]
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
@@ -45,15 +45,29 @@ class Ports:
         return (NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=_explain),)
 
 
-def clash(mine: PortSet, theirs: PortSet) -> bool:
-    """Return whether two pods with these ports cannot be on one node."""
-    return any(_collide(left, right) for left in mine for right in theirs)
+class _Wanting:
+    """Which shapes want each port, by number: comparing each set of ports with all others would be quadratic."""
+
+    def __init__(self, wanted: Sequence[PortSet]) -> None:
+        self._count = len(wanted)
+        self._shapes: dict[tuple[str, int], dict[str, list[int]]] = {}
+        """By protocol and number, then by address."""
+        for shape, ports in enumerate(wanted):
+            for each in ports:
+                self._shapes.setdefault((each.protocol, each.port), {}).setdefault(each.address, []).append(shape)
+
+    def rivals(self, ports: PortSet) -> Bools:
+        """Return bool[K]: the shapes of pods that cannot be on one node with a pod that wants ``ports``."""
+        found = np.zeros(self._count, np.bool_)
+        for port in ports:
+            for address, shapes in self._shapes.get((port.protocol, port.port), {}).items():
+                if _is_shared(port.address, address):
+                    found[shapes] = True
+        return found
 
 
-def _collide(left: HostPort, right: HostPort) -> bool:
-    if (left.port, left.protocol) != (right.port, right.protocol):
-        return False
-    return left.address == right.address or left.address in ANY_ADDRESS or right.address in ANY_ADDRESS
+def _is_shared(mine: str, theirs: str) -> bool:
+    return mine == theirs or mine in ANY_ADDRESS or theirs in ANY_ADDRESS
 
 
 def _explain(pod: PodRow, nodes: NodeRows) -> Sequence[str]:

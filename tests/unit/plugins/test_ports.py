@@ -1,8 +1,12 @@
+import random
+from unittest import mock
+
 import pytest
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
-from kai.plugins.ports import REFUSED, Ports
+from kai.plugins import ports as module
+from kai.plugins.ports import ANY_ADDRESS, REFUSED, Ports
 from tests.unit.plugins.stage import Stage, evict, node, play, pod, ranked, snapshot_of
 
 NODES = (node("n1"), node("n2"))
@@ -39,6 +43,35 @@ def test_one_clash_of_many_ports_is_enough():
     held = pod("a-0", on="n1", ports=[port(80), port(90)])
     stage = Stage.of(Ports(), snapshot_of(*NODES, held, pod("b-0", ports=[port(70), port(90)])))
     assert stage.accepting("b-0") == ["n2"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rivals_of_many_sets_of_ports_are_those_that_a_look_at_each_pair_finds(seed):
+    draw = random.Random(seed)
+    addresses = ("", "0.0.0.0", "10.0.0.1", "10.0.0.2")  # noqa: S104  addresses in manifests
+    nodes = [node(f"n{at}") for at in range(9)]
+    sets = [
+        [port(draw.randrange(80, 90), draw.choice(("TCP", "UDP")), draw.choice(addresses)) for _ in range(3)]
+        for _ in range(10)
+    ]
+    held = [pod(f"a{at}-0", on=f"n{at}", ports=sets[at]) for at in range(9)]
+    stage = Stage.of(Ports(), snapshot_of(*nodes, *held, pod("b-0", ports=sets[9])))
+    free = [f"n{at}" for at in range(9) if not any(_collide(mine, other) for mine in sets[9] for other in sets[at])]
+    assert stage.accepting("b-0") == free
+
+
+def _collide(mine, other):
+    if (mine["hostPort"], mine["protocol"]) != (other["hostPort"], other["protocol"]):
+        return False
+    return mine["hostIP"] == other["hostIP"] or bool({mine["hostIP"], other["hostIP"]} & set(ANY_ADDRESS))
+
+
+def test_only_ports_of_the_same_number_are_compared():
+    held = [pod(f"a{at}-0", on="n1", ports=[port(80 + at * 9 + each) for each in range(9)]) for at in range(30)]
+    stage = Stage.of(Ports(), snapshot_of(*NODES, *held, pod("b-0", ports=[port(70), port(80)])))
+    with mock.patch.object(module, "_is_shared", wraps=module._is_shared) as compared:
+        assert stage.accepting("b-0") == ["n2"]
+    assert compared.call_count == 2  # the pod's own, and that of one of thirty
 
 
 def test_a_port_of_a_container_alone_is_not_the_nodes():
