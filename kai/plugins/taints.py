@@ -6,7 +6,8 @@ refused before its ``node.kubernetes.io/unschedulable`` taint is looked at, so t
 Source: the peer's plugins/predicates, which runs kube-scheduler's TaintToleration filter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 import attrs
 import numpy as np
@@ -15,6 +16,7 @@ from kai.framework import (
     Bools,
     Dependence,
     Extension,
+    Int64s,
     Node,
     NodeFilter,
     NodeRows,
@@ -26,6 +28,8 @@ from kai.framework import (
 )
 
 REPELLING = ("NoSchedule", "NoExecute")
+NO_TAINT = 0
+"""The number that stands for no taint at all."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,45 +39,68 @@ class Taints:
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter; nothing if no node repels pods."""
         nodes = session.snapshot.nodes
-        tainted = session.once("taints", (nodes,), lambda: _Tainted(nodes))
-        if len(tainted.kinds) == 1 and not tainted.kinds[0]:
+        tainted = session.once("taints", (nodes,), lambda: Tainted(nodes))
+        if len(tainted.taints) == 1:
             return ()
-        answers: dict[tuple[Toleration, ...], tuple[Taint | None, ...]] = {}
+        covered = cache(tainted.covered)
+        answers: dict[tuple[Toleration, ...], Int64s] = {}
 
-        def offending(pod: PodRow) -> tuple[Taint | None, ...]:
+        def offending(pod: PodRow) -> Int64s:
             tolerations = session.snapshot.shapes[session.shape_of(pod)].constraints.tolerations
             if tolerations not in answers:
-                answers[tolerations] = tuple(first_untolerated(kind, tolerations) for kind in tainted.kinds)
+                answers[tolerations] = tainted.first_of([covered(each) for each in tolerations])
             return answers[tolerations]
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
-            accepted = np.array([taint is None for taint in offending(pod)], np.bool_)
-            mask: Bools = accepted[tainted.kind_of[nodes]]
+            mask: Bools = (offending(pod) == NO_TAINT)[tainted.kind_of[nodes]]
             return mask
 
         def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
-            taints = offending(pod)
-            return [_refusal(taints[kind]) for kind in tainted.kind_of[nodes]]
+            return [_refusal(tainted.taints[taint]) for taint in offending(pod)[tainted.kind_of[nodes]].tolist()]
 
         return (NodeFilter(filter_nodes, depends=Dependence.SHAPE, explain=explain_nodes),)
 
 
-class _Tainted:
-    """Which nodes are tainted alike: a cluster has few kinds of them."""
+class Tainted:
+    """Which nodes are tainted alike, and with which taints: mostly few kinds of nodes, but each may be of its own.
+
+    Shapes: M kinds, T taints, the first of which is none.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        numbers: dict[tuple[Taint, ...], int] = {}
+        kinds: dict[tuple[Taint, ...], int] = {}
         kind_of = [
-            numbers.setdefault(tuple(taint for taint in node.taints if taint.effect in REPELLING), len(numbers))
+            kinds.setdefault(tuple(taint for taint in node.taints if taint.effect in REPELLING), len(kinds))
             for node in nodes
         ]
         self.kind_of = np.array(kind_of, np.int64)
-        self.kinds = tuple(numbers) or ((),)
+        numbers: dict[Taint | None, int] = {None: NO_TAINT}
+        # Each kind ends with the taint that is none, so that each has a first one that is not tolerated.
+        self._of_kinds = np.array(
+            [numbers.setdefault(taint, len(numbers)) for kind in kinds for taint in (*kind, None)], np.int64
+        )
+        self._starts = np.cumsum([0, *(len(kind) + 1 for kind in kinds)], dtype=np.int64)[:-1]
+        self.taints = tuple(numbers)
+        self._by_key: dict[str, list[tuple[int, Taint]]] = {}
+        for taint, number in numbers.items():
+            if taint is not None:
+                self._by_key.setdefault(taint.key, []).append((number, taint))
 
+    def covered(self, toleration: Toleration) -> Sequence[int]:
+        """Return the numbers of the taints that ``toleration`` covers. Cost: a look at those of its key."""
+        found = [self._by_key.get(toleration.key, [])] if toleration.key else self._by_key.values()
+        return [number for some in found for number, taint in some if tolerates(toleration, taint)]
 
-def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
-    """Return the first of ``taints`` that none of ``tolerations`` covers, None if all are covered."""
-    return next((taint for taint in taints if not any(tolerates(each, taint) for each in tolerations)), None)
+    def first_of(self, covered: Iterable[Sequence[int]]) -> Int64s:
+        """Return int64[M]: the first taint of each kind that is not ``covered``, ``NO_TAINT`` if all are.
+
+        Cost: O(taints of all kinds) in columns.
+        """
+        repels = np.ones(len(self.taints), np.bool_)
+        for some in covered:
+            repels[some] = False
+        at = np.where(repels[self._of_kinds], np.arange(len(self._of_kinds)), len(self._of_kinds))
+        return self._of_kinds[np.minimum.reduceat(at, self._starts)]
 
 
 def _refusal(taint: Taint | None) -> str:

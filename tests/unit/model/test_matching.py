@@ -8,9 +8,10 @@ from kai.api.kubernetes.node import Taint as WireTaint
 from kai.api.kubernetes.pod import Pod, PodSpec
 from kai.api.kubernetes.selection import Toleration as WireToleration
 from kai.binder.matching import untolerated
+from kai.model import node as model
 from kai.model.constraints import Requirement, Selector, Taint, Toleration
 from kai.model.matching import compares, holds, tolerates
-from kai.plugins.taints import first_untolerated
+from kai.plugins.taints import Tainted
 
 LABELS = {"zone": "a", "slots": "8"}
 
@@ -73,7 +74,7 @@ def test_a_toleration_covers_the_same_taints_for_scheduler_and_binder(toleration
     key, operator, value, effect = toleration
     taint = Taint("k", "5", "NoSchedule")
     assert tolerates(Toleration(*toleration), taint) is expected
-    assert (first_untolerated([taint], [Toleration(*toleration)]) is None) is expected
+    assert bool(Tainted([model.Node(name="n", taints=(taint,))]).covered(Toleration(*toleration))) is expected
     pod = Pod(
         metadata=ObjectMeta(name="p"),
         spec=PodSpec(tolerations=(WireToleration(key=key, operator=operator, value=value, effect=effect),)),

@@ -1,6 +1,13 @@
+from unittest import mock
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kai.framework.hooks import Dependence
+from kai.model.constraints import Taint, Toleration
+from kai.model.matching import tolerates
+from kai.plugins import taints as module
 from kai.plugins.taints import Taints
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
@@ -86,3 +93,48 @@ def test_a_cycle_binds_only_where_taints_are_tolerated_and_counts_the_reasons():
         (1, "node(s) had untolerated taint {team: blue}"),
         (1, "node(s) had untolerated taint {team: red}"),
     }
+
+
+KEYS, VALUES = st.sampled_from(["team", "disk", "zone"]), st.sampled_from(["", "red", "5", "7"])
+EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
+TAINTS = st.lists(st.tuples(KEYS, VALUES, EFFECTS), max_size=4)
+OPERATORS = st.sampled_from(["Equal", "Exists", "", "Gt", "Lt"])
+TOLERATIONS = st.builds(
+    lambda *parts: dict(zip(("key", "operator", "value", "effect"), parts, strict=True)),
+    st.sampled_from(["", "team", "disk", "other"]),
+    OPERATORS,
+    VALUES,
+    st.sampled_from(["", "NoSchedule", "NoExecute"]),
+)
+
+
+@given(st.lists(TAINTS, min_size=1, max_size=5), st.lists(TOLERATIONS, max_size=4))
+def test_the_first_taint_that_repels_is_the_one_that_a_look_at_each_finds(tainted_by, tolerations):
+    nodes = [tainted(f"n{at}", *taints) for at, taints in enumerate(tainted_by)]
+    stage = Stage.of(Taints(), snapshot_of(*nodes, tolerating(*tolerations)))
+    expected = [_first_repelling(taints, tolerations) for taints in tainted_by]
+    if stage.is_silent:
+        assert not any(effect != "PreferNoSchedule" for taints in tainted_by for _, _, effect in taints)
+        return
+    assert stage.accepting("a-0") == [f"n{at}" for at, taint in enumerate(expected) if taint is None]
+    assert stage.reasons("a-0") == [
+        f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}" for taint in expected if taint is not None
+    ]
+
+
+def _first_repelling(taints, tolerations):
+    made = [Toleration(each["key"], each["operator"] or "Equal", each["value"], each["effect"]) for each in tolerations]
+    repelling = (Taint(*each) for each in taints if each[2] != "PreferNoSchedule")
+    return next((taint for taint in repelling if not any(tolerates(each, taint) for each in made)), None)
+
+
+def test_a_toleration_is_held_against_taints_of_its_key_alone():
+    """Each of many nodes may have taints of its own, and each pod tolerations: all pairs would be a million."""
+    nodes = [tainted(f"n{at}", (f"key-{at}", "", "NoSchedule")) for at in range(40)]
+    wanted = [{"key": f"key-{at}", "operator": "Exists"} for at in range(30)]
+    pods = [pod(f"{name}-0", requests={"cpu": name}, tolerations=wanted) for name in ("1", "2")]
+    stage = Stage.of(Taints(), snapshot_of(*nodes, *pods))
+    with mock.patch.object(module, "tolerates", wraps=tolerates) as compared:
+        for name in ("1-0", "2-0"):
+            assert sorted(stage.accepting(name)) == sorted(f"n{at}" for at in range(30))
+    assert compared.call_count == 30
