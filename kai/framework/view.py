@@ -229,8 +229,10 @@ class SessionView(Protocol):
         """Return bool[N]: the nodes for which one of ``terms`` holds; a term without expressions holds for none."""
         mask = np.zeros(len(self.snapshot.nodes), np.bool_)
         for term in terms:
-            if term.labels or term.fields:
+            if term.fields:
                 mask |= self.node_labels.satisfies(term.labels) & self._node_fields.satisfies(term.fields)
+            elif term.labels:
+                mask |= self.node_labels.satisfies(term.labels)
         return mask
 
     def group_of(self, pod: PodRow) -> GroupRow:

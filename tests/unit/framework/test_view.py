@@ -33,6 +33,12 @@ def test_terms_select_nodes_by_labels_and_by_name():
     assert selected(NodeTerm((label("east"),), (name("n3"),))) == [False, False, False]
 
 
+def test_names_of_nodes_are_not_looked_at_where_terms_name_none():
+    view = session_on().view
+    assert view.selected_nodes([NodeTerm((label("east"),)), NodeTerm((label("west"),))]).tolist() == [True, True, False]
+    assert "_node_fields" not in view.__dict__
+
+
 def test_one_of_several_terms_is_enough():
     assert selected(NodeTerm((label("east"),)), NodeTerm((label("west"),))) == [True, True, False]
 
