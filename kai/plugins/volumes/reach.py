@@ -9,9 +9,9 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework import NONE, Bools, Int64s, NodeTerm, SessionView
+from kai.framework import NONE, Bools, Int64s, NodeRows, NodeTerm, SessionView
 from kai.plugins.volumes.mounts import Mounts, is_bound
-from kai.plugins.volumes.objects import StorageClass, Volume, VolumeCatalog, VolumeClaim
+from kai.plugins.volumes.objects import CAPACITIES, VOLUMES, StorageClass, Volume, VolumeCatalog, VolumeClaim
 
 CONFLICT = "node(s) had volume node affinity conflict"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -23,6 +23,12 @@ NOT_PROVISIONING = ("", "kubernetes.io/no-provisioner")
 Answer = tuple[str, Bools]
 """Why nodes are refused, and bool[N]: the nodes that are not."""
 
+Reached = tuple[Volume, NodeRows | None]
+"""A volume and the nodes that reach it; None where these are not few."""
+
+_FEW = 16
+_NO_REPORT = -(2**63)
+
 
 class Reach:
     """From which nodes claims can be satisfied. Claims that differ in name only share their answers."""
@@ -33,7 +39,6 @@ class Reach:
         self._catalog = catalog
         self._by_affinity: dict[tuple[NodeTerm, ...], Bools] = {}
         self._free: dict[VolumeClaim, Int64s] = {}
-        self._space: dict[tuple[str, int], Bools] = {}
 
     def answers(self, mount: Mounts) -> Iterator[Answer]:
         """Yield each kind of refusal with the nodes that it leaves."""
@@ -111,14 +116,37 @@ class Reach:
             return self._reaching(kept.node_affinity).astype(np.int64)
         key = attrs.evolve(claim, namespace="", name="", uid="", owner_pod="")
         if key not in self._free:
-            count = np.zeros(len(self._session.snapshot.nodes), np.int64)
-            for volume in self._catalog.volumes.values():
-                if _is_free(volume) and _suits(volume, claim):
+            count, few = np.zeros(len(self._session.snapshot.nodes), np.int64), [np.zeros(0, np.int64)]
+            for volume, nodes in self._reached_of.get(claim.storage_class, ()):
+                if not _suits(volume, claim):
+                    continue
+                if nodes is not None:
+                    few.append(nodes)
+                else:
                     terms = volume.node_affinity
-                    # Local volumes have an affinity each: remembering those would cost nodes times volumes.
                     count += 1 if terms is None else self._session.selected_nodes(terms)
-            self._free[key] = count
+            self._free[key] = count + np.bincount(np.concatenate(few), minlength=len(count))
         return self._free[key]
+
+    @cached_property
+    def _reached_of(self) -> Mapping[str, Sequence[Reached]]:
+        """The free volumes of each class, each with its nodes where these are few; kept while no volume changes.
+
+        Local volumes have an affinity each: remembering a mask for each would cost nodes times volumes.
+        """
+        session = self._session
+
+        def reached() -> Mapping[str, Sequence[Reached]]:
+            found: dict[str, list[Reached]] = {}
+            for volume in self._catalog.volumes.values():
+                if _is_free(volume):
+                    terms = volume.node_affinity
+                    nodes = None if terms is None else np.flatnonzero(session.selected_nodes(terms)).astype(np.int64)
+                    few = nodes if nodes is not None and len(nodes) <= _FEW else None
+                    found.setdefault(volume.storage_class, []).append((volume, few))
+            return found
+
+        return session.once("nodes of free volumes", (session.values(VOLUMES), session.snapshot.nodes), reached)
 
     def _provisioning(self, kind: StorageClass) -> Bools:
         """Return bool[N]: where the class can make a volume."""
@@ -128,15 +156,31 @@ class Reach:
 
     def _has_space(self, kind: StorageClass, size: int) -> Bools:
         """Return bool[N]: where the driver of the class has room for a volume of ``size``, if it reports at all."""
-        key = (kind.name, size)
-        if key not in self._space:
-            space = self._everywhere(accepted=kind.provisioner not in self._catalog.drivers)
-            for report in self._catalog.capacities:
+        if kind.provisioner not in self._catalog.drivers:
+            return self._everywhere(accepted=True)
+        room = self._room.get(kind.name)
+        return self._everywhere(accepted=False) if room is None else room >= size
+
+    @cached_property
+    def _room(self) -> Mapping[str, Int64s]:
+        """By class int64[N]: the largest volume that a report has room for on each node; the least number without one.
+
+        Kept while no report changes: there may be one for each node.
+        """
+        session, reports = self._session, self._catalog.capacities
+
+        def room() -> Mapping[str, Int64s]:
+            found: dict[str, Int64s] = {}
+            for report in reports:
                 most = report.capacity if report.largest is None else report.largest
-                if report.storage_class == kind.name and most >= size:
-                    space |= self._session.node_labels.selects(report.nodes)
-            self._space[key] = space
-        return self._space[key]
+                here = found.setdefault(
+                    report.storage_class, np.full(len(session.snapshot.nodes), _NO_REPORT, np.int64)
+                )
+                chosen = session.node_labels.selects(report.nodes)
+                here[chosen] = np.maximum(here[chosen], most)
+            return found
+
+        return session.once("room of storage classes", (session.values(CAPACITIES), session.snapshot.nodes), room)
 
 
 def _is_free(volume: Volume) -> bool:

@@ -1,8 +1,11 @@
+from unittest import mock
+
 import attrs
 import pytest
 
 from kai.explain.messages import fit_message
 from kai.framework.hooks import Dependence
+from kai.framework.labels import LabelTable
 from kai.model.constraints import Requirement, Selector
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.exclusive import IN_USE
@@ -180,6 +183,27 @@ def test_a_driver_that_reports_too_little_room_refuses_the_node():
     assert stage_of(LATER, claim(size=GI + 1), *reports, share_capacity=False).accepting("a-0") == ["n1", "n2", "n3"]
     most = attrs.evolve(reports[0], largest=2 * GI)
     assert stage_of(LATER, claim(size=2 * GI), most, **alone).accepting("a-0") == ["n1", "n2"]
+
+
+def test_reports_and_free_volumes_are_looked_at_once_whatever_the_sizes_of_claims():
+    """There may be a report and a volume for each node, and a size for each claim; and cycles follow each other."""
+    reports = [
+        StorageCapacity(name=f"r{at}", storage_class="later", nodes=Selector(on(f"n{at}")[0].labels), capacity=at * GI)
+        for at in (1, 2, 3)
+    ]
+    volumes = [volume(f"v{at}", "local", size=at * GI, node_affinity=ONLY_EAST) for at in (1, 2, 3)]
+    claims = [claim(f"c{at}", size=at * GI) for at in (1, 2, 3)]
+    claims += [claim(f"l{at}", kind="local", size=at * GI) for at in (1, 2, 3)]
+    snapshot = snapshot_with(
+        catalog(LATER, LOCAL, *claims, *reports, *volumes, drivers=["csi.example.com"]),
+        *(mounting(f"{each.name}-0", each.name) for each in claims),
+    )
+    for calls in (6, 0):
+        stage = Stage.of(Volumes(), snapshot)
+        with mock.patch.object(LabelTable, "satisfies", autospec=True, side_effect=LabelTable.satisfies) as looked:
+            assert [stage.accepting(f"c{at}-0") for at in (1, 2, 3)] == [["n1", "n2", "n3"], ["n2", "n3"], ["n3"]]
+            assert [stage.accepting(f"l{at}-0") for at in (1, 2, 3)] == [["n1", "n2"]] * 3
+        assert looked.call_count == calls
 
 
 def test_a_cycle_keeps_a_pod_with_its_volume_and_says_what_is_missing():
