@@ -224,11 +224,15 @@ class Intake:
         )
 
     def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
-        found = read_queues(in_order(objects.queues), self._settings, usage)
-        known = self._queues
-        if found != known:
-            self._queues = found
-        return self._queues
+        """Return the queues; the same ones until one of them, or what it used, says something else."""
+
+        def read() -> tuple[Queue, ...]:
+            found = read_queues(in_order(objects.queues), self._settings, usage)
+            if found != self._queues:
+                self._queues = found
+            return self._queues
+
+        return self._memory.once("queues", (objects.queues, usage), read)
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Take stock of the objects that are remembered one by one."""

@@ -152,6 +152,20 @@ def test_an_object_that_did_not_change_is_read_once():
     assert all(one is other_ for one, other_ in zip(first.groups, second.groups, strict=True))
 
 
+def test_queues_are_read_when_one_of_them_changed_and_else_not():
+    before = objects(queue("q"), queue("r"), group("g"), pod("p"))
+    intake = Intake()
+    with mock.patch.object(snapshot_module, "read_queues", wraps=snapshot_module.read_queues) as read:
+        known = intake.take(before, NOW).queues
+        assert intake.take(attrs.evolve(before, pods=()), NOW).queues is known
+        assert read.call_count == 1
+        used = Past(usage={"q": Shares(gpu=1.0)})
+        assert intake.take(before, NOW, used).queues[0].usage == Shares(gpu=1.0)
+        fewer = attrs.evolve(before, queues=before.queues[:1])
+        assert [each.name for each in intake.take(fewer, NOW, used).queues] == ["q"]
+        assert read.call_count == 3
+
+
 def test_the_same_objects_a_little_later_are_the_same_facts():
     intake, objects_ = Intake(), cluster()
     first, second = intake.take(objects_, NOW), intake.take(attrs.evolve(objects_), NOW + 1, revision=7)
