@@ -1,5 +1,7 @@
 """What a cycle has to tell, from small clusters through the real engine."""
 
+from unittest import mock
+
 import attrs
 import numpy as np
 
@@ -7,6 +9,7 @@ from kai.api.conventions.caps import GATE
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
+from kai.scheduler import explanations
 from kai.scheduler.explanations import explain
 from tests.unit.intake import making
 
@@ -156,6 +159,14 @@ def test_messages_have_a_line_for_each_node_where_they_are_to():
 def test_fair_shares_are_quantities():
     _, overall = told(making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 2, group="g"))
     assert overall.fair_shares["q"]["nvidia.com/gpu"] == "2"
+
+
+def test_amounts_of_queues_that_are_equal_are_written_once():
+    explanations._quantity.cache_clear()
+    with mock.patch.object(explanations, "canonical", wraps=explanations.canonical) as written:
+        for _ in range(2):
+            told(making.node("n"), *(queue(f"q{at}", gpu={"quota": 12345}) for at in range(20)))
+    assert written.call_count < 10
 
 
 def test_the_order_of_objects_changes_nothing():
