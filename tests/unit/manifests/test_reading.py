@@ -88,7 +88,7 @@ def test_types_of_kubernetes_are_those_of_its_client():
         for attribute, field in client.attribute_map.items():
             theirs = client.openapi_types[attribute]
             if "?" in fields[field]:  # amounts, which are texts to the client and may be numbers, and anything at all
-                assert theirs in {"str", "dict(str, str)", "object"}, (name, field)
+                assert theirs in {"str", "list[str]", "dict(str, str)", "object"}, (name, field)
                 continue
             inner = fields[field].strip("[]{}")
             ours = fields[field].replace(inner, OF_THE_CLIENT.get(inner, inner))
@@ -108,6 +108,25 @@ def test_types_of_kubernetes_are_those_of_its_client():
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\nstatus: [1]\n",
             "x.yaml:5:1: F001 status: found a list of 1, expected an object",
+        ),
+        (
+            "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: gpu}\nspec: {selector: []}\n",
+            "x.yaml:4:8: F002 DeviceClass has no field selector in spec",
+        ),
+        (
+            "apiVersion: resource.k8s.io/v1beta2\nkind: ResourceClaim\nmetadata: {name: c}\n"
+            "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, adminAccess: 1}}]}}\n",
+            "x.yaml:4:84: F001 adminAccess: found 1, expected true or false",
+        ),
+        (
+            "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: t}\n"
+            "spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, cont: 2}}]}}}\n",
+            "x.yaml:4:78: F002 ResourceClaimTemplate has no field cont in spec.spec.devices.requests[0].exactly",
+        ),
+        (
+            "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceSlice\nmetadata: {name: s}\n"
+            "spec: {driver: d, devices: [{name: g, basic: {atributes: {}}}]}\n",
+            "x.yaml:4:47: F002 ResourceSlice has no field atributes in spec.devices[0].basic",
         ),
     ],
 )
