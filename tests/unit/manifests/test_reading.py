@@ -114,18 +114,24 @@ def test_types_of_kubernetes_are_those_of_its_client():
             "x.yaml:4:8: F002 DeviceClass has no field selector in spec",
         ),
         (
-            "apiVersion: resource.k8s.io/v1beta2\nkind: ResourceClaim\nmetadata: {name: c}\n"
-            "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, adminAccess: 1}}]}}\n",
+            (
+                "apiVersion: resource.k8s.io/v1beta2\nkind: ResourceClaim\nmetadata: {name: c}\n"
+                "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, adminAccess: 1}}]}}\n"
+            ),
             "x.yaml:4:84: F001 adminAccess: found 1, expected true or false",
         ),
         (
-            "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: t}\n"
-            "spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, cont: 2}}]}}}\n",
+            (
+                "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: t}\n"
+                "spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, cont: 2}}]}}}\n"
+            ),
             "x.yaml:4:78: F002 ResourceClaimTemplate has no field cont in spec.spec.devices.requests[0].exactly",
         ),
         (
-            "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceSlice\nmetadata: {name: s}\n"
-            "spec: {driver: d, devices: [{name: g, basic: {atributes: {}}}]}\n",
+            (
+                "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceSlice\nmetadata: {name: s}\n"
+                "spec: {driver: d, devices: [{name: g, basic: {atributes: {}}}]}\n"
+            ),
             "x.yaml:4:47: F002 ResourceSlice has no field atributes in spec.devices[0].basic",
         ),
     ],
