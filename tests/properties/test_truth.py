@@ -12,6 +12,12 @@ from tests.truth.trial import Trial, patched
 
 EXAMPLES = settings.default.max_examples
 """Of the profile. A trial decides its cluster some fifty times."""
+_MOST_PODS = 80
+"""With 122 pods one trial took two minutes; ``python -m tests.truth`` makes trials of any size."""
+
+
+def is_small(seed):
+    return len(Trial.of_seed(seed).objects("Pod")) <= _MOST_PODS
 
 
 def untruths(trial):
@@ -21,7 +27,7 @@ def untruths(trial):
 
 
 @settings(max_examples=max(2, EXAMPLES // 50))
-@given(st.integers(0, 100_000))
+@given(st.integers(0, 100_000).filter(is_small))
 @example(23)
 @example(26)
 @example(226)
