@@ -379,7 +379,7 @@ def _resources(amounts: list[float]) -> Mapping[str, str]:
     }
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 13)
 def _quantity(amount: float, parts: int) -> str:
     """Return an amount as a quantity; from cycle to cycle most amounts of queues are what they were."""
     return "-1" if amount < 0 else canonical(round(min(amount, 2.0**62)), parts)
