@@ -141,9 +141,10 @@ class Meters:
         self._set(name, gpus or 0.0, held)
 
     def share(self, fair: Mapping[str, float]) -> None:
-        """Note the fair shares of queues."""
+        """Note the fair shares of queues; those of parents are the sum of what their leaves have."""
         for name, gpus in fair.items():
-            self.fair[self._row.get(name, -1)] = gpus
+            if name in self._row:
+                self.fair[self._row[name]] = gpus
 
     def _set(self, node: str, total: float, held: float) -> None:
         before = self._nodes.get(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -17,6 +17,7 @@ from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
 from kai.lenient import part_of
 from kai.manifests import Document, Finding
+from kai.manifests.lint import queue_fault
 from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import files_below
@@ -26,12 +27,14 @@ from kai.virtual.scenes.cluster_file import ClusterFile, read_cluster_file
 from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.from_manifests import NEW_YEAR, read_workload
 from kai.virtual.scenes.from_snapshot import Inherited, inherited_from, snapshot_in
-from kai.virtual.scenes.from_trace import objects_of, plans_of
+from kai.virtual.scenes.from_trace import QUEUE, objects_of, plans_of
 from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Inputs, Scene
-from kai.wording import first_of, found_by
+from kai.wording import counted, first_of, found_by
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
+_MOST_QUEUES: Final = 3
+"""So many queues that run no jobs are told of by name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +90,11 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         inputs=_inputs(workload, cluster),
         counts={"rows": trace.rows},
         dropped=trace.dropped,
-        notes=(*_unknown_classes(trace, objects), *more.pop("notes", ())),
+        notes=(
+            *_unknown_classes(trace, objects),
+            *_idle_queues(objects, (job.queue or QUEUE for job in trace.jobs)),
+            *more.pop("notes", ()),
+        ),
         assumptions=(
             *trace.form.assumptions,
             *(QUEUES_MADE if made_queues else ()),
@@ -123,6 +130,7 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
         raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
     if cluster is not None and case is None and not _has_nodes(file):
         notes = (*notes, f"{cluster} has no node: the nodes are those of {workload}.")
+    notes = (*notes, *_idle_queues(objects, (plan.queue for plan in plans)))
     scene = Scene(
         title=Path(workload).resolve().stem,
         objects=objects,
@@ -139,6 +147,17 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
         **more,
     )
     return Loaded(scene=scene, findings=found.findings)
+
+
+def _idle_queues(objects: ClusterObjects, names: Iterable[str]) -> Iterator[str]:
+    """Yield what is said of the first queues that jobs name and that run no jobs."""
+    parents = {queue.metadata.name: queue.spec.parent_queue or "" for queue in objects.queues}
+    faults = [fault for name in sorted(set(names)) if (fault := queue_fault(name, parents)) is not None]
+    for fault in faults[:_MOST_QUEUES]:
+        said = f"Jobs never start: {fault.message}" + (f"; {fault.hint}" if fault.hint else "")
+        yield said if said.endswith("?") else f"{said}."
+    if len(faults) > _MOST_QUEUES:
+        yield f"So it is with {counted(len(faults) - _MOST_QUEUES, 'more queue')}."
 
 
 def _unknown_classes(trace: Trace, objects: ClusterObjects) -> tuple[str, ...]:

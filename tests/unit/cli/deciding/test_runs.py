@@ -45,6 +45,13 @@ def test_a_run_is_shown_as_a_page(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == PAGE
 
 
+def test_a_queue_that_does_not_exist_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    workload = tmp_path / "typo.yaml"
+    workload.write_text(Path(CASE).read_text("utf-8").replace("queue: guest", "queue: gest"), encoding="utf-8")
+    assert run(["simulate", str(workload), "--until", "8h"]) == 0
+    assert "Jobs never start: queue gest does not exist; is it guest?" in capsys.readouterr().out
+
+
 def test_a_cluster_without_a_node_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cluster = tmp_path / "wrong.yaml"
     cluster.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")

@@ -220,6 +220,13 @@ def test_a_share_is_what_a_queue_asks_for_also_after_jobs_have_ended():
     assert [result.series.columns[f"fair/{name}"][late] for name in ("work", "other")] == [2.0, 2.0]
 
 
+def test_a_queue_that_does_not_exist_is_entitled_to_nothing():
+    lost = job("lost", 4, duration="3h").replace("queue: work", "queue: gone")
+    result = simulated(cluster() + lost + job("runs", 8, duration="1h"), 2)
+    assert (result.value("jain"), result.value("belowFairShare")) == (1.0, 0.0)
+    assert "fair/?" not in result.series.columns
+
+
 def test_slices_of_gpus_count_as_queues_count_them():
     text = (cluster(gpus=3) + job("one", 2, duration="1h")).replace("nvidia.com/gpu", "nvidia.com/mig-2g.10gb")
     result = simulated(text, 2)

@@ -68,3 +68,12 @@ def test_queues_that_are_made_divide_gpus_of_any_vendor(tmp_path: Path):
     result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene))
     assert {queue.name: queue.quota_gpus for queue in result.queues} == {"all": 8.0, "a": 4.0, "b": 4.0}
     assert result.value("started") == 2.0
+
+
+def test_jobs_of_a_queue_that_runs_none_are_told(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("arrival_s,duration_s,queue\n0,60,lab\n0,60,a\n", encoding="utf-8")
+    file = "shapes: {x: {gpu: 8}}\nqueues: {lab: {quota: 8}, a: {parent: lab}}\n"
+    (tmp_path / "cluster.yaml").write_text(file, encoding="utf-8")
+    notes = load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene.notes
+    said = "Jobs never start: queue lab has children; only a leaf queue can run jobs; leaf queues below it: a."
+    assert notes == (said,)
