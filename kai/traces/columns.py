@@ -31,9 +31,12 @@ from kai.api.values.bad_value import BadValue
 from kai.errors import on_one_line
 
 FOLDER: Final = "formats"
+OWN: Final = "kai"
+"""The format that people write themselves."""
 _MIB: Final = 1 << 20
 _TRUE: Final = frozenset({"true", "1", "yes"})
 _FALSE: Final = frozenset({"false", "0", "no"})
+_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})$")
 
 Row = Mapping[str, str]
 
@@ -201,7 +204,7 @@ def _instant(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        return times.instant(text if text[-1:] in "Zz" or "+" in text else f"{text.replace(' ', 'T')}Z")
+        return times.instant(text if _ZONE.search(text) else f"{text.replace(' ', 'T')}Z")
     if not isfinite(seconds):
         raise ValueError(text)
     return seconds

@@ -64,7 +64,8 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
     rules = form.job
     arrival = _value(rules, "arrival", row)
     if arrival is None or arrival < 0:
-        raise RowError(f"{rules['arrival'].column} is {arrival}, expected when the job arrived")
+        found = "empty" if arrival is None else f"{arrival:g} s"
+        raise RowError(f"{rules['arrival'].column} is {found}, expected when the job arrived, 0 or more")
     _refuse_longer(rules["arrival"].column, arrival)
     demand = demand_of(row, form)
     _refuse_less(rules, row, demand)

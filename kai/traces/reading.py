@@ -45,6 +45,8 @@ class Trace:
     rows: int
     dropped: Mapping[str, int]
     """Rows that are left out, counted by reason."""
+    unread: tuple[str, ...] = ()
+    """Columns that no property of a job is read from."""
 
 
 def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
@@ -80,7 +82,8 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
         why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items())
         raise InputError(f"{path}: found no job in {counted(count, 'row')}" + (f" ({why})" if why else ""))
     jobs.sort(key=lambda job: (job.arrival, job.line))
-    return Trace(form=form, jobs=_from_zero(jobs, form), rows=count, dropped=dict(dropped))
+    unread = tuple(name for name in columns if name and name not in form.columns)
+    return Trace(form=form, jobs=_from_zero(jobs, form), rows=count, dropped=dict(dropped), unread=unread)
 
 
 def read_nodes(path: str) -> tuple[TraceNode, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, Final
 
 from kai.api import names
@@ -56,7 +57,8 @@ def objects_of(
     made += structure_all([_node(each) for each in nodes]).objects
     if missing:
         gpus = sum(each.gpus for each in nodes) or _gpus_in(given)
-        made += structure_all(expand({"queues": _queues(missing, gpus, known)}, "trace")).objects
+        root = next(name for name in _roots() if name not in wanted)
+        made += structure_all(expand({"queues": _queues(missing, gpus, known, root)}, "trace")).objects
     made += installed_classes([each for each in given if isinstance(each, PriorityClass)])
     return collect([*reading.objects, *made]), bool(missing)
 
@@ -147,11 +149,17 @@ def _node(node: TraceNode) -> dict[str, Any]:
     }
 
 
-def _queues(missing: Sequence[str], gpus: float, known: set[str]) -> dict[str, Any]:
+def _roots() -> Iterator[str]:
+    """Yield names for the queue above those of a trace; no job may be in it, for it has children."""
+    yield ROOT
+    yield from (f"{ROOT}-{number}" for number in count(2))
+
+
+def _queues(missing: Sequence[str], gpus: float, known: set[str], root: str) -> dict[str, Any]:
     """Return queues for names that the cluster has not: equal parts of everything below one root."""
     part = int(gpus / len(missing))
-    root = {} if ROOT in known else {ROOT: {"quota": gpus}}
-    return {**root, **{name: {"parent": ROOT, "quota": part} for name in missing if name != ROOT}}
+    above = {} if root in known else {root: {"quota": gpus}}
+    return {**above, **{name: {"parent": root, "quota": part} for name in missing}}
 
 
 def _gpus_in(objects: Iterable[object]) -> float:

@@ -14,7 +14,7 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.node import Node
 from kai.api.scheduling.queue import Queue
-from kai.errors import InputError
+from kai.errors import InputError, on_one_line
 from kai.lenient import part_of
 from kai.manifests import Document, Finding
 from kai.manifests.lint import queue_fault
@@ -22,6 +22,7 @@ from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import files_below
 from kai.simulation.sources.text_files import read_documents
+from kai.traces.columns import OWN
 from kai.traces.reading import Trace, read_nodes, read_trace
 from kai.virtual.scenes.cluster_file import ClusterFile, read_cluster_file
 from kai.virtual.scenes.file_kinds import is_trace
@@ -91,6 +92,7 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         counts={"rows": trace.rows},
         dropped=trace.dropped,
         notes=(
+            *_unread_columns(trace),
             *_unknown_classes(trace, objects),
             *_idle_queues(objects, (job.queue or QUEUE for job in trace.jobs)),
             *more.pop("notes", ()),
@@ -158,6 +160,15 @@ def _idle_queues(objects: ClusterObjects, names: Iterable[str]) -> Iterator[str]
         yield said if said.endswith("?") else f"{said}."
     if len(faults) > _MOST_QUEUES:
         yield f"So it is with {counted(len(faults) - _MOST_QUEUES, 'more queue')}."
+
+
+def _unread_columns(trace: Trace) -> tuple[str, ...]:
+    """Return what is said of columns that people wrote for kai and that say nothing; traces of others have many."""
+    if trace.form.name != OWN or not trace.unread:
+        return ()
+    named = first_of([on_one_line(name) for name in trace.unread])
+    known = ", ".join(rule.column for rule in trace.form.job.values())
+    return (f"{counted(len(trace.unread), 'column')} not read: {named}. Columns are {known}.",)
 
 
 def _unknown_classes(trace: Trace, objects: ClusterObjects) -> tuple[str, ...]:

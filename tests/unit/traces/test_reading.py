@@ -170,7 +170,7 @@ def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_co
     ("row", "said"),
     [
         ("soon,1,1,1,,1", 'arrival_s is "soon", expected seconds'),
-        ("-5,1,1,1,,1", "arrival_s is -5.0, expected when the job arrived"),
+        ("-5,1,1,1,,1", "arrival_s is -5 s, expected when the job arrived, 0 or more"),
         ("0,-1,1,1,,1", "duration is -1 (column duration_s is negative)"),
         ("0,1,0,1,,1", "pods is 0, expected at least 1"),
         ("0,1,1,1.5,,1", "gpus_per_pod gives 1.5 GPUs to each of 1 pods, expected a whole number"),
@@ -348,3 +348,14 @@ def test_parquet_is_read_as_csv_is(tmp_path: Path):
     lineless = [[attrs.evolve(job, line=0, name="") for job in trace.jobs] for trace in (table, text)]
     assert lineless[0] == lineless[1]
     assert table.jobs[0].queue == "b"
+
+
+def test_times_may_be_of_a_zone_in_the_west(tmp_path: Path):
+    row = "{},u,a,x,8,8,1,COMPLETED,{},,,60,0\n"
+    text = HELIOS + row.format(1, "2020-04-01T00:00:00-05:00") + row.format(2, "2020-04-01 06:00:00")
+    assert [job.arrival for job in jobs_in(tmp_path, "cluster_log.csv", text)] == [0.0, 3600.0]
+
+
+def test_an_arrival_that_is_missing_is_told(tmp_path: Path):
+    with pytest.raises(RefusedError, match="arrival_s is empty, expected when the job arrived"):
+        jobs_in(tmp_path, "own.csv", "arrival_s,duration_s\n,60\n")

@@ -77,3 +77,18 @@ def test_jobs_of_a_queue_that_runs_none_are_told(tmp_path: Path):
     notes = load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene.notes
     said = "Jobs never start: queue lab has children; only a leaf queue can run jobs; leaf queues below it: a."
     assert notes == (said,)
+
+
+def test_a_queue_of_the_name_of_the_root_runs_jobs(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("arrival_s,duration_s,gpus_per_pod,queue\n0,60,4,all\n0,60,4,b\n", "utf-8")
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
+    result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene))
+    assert {queue.name: queue.parent for queue in result.queues} == {"all": "all-2", "all-2": None, "b": "all-2"}
+    assert result.value("done") == 2.0
+
+
+def test_columns_that_are_not_read_are_told(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("arrival_s,duration,gpus,queue\n0,60,4,default\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
+    (note,) = load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene.notes
+    assert note.startswith("2 columns not read: duration, gpus. Columns are name, arrival_s, duration_s, pods,")
