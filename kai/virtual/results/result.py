@@ -160,8 +160,9 @@ class SimulationResult:
     notes: tuple[str, ...]
 
     def value(self, metric: str) -> float | None:
-        """Return the value of a metric."""
-        return self.metrics[metric].value
+        """Return the value of a metric; None where there is nothing to count, or another version did not write it."""
+        found = self.metrics.get(metric)
+        return None if found is None else found.value
 
     @property
     def most_gpus(self) -> float:

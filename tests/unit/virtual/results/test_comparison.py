@@ -64,3 +64,10 @@ def test_times_that_are_seconds_apart_are_told_to_the_second():
         ("started T+0s, ended T+2h55m", "started T+7s, ended T+2h55m"),
         ("started T+1h0m30s, ended T+1h30m", "started T+1h0m37s, ended T+1h30m"),
     ]
+
+
+def test_a_metric_that_one_result_lacks_is_unclear():
+    one = simulated(reclaims=True)
+    older = attrs.evolve(one, metrics={name: each for name, each in one.metrics.items() if name != "jain"})
+    metrics = {metric.name: metric for metric in compare_runs(older, one).comparison.metrics}
+    assert (metrics["fairness (Jain)"].a, metrics["fairness (Jain)"].better) == (None, "unclear")
