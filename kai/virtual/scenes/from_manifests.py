@@ -99,8 +99,9 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
     start = began or newest_time(objects) or NEW_YEAR
     plans = sorted(_plans(reading, arrivals, seed), key=lambda plan: plan.arrival)
     if not plans:
-        place = documents[0].text.name if documents else "workload"
-        raise InputError(f"{place}: found no workload for this scheduler")
+        place = documents[-1].text.name if documents else "workload"
+        why = "; ".join([*(str(each) for each in reading.expansion.unused), *said])
+        raise InputError(f"{place}: found no workload for this scheduler" + (f" ({why.rstrip('.')})" if why else ""))
     # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
     members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
     others = tuple(pod for pod in objects.pods if key_of(pod) not in members)

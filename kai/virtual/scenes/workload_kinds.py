@@ -62,7 +62,7 @@ def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[
     if replicas is not None and manifest.get("kind") in _SCALED:
         return {**manifest, "spec": {**spec, "replicas": replicas}}
     completions = spec.get("completions")
-    if manifest.get("kind") == "Job" and isinstance(completions, int):
+    if manifest.get("kind") == "Job" and isinstance(completions, int) and spec.get("parallelism") != 0:
         return {**manifest, "spec": {**spec, "parallelism": completions}}
     return manifest
 

@@ -52,6 +52,14 @@ def test_a_queue_that_does_not_exist_is_told(tmp_path: Path, capsys: pytest.Capt
     assert "Jobs never start: queue gest does not exist; is it guest?" in capsys.readouterr().out
 
 
+def test_where_no_workload_is_the_file_of_workloads_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    cluster, workload = tmp_path / "cluster.yaml", tmp_path / "workload.yaml"
+    cluster.write_text("shapes: {x: {gpu: 8}}\nqueues: {a: {}}\n", encoding="utf-8")
+    workload.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n", encoding="utf-8")
+    assert run(["simulate", str(workload), "--until", "8h", "--cluster", str(cluster)]) == 4
+    assert "workload.yaml: found no workload" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_cluster_without_a_node_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cluster = tmp_path / "wrong.yaml"
     cluster.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")

@@ -3,6 +3,7 @@ import pytest
 
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
+from kai.errors import InputError
 from kai.scheduler.rhythm import Rhythm
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.results.metrics import result_of
@@ -127,6 +128,12 @@ def test_a_job_runs_as_many_pods_at_once_as_its_parallelism_until_all_completion
     text = cluster() + job("three", 8, spec="  completions: 3\n  parallelism: 2\n", duration="30m")
     three = jobs_of(simulated(text, 4))["three"]
     assert (three.end_seconds, three.state, three.pods) == (1.5 * HOUR, "done", 3)
+
+
+def test_a_job_without_parallelism_makes_no_pods():
+    text = cluster() + job("none", 8, spec="  completions: 3\n  parallelism: 0\n", duration="30m")
+    with pytest.raises(InputError, match=r"case\.yaml: found no workload for this scheduler"):
+        simulated(text, 4)
 
 
 @pytest.mark.parametrize(
