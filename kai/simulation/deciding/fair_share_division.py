@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kai.api.values import times
+from kai.api.values.bad_value import BadValue
 from kai.errors import InputError
 from kai.framework.division import divide, give_surplus
 from kai.model.rows import Float64s
@@ -39,8 +40,12 @@ def divide_case(case: FairShareCase) -> dict[str, Any]:
             remaining[resource] = left
             for queue, share in zip(members, found, strict=True):
                 shares[queue["uid"]][resource] = float(share)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except KeyError as error:
         raise InputError(f"{case.name}: found a fair-share case without {error}, expected queues and totals") from error
+    except (TypeError, AttributeError, ValueError, OverflowError, BadValue) as error:
+        raise InputError(
+            f"{case.name}: found what no fair-share case has ({error}), expected queues and totals"
+        ) from error
     return {"scenario": case.name, "fairShare": shares, "remaining": remaining}
 
 

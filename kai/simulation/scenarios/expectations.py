@@ -11,7 +11,7 @@ from kai.simulation.cases.case import Expected
 from kai.simulation.scenarios.validation import mapping
 
 STATES = ("allocated", "pipelined", "running", "pending", "evicted", "moved", "terminating", "gated", "finished")
-_CLAUSE = re.compile(r"(?:(?P<count>\d+)\s+)?(?P<state>[a-z]+)(?:\s+on\s+(?P<nodes>.+))?")
+_CLAUSE = re.compile(r"(?:(?P<count>[0-9]{1,9})\s+)?(?P<state>[a-z]+)(?:\s+on\s+(?P<nodes>.+))?")
 
 
 def read_expected(document: Mapping[str, Any], place: str) -> Expected | None:

@@ -89,7 +89,7 @@ def expand(document: Values, place: str) -> list[Manifest]:
     out: list[Manifest] = []
     for name, values in mapping(cluster.get("nodes"), f"{place}: cluster.nodes").items():
         where = f"{place}: cluster.nodes.{name}"
-        out += [node(one, fields(values, NODE_KEYS, where), where) for one in spread(name)]
+        out += [node(one, fields(values, NODE_KEYS, where), where) for one in spread(name, f"{place}: cluster.nodes")]
     more = cluster.get("objects") or ()
     if not isinstance(more, list | tuple):
         raise InputError(f"{place}: cluster.objects: found {shown(more)}, expected a list of Kubernetes objects")

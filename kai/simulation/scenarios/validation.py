@@ -9,7 +9,7 @@ from kai.api.values.bad_value import BadValue
 from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.notation import shown
-from kai.numerals import is_whole
+from kai.numerals import is_whole, unsigned
 
 _MOST = 100_000
 """More nodes or pods than this are no longer written by hand."""
@@ -87,14 +87,18 @@ def seconds(value: object, place: str) -> float:
         raise InputError(f"{place}: found {shown(value)}, expected {bad.wanted}") from None
 
 
-def spread(name: str) -> Iterator[str]:
-    """Yield the names that ``n1..n4`` stands for, or the name itself."""
+def spread(name: str, place: str) -> Iterator[str]:
+    """Yield the names that ``n1..n4`` stands for, or the name itself.
+
+    Raises: InputError.
+    """
     match = _RANGE.fullmatch(name)
     if match is None or match[1] != match[3]:
         yield name
         return
-    if not 0 <= int(match[4]) - int(match[2]) < _MOST:
-        raise InputError(f"{name}: found a range of nodes, expected at most {_MOST}, in ascending order")
+    first, last = unsigned(match[2]), unsigned(match[4])
+    if first is None or last is None or not 0 <= last - first < _MOST:
+        raise InputError(f"{place}: found {shown(name)}, expected a range of at most {_MOST} nodes, in ascending order")
     width = len(match[2]) if match[2].startswith("0") else 0
-    for number in range(int(match[2]), int(match[4]) + 1):
+    for number in range(first, last + 1):
         yield f"{match[1]}{number:0{width}d}"

@@ -13,11 +13,12 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
+from math import inf
 from typing import Any, Final
 
 import attrs
 
-from kai import durations
+from kai import durations, numerals
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.lenient import mapping_of
@@ -144,16 +145,16 @@ def idle_annotations(document: Document, path: Path = ()) -> Iterator[Finding]:
 def _arrival(text: str) -> float | Instant | Poisson:
     called = _call(text, "poisson", WANTED_ARRIVAL)
     if called is not None:
-        rate, count = _RATE.fullmatch(called.pop("rate", "")), called.pop("count", "")
-        if rate is None or not count.isdecimal() or called or not 0 < int(count) <= MOST_ARRIVALS:
+        rate, count = _RATE.fullmatch(called.pop("rate", "")), numerals.unsigned(called.pop("count", ""))
+        if rate is None or count is None or called or not 0 < count <= MOST_ARRIVALS:
             raise BadValue(text, WANTED_ARRIVAL)
         try:
             per = float(rate[1])
         except ValueError:
             raise BadValue(text, WANTED_ARRIVAL) from None
-        if per <= 0:
+        if not 0 < per < inf or (mean := durations.seconds(f"1{rate[2]}") / per) > durations.LONGEST:
             raise BadValue(text, WANTED_ARRIVAL)
-        return Poisson(durations.seconds(f"1{rate[2]}") / per, int(count))
+        return Poisson(mean, count)
     try:
         return Instant(times.instant(text))
     except BadValue:
@@ -185,19 +186,21 @@ def _call(text: str, name: str, wanted: str) -> dict[str, str] | None:
 def _steps(text: str) -> Steps:
     steps: list[tuple[float, int]] = []
     for part in text.split(","):
-        at, colon, count = part.strip().rpartition(":")
-        if not colon or not count.strip().isdecimal():
+        at, colon, written = part.strip().rpartition(":")
+        count = numerals.unsigned(written.strip())
+        if not colon or count is None:
             raise BadValue(text, WANTED_STEPS)
-        steps.append((_seconds(at.strip(), WANTED_STEPS), int(count)))
+        steps.append((_seconds(at.strip(), WANTED_STEPS), count))
     if any(later[0] <= earlier[0] for earlier, later in pairwise(steps)):
         raise BadValue(text, f"{WANTED_STEPS}, one after the other")
     return tuple(steps)
 
 
 def _count(text: str) -> int:
-    if not text.strip().isdecimal():
+    count = numerals.unsigned(text.strip())
+    if count is None:
         raise BadValue(text, "a whole number, 0 or more")
-    return int(text)
+    return count
 
 
 def _seconds(text: str, wanted: str = durations.WANTED) -> float:

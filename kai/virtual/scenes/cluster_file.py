@@ -374,6 +374,6 @@ def _taint(text: object, path: Path) -> dict[str, Any]:
 
 def _spread(text: str, path: Path) -> list[str]:
     try:
-        return list(spread(text))
+        return list(spread(text, str(path[-1])))
     except InputError as error:
         raise WrongError(path, str(error), "a range such as gpu-01..gpu-12") from None

@@ -60,6 +60,7 @@ def test_a_scenario_that_expects_nothing_says_so(tmp_path):
     [
         ("runing", "found 'runing', expected a number, one of allocated"),
         ("2 and 1", "found '2 and 1'"),
+        (f"{'9' * 5000} running", "expected a number, one of allocated"),
         ("[pending]", "found ['pending'], expected \"allocated on n1\""),
         ("{pending: x, running: y}", 'expected "allocated on n1"'),
     ],

@@ -40,6 +40,8 @@ def test_only_the_surplus_is_divided_when_the_case_says_so():
         {"totalResources": {"gpu": "many"}, "queues": []},
         {"totalResources": {"gpu": 1}, "queues": 5},
         {"totalResources": {"gpu": 1}, "queues": [], "divide": "half"},
+        {"totalResources": {"gpu": 1}, "queues": [queue("1", request=1) | {"priority": float("inf")}]},
+        {"totalResources": {"gpu": 1}, "queues": [queue("1", request=1) | {"creationTimestamp": "soon"}]},
     ],
 )
 def test_a_division_that_cannot_be_read_is_named(document):

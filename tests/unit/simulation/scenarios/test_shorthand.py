@@ -10,10 +10,10 @@ def objects(kind, **document):
 
 
 def test_a_range_of_names_stands_for_each_of_them():
-    assert list(spread("n1..n3")) == ["n1", "n2", "n3"]
-    assert list(spread("gpu-08..gpu-10")) == ["gpu-08", "gpu-09", "gpu-10"]
-    assert list(spread("n1..m3")) == ["n1..m3"]
-    assert list(spread("plain")) == ["plain"]
+    assert list(spread("n1..n3", "x")) == ["n1", "n2", "n3"]
+    assert list(spread("gpu-08..gpu-10", "x")) == ["gpu-08", "gpu-09", "gpu-10"]
+    assert list(spread("n1..m3", "x")) == ["n1..m3"]
+    assert list(spread("plain", "x")) == ["plain"]
 
 
 def test_a_node_is_large_unless_it_says_otherwise():
@@ -90,6 +90,7 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
     ("document", "message"),
     [
         ({"group": {}}, "found key 'group'; did you mean groups?"),
+        ({"cluster": {"nodes": {f"n1..n{'9' * 5000}": {}}}}, "expected a range of at most 100000 nodes"),
         ({"cluster": {"node": {}}}, "cluster: found key 'node'; did you mean nodes?"),
         ({"cluster": {"nodes": {"n": {"gpus": 1}}}}, "cluster.nodes.n: found key 'gpus'; did you mean gpu"),
         ({"cluster": {"nodes": []}}, "cluster.nodes: found [], expected a mapping"),

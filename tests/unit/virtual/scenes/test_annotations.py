@@ -33,6 +33,11 @@ def test_every_form_is_read():
         ("duration", "lognormal(median=2h, p95=1h)", "A001"),
         ("replicas", "1h:2, 0h:1", "A001"),
         ("restarts", "-1", "A001"),
+        ("restarts", "9" * 5000, "A001"),
+        ("replicas", f"0h:{'9' * 5000}", "A001"),
+        ("arrival", f"poisson(rate=1/h, count={'9' * 5000})", "A001"),
+        ("arrival", f"poisson(rate={'9' * 400}/h, count=2)", "A001"),
+        ("arrival", "poisson(rate=0.0000001/w, count=2)", "A001"),
         ("arival", "1h", "A002"),
     ],
 )
