@@ -189,19 +189,18 @@ class Nodes:
         self.calendar.enter(self.calendar.now + pool.rule.idle, partial(self._look, pool, node.metadata.name))
 
     def _look(self, pool: _Pool, name: str) -> None:
-        """Give a node back that no pod was on for long enough; else look again later."""
-        if name not in pool.nodes:
-            return
+        """Give a node back that no pod was on for long enough; else look again when that may be so."""
         now, idle = self.calendar.now, pool.rule.idle
-        if any(life.node == name for life in self.workloads.lives.values()):
-            pool.nodes[name] = now
-        free_for = now - pool.nodes[name]
-        if free_for >= idle - _TINY and len(pool.nodes) > pool.rule.least:
+        is_used = any(life.node == name for life in self.workloads.lives.values())
+        since = now if is_used else max(pool.nodes[name], self.workloads.left.get(name, 0.0))
+        if now - since < idle - _TINY:
+            self.calendar.enter(since + idle, partial(self._look, pool, name))
+        elif len(pool.nodes) > pool.rule.least:
             del pool.nodes[name]
+            self.workloads.left.pop(name, None)
             self._remove(name)
-            return
-        again = idle - free_for if 0 < free_for < idle - _TINY else idle
-        self.calendar.enter(now + again, partial(self._look, pool, name))
+        else:
+            self.calendar.enter(now + idle, partial(self._look, pool, name))
 
 
 @attrs.define(eq=False)
@@ -210,6 +209,6 @@ class _Pool:
 
     rule: Autoscale
     nodes: dict[str, float] = attrs.field(factory=dict)
-    """By name: since when no pod is known to be there."""
+    """By name: since when each is there."""
     coming: int = 0
     made: int = 0

@@ -53,6 +53,8 @@ class Workloads:
     """Whether anything happened that a cycle should see."""
     has_independent_pods: bool = False
     """Whether pods came that start without others."""
+    left: dict[str, float] = attrs.field(factory=dict)
+    """When a pod was last gone from each node."""
     _latest: dict[str, Job] = attrs.field(factory=dict)
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
@@ -336,6 +338,7 @@ class Workloads:
             self.records.give_up(job.number, life.slot.plan.gpus, self.calendar.now)
         else:
             self.records.release(job.number, life.node, life.since, life.gpus, self.calendar.now)
+            self.left[life.node] = self.calendar.now
         if life.slot.life is life:
             life.slot.life = None
         del self.lives[life.key]

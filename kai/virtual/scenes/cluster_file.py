@@ -48,6 +48,8 @@ from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent
 KEYS: Final = ("shapes", "queues", "topologies", "events", "mtbf", "repair", "autoscale")
 SHAPE_KEYS: Final = ("gpu", "memory", "cpu", "ram", "count", "names", "labels", "taints", "resources")
 EVENT_KEYS: Final = ("at", "node", "nodes", "fail", "drain", "taint", "for", "add", "count")
+_KEYS_OF: Final = {Change.ADD: ("count",), Change.TAINT: ("node", "nodes", "for")}
+"""Keys of an event beside its time and its change, where they are others than those of nodes."""
 SCALE_KEYS: Final = ("shape", "min", "max", "provision", "idle")
 DEFAULT_CPU: Final = 128
 DEFAULT_RAM: Final = "1024Gi"
@@ -245,11 +247,14 @@ class _Reading:
         if len(told) != 1:
             raise WrongError(path, f"found {' and '.join(told) or 'nothing that happens'}", "fail, drain, taint or add")
         change = Change(told[0])
+        self._refuse_aside(values, change, path)
         if change is Change.ADD:
             return NodeEvent(at=at, change=change, added=self._added(values, path, number))
         called = [*_list(values, "nodes", path), *([values["node"]] if "node" in values else [])]
         named = tuple(name for each in called for name in _spread(str(each), path))
-        for name in named or ("",):
+        if not named:
+            raise WrongError(path, "found no node", "node or nodes: the names of nodes")
+        for name in named:
             if known and name not in known:
                 raise WrongError((*path, "node"), f"there is no node {shown(name)}", "the name of a node of this file")
         if change is Change.TAINT:
@@ -258,6 +263,15 @@ class _Reading:
             return NodeEvent(at=at, change=change, nodes=named, taint=taint, seconds=lasts)
         lasts = None if values[told[0]] is True else _seconds(values[told[0]], (*path, told[0]))
         return NodeEvent(at=at, change=change, nodes=named, seconds=lasts)
+
+    @staticmethod
+    def _refuse_aside(values: Mapping[str, Any], change: Change, path: Path) -> None:
+        """Refuse keys that belong to another change: they would say nothing."""
+        own = {"at", change.value, *_KEYS_OF.get(change, ("node", "nodes"))}
+        for key in values:
+            if key not in own:
+                said = f"{key} says nothing beside {change.value}"
+                raise WrongError((*path, key), said, f"keys: {', '.join(each for each in EVENT_KEYS if each in own)}")
 
     def _added(self, values: Mapping[str, Any], path: Path, number: int) -> tuple[Node, ...]:
         shape = self._shape(values.get("add"), (*path, "add"))

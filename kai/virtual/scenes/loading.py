@@ -131,6 +131,7 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     if not objects.nodes and not _has_nodes(file):
         raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
     if cluster is not None and case is None and not _has_nodes(file):
+        _refuse_strangers(file, objects, cluster, workload)
         notes = (*notes, f"{cluster} has no node: the nodes are those of {workload}.")
     notes = (*notes, *_idle_queues(objects, (plan.queue for plan in plans)))
     scene = Scene(
@@ -192,6 +193,14 @@ def _inputs(workload: str, cluster: str | None) -> Inputs:
 def _has_nodes(file: ClusterFile) -> bool:
     come = bool(file.autoscale) or any(each.added for each in file.events)
     return come or any(each.manifest.get("kind") == Node.__name__ for each in file.documents)
+
+
+def _refuse_strangers(file: ClusterFile, objects: ClusterObjects, cluster: str, workload: str) -> None:
+    """Refuse events of nodes that the workload lacks, which brings the nodes where the cluster file has none."""
+    known = {each.metadata.name for each in objects.nodes}
+    for name in (each for event in file.events for each in event.nodes if each not in known):
+        wanted = f"the name of a node of {workload}, such as {first_of(sorted(known), 1)}"
+        raise InputError.about(cluster, "events: node", found=name, wanted=wanted)
 
 
 def _name_of(document: Document) -> str:

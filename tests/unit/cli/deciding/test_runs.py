@@ -60,6 +60,14 @@ def test_where_no_workload_is_the_file_of_workloads_is_named(tmp_path: Path, cap
     assert "workload.yaml: found no workload" in " ".join(capsys.readouterr().err.split())
 
 
+def test_an_event_of_a_node_that_the_workload_lacks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("queues: {x: {}}\nevents: [{at: 1h, node: n7, fail: 1h}]\n", encoding="utf-8")
+    assert run(["simulate", CASE, "--until", "8h", "--cluster", str(cluster)]) == 4
+    told = " ".join(capsys.readouterr().err.split())
+    assert "cluster.yaml: events: node: found 'n7', expected the name of a node of" in told
+
+
 def test_a_cluster_without_a_node_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cluster = tmp_path / "wrong.yaml"
     cluster.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")

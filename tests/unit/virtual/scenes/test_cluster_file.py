@@ -86,6 +86,15 @@ def test_nodes_are_made_when_pods_wait_and_given_back_when_idle():
     assert result.counts["gpuHours"] < 8 * 1.4
 
 
+def test_a_node_is_given_back_only_after_it_was_idle_for_so_long():
+    file = "shapes: {a: {gpu: 8, count: 0}}\nautoscale: [{shape: a, min: 0, max: 1, provision: 5m, idle: 10m}]\n"
+    jobs = job("first", 8, duration="9m") + job("second", 8, arrival="20m", duration="1m")
+    # The node comes at 5m and is idle from 14m on, so it is there at 20m, and goes at 31m.
+    result = simulated(file, jobs, 1)
+    assert [each.start_seconds for each in result.jobs] == [300.0, 1200.0]
+    assert result.counts["gpuHours"] == pytest.approx(8 * 26 / 60)
+
+
 def test_no_node_is_made_for_pods_with_claims():
     template = """---
 apiVersion: resource.k8s.io/v1
@@ -118,6 +127,12 @@ def test_nodes_fail_by_chance_as_the_seed_says():
         ("shapes:\n  a: {gpu: eight}\n", "cluster.yaml:2:12: K001 gpu is 'eight'"),
         ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1x, node: a-1, fail: 1h}\n", "cluster.yaml:3:10: K001 at is '1x'"),
         ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1h, node: b-1, fail: 1h}\n", "3:20: K001 there is no node 'b-1'"),
+        ("shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1h, fail: 1h}\n", "3:5: K001 found no node"),
+        (
+            "shapes: {a: {gpu: 8}}\nevents:\n  - {at: 1h, node: a-1, fail: 1h, for: 2h}\n",
+            "K001 for says nothing beside fail",
+        ),
+        (f"shapes:\n  a: {{gpu: 8, names: n1..n{'9' * 5000}}}\n", "expected a range of at most 100000 nodes"),
         ("queues:\n  a: {qouta: 3}\n", "cluster.yaml:2:3: K002 a: found key 'qouta'"),
         ("autoscale:\n  - {shape: b}\n", "cluster.yaml:2:13: K001 there is no shape 'b'"),
         ("shapes: {c: {}}\nautoscale:\n  - {shape: c}\n", "3:13: K001 nodes of shape c have no GPU"),
