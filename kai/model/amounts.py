@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping
 
 from kai import quantity
-from kai.model.units import is_bytes
+from kai.model.units import GPU_UNIT, is_bytes, mig_slices
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource names on the axis and amounts in axis units, by name."""
@@ -63,3 +63,8 @@ def amounts_of(texts: QuantityTexts) -> Amounts:
 def packed(total: Mapping[str, int]) -> Amounts:
     """Return ``total`` without zeros, by name, cut to what a node could ever have."""
     return tuple(sorted((name, min(amount, _most(name))) for name, amount in total.items() if amount))
+
+
+def gpus_among(found: Mapping[str, int]) -> int:
+    """Return thousandths of GPUs among amounts, of whatever vendor, and MIG slices as queues count them."""
+    return found.get("gpu", 0) + sum(mig_slices(name)[0] * count * GPU_UNIT for name, count in found.items())

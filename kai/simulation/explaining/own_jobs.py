@@ -25,8 +25,8 @@ from kai.explain.messages import Explanation
 from kai.explain.phrases import Words
 from kai.explain.recorded import least_pods
 from kai.intake import Intake, IntakeSettings
-from kai.model.amounts import amounts
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.amounts import amounts, gpus_among
+from kai.model.axis import GPU_UNIT
 from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.cases.origin import Origin
@@ -148,6 +148,8 @@ class _Reader:
         self._sources = {key_of(each): each for each in objects.pod_groups}
         self._nodes = {key_of(pod): pod.spec.node_name for pod in objects.pods}
         self._counts = Counter(group.name for group in snapshot.groups)
+        self._asked: list[int] = (snapshot.requests @ snapshot.axis.gpu_weights()).tolist()
+        """Thousandths of GPUs that a pod of each shape asks for, MIG slices as in quota."""
         self._members: dict[int, list[int]] = {}
         for pod, group in enumerate(snapshot.pod_group.tolist()):
             self._members.setdefault(group, []).append(pod)
@@ -218,8 +220,8 @@ class _Reader:
             state,
             wanted=least,
             placed=least if status.allocated else 0,
-            gpus=amounts(tuple(status.requested.items())).get("gpu", 0),
-            held=amounts(tuple(status.allocated.items())).get("gpu", 0),
+            gpus=gpus_among(amounts(tuple(status.requested.items()))),
+            held=gpus_among(amounts(tuple(status.allocated.items()))),
         )
 
     def _described(
@@ -270,7 +272,7 @@ class _Reader:
         )
 
     def _gpus(self, pod: int) -> int:
-        return int(self._snapshot.requests[int(self._snapshot.pod_shape[pod]), GPU])
+        return self._asked[int(self._snapshot.pod_shape[pod])]
 
     def _memory(self, pod: int) -> int:
         return memory_asked(self._snapshot.shapes[int(self._snapshot.pod_shape[pod])].gpu)

@@ -23,9 +23,9 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import times
 from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
-from kai.model.amounts import amounts
+from kai.model.amounts import amounts, gpus_among
 from kai.model.pod import GpuKind
-from kai.model.units import GPU_UNIT, mig_slices
+from kai.model.units import GPU_UNIT
 from kai.simulation.deciding.cluster_reaction import device_labels, device_of
 from kai.state.snapshot import Snapshot
 from kai.virtual.running.claims import Claims
@@ -162,10 +162,8 @@ class EmbeddedCluster:
 
 
 def _gpus_of(node: Node) -> float:
-    """Return how many GPUs a node offers: of whatever vendor, and MIG slices as queues count them."""
-    offered = amounts(tuple(node.status.allocatable.items()))
-    slices = sum(mig_slices(name)[0] * count for name, count in offered.items())
-    return offered.get("gpu", 0) / GPU_UNIT + slices
+    """Return how many GPUs a node offers."""
+    return gpus_among(amounts(tuple(node.status.allocatable.items()))) / GPU_UNIT
 
 
 def held_gpus(decision: Bind, snapshot: Snapshot) -> float:

@@ -24,7 +24,7 @@ from kai.api.kubernetes.selection import (
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec, Preemptibility
 from kai.api.scheduling.queue import Queue
 from kai.manifests import Document, RefusedError, read
-from kai.model.amounts import amounts
+from kai.model.amounts import amounts, gpus_among
 from kai.model.units import GPU_UNIT
 from kai.simulation.scenarios.shorthand import expand
 from kai.traces.jobs import TraceJob, TraceNode
@@ -164,4 +164,4 @@ def _queues(missing: Sequence[str], gpus: float, known: set[str], root: str) -> 
 
 def _gpus_in(objects: Iterable[object]) -> float:
     found = [amounts(tuple(each.status.allocatable.items())) for each in objects if isinstance(each, Node)]
-    return sum(each.get("gpu", 0) for each in found) / GPU_UNIT
+    return sum(map(gpus_among, found)) / GPU_UNIT

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from kai.cluster.transport.access import Access
@@ -34,6 +36,23 @@ def test_jobs_stand_where_their_pods_are_and_wait_for_what_was_written(read):
     }
     job = jobs["runs"].line.job
     assert (job.queue, job.gpus, job.minimum, job.placed, job.nodes) == ("team", 4000, 2, 2, ("n1",))
+
+
+def test_slices_of_gpus_count_as_queues_count_them(read):
+    slices = json.loads(
+        json.dumps(OwnGroup(name="cut").manifests()).replace("nvidia.com/gpu", "nvidia.com/mig-3g.20gb")
+    )
+
+    class Cut:
+        def manifests(self):
+            return slices
+
+    _, jobs = read([Cut()])
+    line = jobs["cut"].line
+    assert (line.job.gpus, [pod.gpus for pod in line.pods]) == (12_000, [6000, 6000])
+    unseen = OwnGroup(name="unseen", status={"resourcesStatus": {"requested": {"nvidia.com/mig-3g.20gb": "2"}}})
+    _, jobs = read([unseen], hidden=["pods"])
+    assert jobs["unseen"].line.job.gpus == 6000
 
 
 def test_what_takes_other_rights_is_unknown_and_not_guessed(read):

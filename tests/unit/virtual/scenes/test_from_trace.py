@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from kai.virtual.results.metrics import result_of
 from kai.virtual.running.simulation import run
 from kai.virtual.scenes.loading import load
@@ -62,12 +64,13 @@ def test_all_nodes_may_be_made_when_pods_wait(tmp_path: Path):
     assert (result.counts["gpus"], result.most_gpus) == (0.0, 8.0)
 
 
-def test_queues_that_are_made_divide_gpus_of_any_vendor(tmp_path: Path):
+@pytest.mark.parametrize("offered", ["amd.com/gpu: 8", "nvidia.com/mig-2g.10gb: 4"])
+def test_queues_that_are_made_divide_gpus_of_any_vendor_and_slices(tmp_path: Path, offered: str):
     (tmp_path / "own.csv").write_text("arrival_s,duration_s,gpus_per_pod,queue\n0,60,1,a\n0,60,1,b\n", encoding="utf-8")
-    (tmp_path / "cluster.yaml").write_text("shapes: {x: {resources: {amd.com/gpu: 8}}}\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text(f"shapes: {{x: {{resources: {{{offered}}}}}}}\n", encoding="utf-8")
     result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene))
     assert {queue.name: queue.quota_gpus for queue in result.queues} == {"all": 8.0, "a": 4.0, "b": 4.0}
-    assert result.value("started") == 2.0
+    assert result.value("started") == (2.0 if offered.startswith("amd") else 0.0)
 
 
 def test_jobs_of_a_queue_that_runs_none_are_told(tmp_path: Path):
