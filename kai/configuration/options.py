@@ -149,7 +149,7 @@ def _type_words(kind: object) -> str:
     origin = typing.get_origin(kind) or kind
     if isinstance(origin, type):
         if issubclass(origin, Mapping):
-            return "mapping"
+            return _mapping_words(typing.get_args(kind))
         if issubclass(origin, tuple | list | frozenset | set):
             return _list_words(typing.get_args(kind))
         return origin.__name__
@@ -161,6 +161,12 @@ def _list_words(parts: tuple[object, ...]) -> str:
     items = {part for part in parts if part is not Ellipsis}
     several = _SEVERAL.get(next(iter(items))) if len(items) == 1 else None
     return "list" if several is None else f"list of {several}"
+
+
+def _mapping_words(parts: tuple[object, ...]) -> str:
+    """Return what a mapping leads to, where that is one kind; its keys are names."""
+    several = _SEVERAL.get(parts[1]) if len(parts) == 2 else None
+    return "mapping" if several is None else f"mapping from names to {several}"
 
 
 def _validator_words(validator: object) -> Iterator[str]:

@@ -150,6 +150,15 @@ def test_a_list_says_what_it_holds_where_that_is_one_kind():
     assert told == ["list of whole numbers, default [1, 2]", "list, default [1, 'a']", "list"]
 
 
+def test_a_mapping_says_what_it_leads_to_where_that_is_a_number_or_a_text():
+    @attrs.frozen
+    class Mappings:
+        weights: dict[str, float]
+        lists: dict[str, list[str]]
+
+    assert [wanted(field) for field in described(Mappings)] == ["mapping from names to numbers", "mapping"]
+
+
 def raising(*_):
     raise OSError("no file")
 
