@@ -8,10 +8,11 @@ import attrs
 import numpy as np
 
 from kai.engine.objections import OVER, Objections, excesses, shortage, shortages
-from kai.engine.policy import mask_of, texts_of
+from kai.engine.opened import OpenedPlugin
+from kai.engine.policy import mask_of, refusal_of, scores_of, texts_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
-from kai.model.rows import Int64s, NodeRows, PodRow
+from kai.model.rows import Bools, Int64s, NodeRow, NodeRows, PodRow
 
 if TYPE_CHECKING:
     from kai.engine.session import Session
@@ -77,6 +78,7 @@ def _counted(
     masked, counts = by_code[fit.REFUSED_MASK], Counter[NodeReason]()
     if masked or by_code[fit.ACCEPTED]:
         counts.update(_words(session, pod, nodes, codes).values())
+        counts.update(_taken_out(session, pod, nodes, codes))
         masked = int(np.count_nonzero(codes == fit.REFUSED_MASK))
     if by_code[fit.REFUSED_NOT_READY]:
         counts.update(_unready(session, node) for node in nodes[codes == fit.REFUSED_NOT_READY].tolist())
@@ -119,3 +121,36 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
             out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
             codes[at] = fit.REFUSED_HOOK
     return out
+
+
+def _taken_out(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
+    """Return how many nodes with room plugins take out that no filter refuses: scored with NaN, or without a detail.
+
+    Cost: what the try that failed took to ask the same.
+    """
+    counts, left = Counter[NodeReason](), nodes[codes == fit.ACCEPTED]
+    shape = int(session.facts.pods.shape[pod])
+    for plugin in session.policy.plugins:
+        if not len(left):
+            break
+        if not plugin.is_asked(shape):
+            continue
+        scored = f"node(s) were scored with NaN by plugin {plugin.name}"
+        for text, taken_out in ((scored, _scored_out), (refusal_of(plugin), _without_detail)):
+            out = taken_out(plugin, PodRow(pod), left)
+            if out.any():
+                counts[NodeReason(code=fit.REFUSED_HOOK, text=text)] += int(out.sum())
+                left = left[~out]
+    return counts
+
+
+def _scored_out(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools:
+    out: Bools = np.isnan(scores_of(plugin, pod, nodes))
+    return out
+
+
+def _without_detail(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools:
+    choose = None if plugin.placement is None else plugin.placement.choose
+    if choose is None:
+        return np.zeros(len(nodes), np.bool_)
+    return np.array([choose(pod, NodeRow(node)) is None for node in nodes.tolist()], np.bool_)

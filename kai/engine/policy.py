@@ -333,7 +333,12 @@ def texts_of(plugin: OpenedPlugin, pod: PodRow, refused: NodeRows) -> Sequence[s
     Raises: PluginError when it raised or returned something that is no text for each.
     """
     explain = None if plugin.node_filter is None else plugin.node_filter.explain
-    return [f"refused by {plugin.name}"] * len(refused) if explain is None else explain(pod, refused)
+    return [refusal_of(plugin)] * len(refused) if explain is None else explain(pod, refused)
+
+
+def refusal_of(plugin: OpenedPlugin) -> str:
+    """Return what is said of a node that a plugin refuses without a text of its own."""
+    return f"node(s) were refused by plugin {plugin.name}"
 
 
 def scores_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Scores:
@@ -344,4 +349,4 @@ def scores_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Scores:
     return np.zeros(len(nodes), np.float64) if plugin.node_score is None else plugin.node_score.score(pod, nodes)
 
 
-__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "mask_of", "scores_of", "texts_of"]
+__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "mask_of", "refusal_of", "scores_of", "texts_of"]

@@ -1,5 +1,6 @@
 """What nodes object to is counted once for all groups that are told the same."""
 
+import attrs
 import numpy as np
 import pytest
 
@@ -8,7 +9,8 @@ from kai.engine import histogram
 from kai.engine.observe import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
-from kai.testing import snapshot
+from kai.framework.hooks import NodeFilter, NodeScore, Placement
+from kai.testing import default_profile_with, snapshot
 
 NODES = {"n1": {"gpu": 4, "cpu": 64}, "n2": {"gpu": 1, "cpu": 1}}
 WANTED = {"gpu": 4, "cpu": 2}
@@ -68,3 +70,36 @@ def test_nodes_are_counted_again_once_a_pod_has_taken_a_place(counted):
         assert told(session, "two") == [(2, "cpu"), (2, "gpu")]
     assert told(session, "two") == [(2, "gpu"), (1, "cpu")]
     assert counted == ["one-0", "two-0", "two-0"]
+
+
+@attrs.frozen
+class Picky:
+    """A plugin that takes out nodes by one extension."""
+
+    extension: object
+
+    def open(self, session):
+        return [self.extension]
+
+
+@pytest.mark.parametrize(
+    ("extension", "words"),
+    [
+        (NodeFilter(lambda _, nodes: nodes < 0), "node(s) were refused by plugin Picky"),
+        (NodeScore(lambda _, nodes: np.full(len(nodes), np.nan)), "node(s) were scored with NaN by plugin Picky"),
+        (Placement(choose=lambda _, __: None), "node(s) were refused by plugin Picky"),
+    ],
+)
+def test_a_plugin_that_takes_out_nodes_with_room_is_named(extension, words):
+    cluster = snapshot(NODES, {"tiny": {"each": {"gpu": 1, "cpu": 1}}})
+    session = Session(cluster, default_profile_with(Picky(extension)), Recorder(), Silent())
+    found = histogram.histogram(session, row(session, "tiny"), session.all_nodes)
+    assert [(count, reason.text) for count, reason in found.counts] == [(2, words)]
+
+
+def test_nodes_that_a_plugin_leaves_are_not_told_of():
+    cluster = snapshot(NODES, {"tiny": {"each": {"gpu": 1, "cpu": 1}}})
+    choosing = Placement(choose=lambda _, node: "zone" if node else None)
+    session = Session(cluster, default_profile_with(Picky(choosing)), Recorder(), Silent())
+    found = histogram.histogram(session, row(session, "tiny"), session.all_nodes)
+    assert [count for count, _ in found.counts] == [1]
