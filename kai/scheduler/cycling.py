@@ -9,6 +9,7 @@ and again is the plugin's fault (`kai.scheduler.faults`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import attrs
@@ -210,9 +211,14 @@ class Cycles:
             return self.inquiry.failed(blame, named)
         hook = (failure.plugin, failure.hook)
         groups = self.inquiry.failed_at(hook, named)
-        reaction = self.faults.judge(failure, self.profile, groups, self.clock(), blame.dump)
+        judge = partial(self.faults.judge, failure, self.profile, groups, self.clock(), blame.dump)
+        reaction = judge()
         if reaction is None:
-            return self.inquiry.failed(attrs.evolve(blame, hook=hook), named)
+            if self.inquiry.failed(attrs.evolve(blame, hook=hook), named):
+                return True
+            reaction = judge(is_everywhere=True)
+        if reaction is None:
+            return False
         self.inquiry.acquit(hook)
         return reaction is not OnFailure.STOP
 

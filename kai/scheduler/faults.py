@@ -47,6 +47,8 @@ class Fault:
     last: float
     """When it failed last, by the monotonic clock."""
     dump: str = ""
+    is_everywhere: bool = False
+    """Whether leaving objects out did not help."""
 
     @property
     def key(self) -> Hook:
@@ -66,20 +68,32 @@ class Faults:
     _profiles: tuple[Profile, Profile] | None = None
     """The last profile, and what was made of it."""
 
-    def judge(self, error: PluginError, profile: Profile, groups: int, now: float, dump: str = "") -> OnFailure | None:
+    def judge(
+        self,
+        error: PluginError,
+        profile: Profile,
+        groups: int,
+        now: float,
+        dump: str = "",
+        *,
+        is_everywhere: bool = False,
+    ) -> OnFailure | None:
         """Return how cycles go on after a failure; None if a group may be at fault.
 
         ``groups`` says at how many groups the hook failed, this one included; 0: at none in particular.
+        ``is_everywhere``: leaving objects out did not help, so none of them is at fault.
         """
         use = next((each for each in profile.plugins if each.name == error.plugin), None)
         if use is None:
             return None
         key = (error.plugin, error.hook)
         if key in self.known:  # it failed although its answers have a stand-in: there is nothing else to do
+            if self.known[key].is_everywhere and not is_everywhere:
+                return None  # by now an object may be at fault: it is looked for again
             self._learn(attrs.evolve(self.known[key], reaction=OnFailure.STOP, last=now))
             return OnFailure.STOP
         reaction = reaction_to(use.on_failure, error.hook)
-        if not self._is_at_fault(use, error.hook, reaction, groups):
+        if not (is_everywhere or self._is_at_fault(use, error.hook, reaction, groups)):
             return None
         self._learn(
             Fault(
@@ -91,6 +105,7 @@ class Faults:
                 reaction=reaction,
                 last=now,
                 dump=dump,
+                is_everywhere=is_everywhere,
             )
         )
         self.fresh.append(self.known[key])

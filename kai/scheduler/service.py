@@ -92,6 +92,8 @@ class Scheduler:
     intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
     """Held by a cycle, by the task that reads ahead for the next cycle, and by what must not meet a cycle."""
     _failures: int = 0
+    _failed_at: str = ""
+    """What the last cycle failed at, if it failed."""
     _recorder: CycleRecorder = attrs.field(
         init=False,
         default=attrs.Factory(lambda self: CycleRecorder(self.metrics, self.hourly, self.cycles), takes_self=True),
@@ -204,7 +206,7 @@ class Scheduler:
             if outcome.again:
                 continue
             if isinstance(outcome, Failure):
-                self._failures += 1
+                self._failures, self._failed_at = self._failures + 1, f"{outcome.kind}: {outcome.message}"
                 pause = doubling_pause(self._failures, self.settings.period_seconds, _LONGEST_PAUSE)
                 await clock.sleep(min(pause, _SHORTEST_PAUSE))
                 # What failed may have gone: a change is worth a look, however often cycles failed before.
@@ -351,8 +353,7 @@ class Scheduler:
             return self._lasts()
         if self._failures <= 1:
             return ""
-        why = self.cycles.faults.problem
-        return f"cycles fail: {why}" if why else "cycles fail"
+        return f"cycles fail: {self.cycles.faults.problem or self._failed_at}"
 
     def note(self) -> str:
         """Return in words what does not keep this role from its work, but should not go on; "" if there is nothing."""

@@ -14,6 +14,7 @@ from kai.configuration.profiles import default_profile
 from kai.framework.decisions import Bind
 from kai.model.past import Past
 from kai.model.queue import Shares
+from kai.scheduler import cycling
 from kai.scheduler.cycle_input import CycleInput
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.observe import CycleObserver
@@ -21,6 +22,7 @@ from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
 from kai.telemetry.tracing import make_tracing, no_tracing
 from tests.unit.scheduler.small import small_cluster
+from tests.unit.scheduler.test_service import cluster_of, lead
 
 TERM = Term(1, "life")
 
@@ -254,3 +256,16 @@ def test_each_plugin_is_timed_when_it_opens():
     opening = {plugin: taken for (plugin, hook), taken in done.taken.items() if hook == "open"}
     assert set(opening) == opened
     assert {(taken.calls, taken.seconds) for taken in opening.values()} == {(1, 1.0)}
+
+
+def test_what_stops_cycles_is_told_to_probes(monkeypatch):
+    def failing(*_):
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(cycling, "run_cycle", failing)
+
+    async def play(rig):
+        await rig.until(lambda: rig.scheduler._failures == 2, seconds=3600)
+        assert rig.scheduler.problem().startswith("cycles fail: LookupError: a bug (at ")
+
+    lead(cluster_of("good"), play)
