@@ -4,17 +4,18 @@ from random import Random
 
 import attrs
 
+from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 
 KINDS = ("pods", "pods", "pods", "pod_groups", "pod_groups", "nodes", "queues", "bind_requests")
-HELD = "kai.scheduler/stale-timestamp"
+ALL_KINDS = tuple(field.name for field in attrs.fields(ClusterObjects))
 
 
 def changed(objects: ClusterObjects, whole: ClusterObjects, chance: Random) -> ClusterObjects:
-    """Return ``objects`` with one object gone, back as it is in ``whole``, or made anew."""
-    field = chance.choice(KINDS)
+    """Return ``objects`` with one object gone, back as it is in ``whole``, made anew, or like another of its kind."""
+    field = chance.choice((*KINDS, *(name for name in ALL_KINDS if getattr(whole, name))))
     members = list(getattr(objects, field))
-    what = chance.choice(("away", "back", "back", "anew", "anew", "moved"))
+    what = chance.choice(("away", "back", "back", "anew", "anew", "like", "like", "moved"))
     if what == "back":
         there = {_key(each) for each in members}
         missing = [each for each in getattr(whole, field) if _key(each) not in there]
@@ -26,6 +27,9 @@ def changed(objects: ClusterObjects, whole: ClusterObjects, chance: Random) -> C
         members.pop(chance.randrange(len(members)))
     elif what == "moved":
         members.append(members.pop(chance.randrange(len(members))))
+    elif what == "like":
+        at = chance.randrange(len(members))
+        members[at] = _like(members[at], chance.choice(members), chance)
     else:
         at = chance.randrange(len(members))
         members[at] = _anew(members[at], objects, chance)
@@ -34,6 +38,16 @@ def changed(objects: ClusterObjects, whole: ClusterObjects, chance: Random) -> C
 
 def _key(source):
     return source.metadata.namespace, source.metadata.name
+
+
+def _like(source, other, chance):
+    """Return an object that says in one field what another of its kind says, or that was made again by its name."""
+    in_metadata = ("uid", "labels", "annotations")
+    name = chance.choice((*in_metadata, *(each.name for each in attrs.fields(type(source)) if each.name != "metadata")))
+    if name not in in_metadata:
+        return attrs.evolve(source, **{name: getattr(other, name)})
+    said = f"{source.metadata.uid}-again" if name == "uid" else getattr(other.metadata, name)
+    return attrs.evolve(source, metadata=attrs.evolve(source.metadata, **{name: said}))
 
 
 def _anew(source, objects, chance):
@@ -50,7 +64,8 @@ def _anew(source, objects, chance):
             status=attrs.evolve(source.status, phase=phase),
         )
     if name == "PodGroup":
-        annotations = {**source.metadata.annotations, HELD: chance.choice(("2026-01-01T11:58:30Z", "", "never"))}
+        since = chance.choice(("2026-01-01T11:58:30Z", "", "never"))
+        annotations = {**source.metadata.annotations, names.STALE_SINCE: since}
         spec = attrs.evolve(source.spec, min_member=chance.choice((1, 2, 3, None)))
         return attrs.evolve(source, metadata=attrs.evolve(source.metadata, annotations=annotations), spec=spec)
     if name == "Node":
