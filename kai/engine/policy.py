@@ -297,13 +297,12 @@ def _is_static(plugin: OpenedPlugin) -> bool:
 
 
 def _is_dynamic(plugin: OpenedPlugin) -> bool:
-    placement = plugin.placement
     return (
         by_placement(plugin.node_filter)
         or by_placement(plugin.node_score)
         or plugin.pod_filter is not None
         or plugin.node_wait is not None
-        or (placement is not None and any((placement.choose, placement.effects, placement.lasting_effects)))
+        or _changes_placements(plugin)
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kai.configuration.profiles import default_profile
 from kai.engine import histogram
+from kai.engine.cycle import run_cycle
 from kai.engine.observe import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
@@ -103,3 +104,13 @@ def test_nodes_that_a_plugin_leaves_are_not_told_of():
     session = Session(cluster, default_profile_with(Picky(choosing)), Recorder(), Silent())
     found = histogram.histogram(session, row(session, "tiny"), session.all_nodes)
     assert [count for count, _ in found.counts] == [1]
+
+
+def test_what_a_pod_needs_less_counts_without_any_other_answer():
+    fitting = {"n1": {"gpu": 1}}
+    groups = {"runs": {"each": {"gpu": 1}, "runs_on": "n1"}, "shares": {"each": {"gpu": 1}}}
+    all_of_it = Placement(credit=lambda _, nodes: np.full((2, len(nodes)), 1000, np.int64))
+    bound = {}
+    for name, plugins in {"with": (Picky(all_of_it),), "without": ()}.items():
+        bound[name] = run_cycle(snapshot(fitting, groups), default_profile_with(*plugins), Recorder()).counts["binds"]
+    assert bound == {"with": 1, "without": 0}
