@@ -1,23 +1,24 @@
 """The catalog: what filters look up by name."""
 
 from collections.abc import Mapping, Sequence
-from operator import is_
 
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
-from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
+from kai.intake.claims import are_same, gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
 from kai.model.catalog import Catalog
+from kai.model.claim import ClaimCatalog
 
 _NAMED = ("namespaces",)
+_SLICES = ("resource_slices",)
 _SOURCES = (
     *_NAMED,
+    *_SLICES,
     "config_maps",
     "resource_claims",
     "resource_claim_templates",
-    "resource_slices",
     "device_classes",
 )
 
@@ -39,22 +40,21 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
     if before is not None and _are_same(objects, before.objects, _SOURCES):
         return before
     named = before.catalog.namespaces if before is not None and _are_same(objects, before.objects, _NAMED) else None
+    offered = before.node_gpus if before is not None and _are_same(objects, before.objects, _SLICES) else None
+    known = None if before is None else (before.objects, before.catalog.claims)
     return Library(
         objects=objects,
-        catalog=_catalog(objects, settings, named),
+        catalog=_catalog(objects, read_claims(objects, settings, known), named),
         template_gpus={key_of(each): gpus_of_claim(each.spec.spec) for each in objects.resource_claim_templates},
-        node_gpus=gpus_of_nodes(objects.resource_slices),
+        node_gpus=gpus_of_nodes(objects.resource_slices) if offered is None else offered,
     )
 
 
 def _are_same(objects: ClusterObjects, before: ClusterObjects, fields: Sequence[str]) -> bool:
-    pairs = [(getattr(objects, field), getattr(before, field)) for field in fields]
-    return all(len(ours) == len(theirs) and all(map(is_, ours, theirs)) for ours, theirs in pairs)
+    return all(are_same(getattr(objects, field), getattr(before, field)) for field in fields)
 
 
-def _catalog(
-    objects: ClusterObjects, settings: IntakeSettings, named: Mapping[str, Mapping[str, str]] | None
-) -> Catalog:
+def _catalog(objects: ClusterObjects, claims: ClaimCatalog, named: Mapping[str, Mapping[str, str]] | None) -> Catalog:
     """Return the catalog, with the labels of namespaces as they are ``named``, if these did not change.
 
     Without any config map in the cluster none is missing: they were not listed.
@@ -65,5 +65,5 @@ def _catalog(
         namespaces=named,
         config_maps=frozenset(key_of(each) for each in objects.config_maps),
         config_maps_known=bool(objects.config_maps),
-        claims=read_claims(objects, settings),
+        claims=claims,
     )

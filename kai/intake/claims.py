@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import JsonObject
@@ -38,16 +39,33 @@ _GPU = "gpu"
 _LARGEST = 2**63 - 1
 
 
-def read_claims(objects: ClusterObjects, settings: IntakeSettings) -> ClaimCatalog:
-    """Return claims, slices and classes as the objects have them; with any of them the API counts as served."""
-    claims = [_claim(source, settings) for source in in_order(objects.resource_claims)]
-    classes = [_class(source) for source in in_order(objects.device_classes)]
+def read_claims(
+    objects: ClusterObjects, settings: IntakeSettings, before: tuple[ClusterObjects, ClaimCatalog] | None = None
+) -> ClaimCatalog:
+    """Return claims, slices and classes as the objects have them; with any of them the API counts as served.
+
+    ``before``: what was read before, and of what. What was read of the very same objects is not read again: claims come
+    and go with pods, and what follows from devices is kept for as long as their slices are.
+    """
+    then, known = (ClusterObjects(), ClaimCatalog()) if before is None else before
+    read = dict(zip(map(id, in_order(then.resource_claims)), known.claims.values(), strict=True))
+    claims = [read.get(id(source)) or _claim(source, settings) for source in in_order(objects.resource_claims)]
+    slices, classes = known.slices, known.classes
+    if not are_same(objects.resource_slices, then.resource_slices):
+        slices = _slices(newest(in_order(objects.resource_slices)))
+    if not are_same(objects.device_classes, then.device_classes):
+        classes = {each.name: each for each in map(_class, in_order(objects.device_classes))}
     return ClaimCatalog(
         claims={(claim.namespace, claim.name): claim for claim in claims},
-        slices=_slices(newest(in_order(objects.resource_slices))),
-        classes={each.name: each for each in classes},
+        slices=slices,
+        classes=classes,
         served=bool(claims or classes or objects.resource_slices or objects.resource_claim_templates),
     )
+
+
+def are_same(objects: Sequence[object], before: Sequence[object]) -> bool:
+    """Return whether both have the very same objects in the same order."""
+    return len(objects) == len(before) and all(map(is_, objects, before))
 
 
 def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:

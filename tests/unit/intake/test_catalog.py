@@ -1,9 +1,14 @@
+from unittest import mock
+
 import attrs
 import pytest
 
+from kai.intake import claims as claims_module
 from kai.intake.catalog import read_library
 from kai.intake.settings import IntakeSettings
 from tests.unit.intake.making import objects, other, pod, taken
+
+LATER = "2026-01-01T12:00:00Z"
 
 
 def library(made, before=None):
@@ -45,3 +50,37 @@ def test_namespaces_are_the_same_while_they_do_not_change_whatever_else_does():
     assert fewer.catalog.namespaces is first.catalog.namespaces
     more = library(objects(space, other("Namespace", "v1", "b")), fewer)
     assert sorted(more.catalog.namespaces) == ["a", "b"]
+
+
+def test_a_claim_that_changes_is_all_that_is_read_again_of_devices():
+    version = "resource.k8s.io/v1"
+    claims = [other("ResourceClaim", version, f"c{at}", namespace="a", spec={}) for at in range(20)]
+    slices = [
+        other(
+            "ResourceSlice",
+            version,
+            f"s{at}",
+            spec={
+                "driver": "gpu.example.com",
+                "nodeName": f"n{at}",
+                "pool": {"name": f"n{at}"},
+                "devices": [{"name": "gpu-0"}],
+            },
+        )
+        for at in range(3)
+    ]
+    made = objects(*claims, *slices, other("DeviceClass", version, "gpu", spec={}))
+    first = library(made)
+    changed = objects(other("ResourceClaim", version, "c7", namespace="a", metadata={"deletionTimestamp": LATER}))
+    claims_now = [each for each in made.resource_claims if each.metadata.name != "c7"]
+    now = attrs.evolve(made, resource_claims=(*claims_now, *changed.resource_claims))
+    with mock.patch.object(claims_module, "_claim", wraps=claims_module._claim) as read:
+        second = library(now, first)
+    assert [call.args[0].metadata.name for call in read.call_args_list] == ["c7"]
+    assert second.catalog == library(now).catalog
+    ours, theirs = second.catalog.claims, first.catalog.claims
+    assert (ours.slices is theirs.slices, ours.classes is theirs.classes) == (True, True)
+    assert second.node_gpus is first.node_gpus
+    fewer = library(attrs.evolve(now, resource_slices=now.resource_slices[1:], device_classes=()), second)
+    assert [each.name for each in fewer.catalog.claims.slices] == ["s1", "s2"]
+    assert (fewer.node_gpus, fewer.catalog.claims.classes) == ({"n1": 1, "n2": 1}, {})
