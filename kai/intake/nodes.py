@@ -53,7 +53,7 @@ class NodeReader:
 
     def __init__(self, settings: IntakeSettings) -> None:
         self._settings = settings
-        self._last: dict[str, Node] = {}
+        self._last: dict[str, NodeRecord] = {}
 
     def __len__(self) -> int:
         """Return how many names of nodes are remembered."""
@@ -61,16 +61,16 @@ class NodeReader:
 
     def read(self, source: api.Node) -> NodeRecord:
         """Return the record of a node."""
-        wanted = is_wanted(source, self._settings)
-        node = self._same(self._node(source)) if wanted else None
-        return NodeRecord(source=source, order=("", source.metadata.name), plain=node, node=node)
-
-    def _same(self, node: Node) -> Node:
-        last = self._last.get(node.name)
-        if last is not None and last == node:
-            return last
-        self._last[node.name] = node
-        return node
+        name = source.metadata.name
+        if not is_wanted(source, self._settings):
+            return NodeRecord(source=source, order=("", name), plain=None, node=None)
+        node, last = self._node(source), self._last.get(name)
+        if last is not None and last.plain == node:
+            record = attrs.evolve(last, source=source)
+        else:
+            record = NodeRecord(source=source, order=("", name), plain=node, node=node)
+        self._last[name] = record
+        return record
 
     def _node(self, source: api.Node) -> Node:
         labels = source.metadata.labels

@@ -1,10 +1,11 @@
+import attrs
 import pytest
 
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
 from kai.intake import Intake
 from kai.model.node import MigStrategy
-from tests.unit.intake.making import NOW, node, other, taken
+from tests.unit.intake.making import NOW, node, objects, other, taken
 
 GPUS = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}
 
@@ -124,6 +125,18 @@ def test_devices_of_a_driver_count_as_gpus_of_the_node():
         (0, 0, None),
         (2, 2, 2000),
     ]
+
+
+def test_a_heartbeat_of_a_node_with_devices_makes_no_new_node():
+    spec = {"driver": "gpu.example.com", "nodeName": "n", "pool": {"name": "n"}, "devices": [{"name": "0"}]}
+    cluster = objects(node("n"), other("ResourceSlice", "resource.k8s.io/v1", "s", spec=spec))
+    intake = Intake()
+    first = intake.take(cluster, NOW)
+    later = attrs.evolve(cluster, nodes=tuple(map(attrs.evolve, cluster.nodes)))
+    second = intake.take(later, NOW)
+    assert (second.nodes[0].dra_gpus, second.nodes is first.nodes) == (1, True)
+    third = intake.take(attrs.evolve(later, resource_slices=()), NOW)
+    assert (third.nodes[0].dra_gpus, third.nodes[0].allocatable.get("gpu")) == (0, None)
 
 
 def test_only_nodes_of_the_pool_are_taken():
