@@ -42,6 +42,7 @@ def explain(session: Session, queue: int, used: Float64s | Int64s) -> Mapping[st
     """Return the numbers of a queue that held ``used`` [3] before the search."""
     facts, named = session.facts.queues, session.snapshot.queues[queue]
     return {
+        "name": named.name,
         "title": named.title,
         "used": tuple(map(float, used.tolist())),
         "quota": tuple(map(float, facts.quota[queue].tolist())),

@@ -121,6 +121,7 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
                 return Verdict.refused(
                     Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
                     queue=world.snapshot.queues[queue].title,
+                    queue_name=world.snapshot.queues[queue].name,
                     queue_row=queue,
                     resource=name,
                     bound=bound,

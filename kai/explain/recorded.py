@@ -66,14 +66,19 @@ def bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
     for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
         for reason in reasons:
             if reason.code is code:
-                yield Words(code, bound_text(reason), reason.facts)
+                yield Words(code, bound_text(reason), {**reason.facts, "queue": _queue_of(reason)})
+
+
+def _queue_of(reason: Reason) -> object:
+    """Return the name of the queue that passes a bound; of the peer's conditions only what it calls the queue."""
+    return reason.facts.get("queue_name", reason.facts["queue"])
 
 
 def bound_text(reason: Reason) -> str:
     """Return which limit or quota a queue would pass."""
     resource = str(reason.facts["resource"])
     bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
-    queue, would = reason.facts["queue"], quantity(round(used + requested), resource)
+    queue, would = _queue_of(reason), quantity(round(used + requested), resource)
     most = quantity(round(bound), resource)
     if reason.code is Code.OVER_LIMIT:
         return f"queue {queue} may not use more than {most}, and this job would make it {would}"

@@ -174,7 +174,7 @@ class Teller:
             yield missing_queue(facts.queue, self._declared)
         elif facts.queue_row in self._parents:
             below = [queue for queue in self._snapshot.queues if queue.parent == facts.queue_row]
-            choice = alternatives([queue.title for queue in below])
+            choice = alternatives([queue.name for queue in below])
             text = f"{facts.queue} is not a leaf queue; submit to {choice}"
             yield Words("QueueNotLeaf", text, {"queue": facts.queue, "leaves": tuple(queue.name for queue in below)})
 
@@ -283,7 +283,7 @@ class Teller:
         at = passed[0] if passed else GPU
         limit = self._snapshot.queues[queue].limit
         return {
-            "queue": self._snapshot.queues[queue].title,
+            "queue": self._snapshot.queues[queue].name,
             "queue_row": queue,
             "resource": self._snapshot.axis.names[at],
             "used": int(used[at]),

@@ -334,9 +334,8 @@ class _Teller:
     def _details(self, row: int, reason: Reason) -> UnschedulableDetails | None:
         if reason.code not in (Code.OVER_LIMIT, Code.OVER_QUOTA):
             return None
-        titles = {queue.title: at for at, queue in enumerate(self._snapshot.queues)}
-        at = titles.get(str(reason.facts.get("queue")))
-        if at is None:
+        at = reason.facts.get("queue_row")
+        if not isinstance(at, int):
             return None
         queue, report = self._snapshot.queues[at], self._report
         wanted = self._wanted(row)

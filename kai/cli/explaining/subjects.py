@@ -60,7 +60,21 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
         why, hint = why_left_out(of_kind, bare, source.case_of(result))
         if why:
             raise NoSubjectError(why, help=hint)
-    raise _unknown(kind, name, known, owners, source)
+    raise _displayed(kind, name, source, result) or _unknown(kind, name, known, owners, source)
+
+
+def _displayed(kind: str, name: str, source: "Source", result: "Result") -> NoSubjectError | None:
+    """Return the error for a text that is what a queue is called in events and metrics, with the queue's name."""
+    queues = source.case_of(result).objects.queues if kind in {"", "queue"} else ()
+    found = next((each.metadata.name for each in queues if each.spec.display_name == name), "")
+    if not found:
+        return None
+    hint = f"{source.command} queue/{found}{_place(source)}"
+    return NoSubjectError(f"{_cut(name)} is the display name of queue {found}, expected the name", help=hint)
+
+
+def _place(source: "Source") -> str:
+    return f" --from {source.place}" if source.place else ""
 
 
 def _unknown(
@@ -75,7 +89,7 @@ def _unknown(
     elif kind in {"", "job"}:
         choices |= owned
     typed = _near(bare, choices)
-    place = f" --from {source.place}" if source.place else ""
+    place = _place(source)
     hint = f"{source.command} {typed}{place}" if typed else f"kai {kind or 'job'}s{place} lists the {kind or 'job'}s"
     if of_kind and not typed and owned:
         hint = f"jobs here belong to {first_of(sorted(owned), _MOST_OWNERS)}"

@@ -154,17 +154,17 @@ class Evictions:
     def _held(self, evict: Evict, side: str, queue: int) -> Sequence[float]:
         """Return what a queue held when the eviction was decided, as far as that is on record, else before any was."""
         facts = evict.facts.get(side)
-        if isinstance(facts, Mapping) and facts.get("title") == self._cycle.snapshot.queues[queue].title:
+        if isinstance(facts, Mapping) and facts.get("name") == self._cycle.snapshot.queues[queue].name:
             return tuple(facts["used"])
         return tuple(self._used[queue].tolist())
 
     def _shares_of(self, queue: int, leaf: int, at: int, used: float, *, with_quota: bool) -> str:
         facts, share = self._cycle.snapshot.queues[queue], round(self._cycle.report.fair_share[queue, at])
-        inner = f" (with {self._cycle.snapshot.queues[leaf].title})" if leaf != queue else ""
+        inner = f" (with {self._cycle.snapshot.queues[leaf].name})" if leaf != queue else ""
         bound = round(facts.quota.of(at))
         fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
         told = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
-        return f"{facts.title}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"
+        return f"{facts.name}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"
 
 
 __all__ = ["Eviction", "Evictions"]

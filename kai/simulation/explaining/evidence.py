@@ -118,14 +118,14 @@ def _bound(site: Site) -> Iterator[Evidence]:
     bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     report = site.cycle.report
     later = float((report.queue_used if limit else report.queue_fixed)[row, at])
-    title = str(reason.facts["queue"])
+    queue = str(reason.facts["queue"])
     name, held = ("limit", "used") if limit else ("quota", "non-preemptible used")
     text = f"{name} {bare(bound, resource)}   {held} {bare(used, resource)}"
     if later != used:
         text += f" when it was tried, {bare(later, resource)} in the end"
     text += f"   this job {bare(asked, resource)}   over by {bare(used + asked - bound, resource)}"
     values = {
-        "queue": title,
+        "queue": queue,
         "resource": resource,
         name: in_units(bound, resource),
         "used": in_units(used, resource),
@@ -133,7 +133,7 @@ def _bound(site: Site) -> Iterator[Evidence]:
         "requested": in_units(asked, resource),
         "excess": in_units(used + asked - bound, resource),
     }
-    yield Evidence(label=title, text=text, values=values)
+    yield Evidence(label=queue, text=text, values=values)
     yield from _users(site, row, at, fixed=not limit)
     if not limit:
         yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")

@@ -118,6 +118,16 @@ def test_a_limit_is_told_with_the_figures_of_the_queue():
     assert details.pod_group_requested_resources["nvidia.com/gpu"] == "2"
 
 
+def test_the_figures_are_those_of_the_queue_and_not_of_its_namesake():
+    manifests = (making.node("n1", allocatable=GPUS), making.group("g", queue="small"), gpu_pod("p", 2, group="g"))
+    bound = {"quota": 1, "limit": 1, "overQuotaWeight": 1}
+    small = queue("small", parent="root", gpu=bound, displayName="Team")
+    wide = queue("wide", parent="root", displayName="Team")
+    found, _ = told(*manifests, small, wide)
+    details = found["g"].condition.reasons[0].details.queue_details
+    assert (details.name, details.queue_resource_limits["nvidia.com/gpu"]) == ("Team", "1")
+
+
 def test_a_group_whose_queue_has_children_is_told_which_to_use():
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="root"), gpu_pod("p", 1, group="g"))
     text = "QueueDoesNotExist: Queue 'root' has children; only a queue without children runs jobs: "

@@ -301,3 +301,67 @@ def test_what_kai_leaves_to_others_is_told_with_the_reason(asked, name, said):
 @pytest.mark.parametrize("name", ["y/misspelled", "queue/misspelled", "deployment/misspelled"])
 def test_what_is_left_to_others_answers_to_its_own_name_only(asked, name):
     assert asked(name, text=OTHERS, code=4).err.startswith("error: found no ")
+
+
+FREE = {"quota": -1, "limit": -1}
+
+
+def displayed(name, title, **spec):
+    gpu = {"quota": 2, "limit": -1, "overQuotaWeight": 1, **spec.pop("gpu", {})}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"displayName": title, "resources": {"gpu": gpu, "cpu": FREE, "memory": FREE}, **spec},
+    }
+
+
+def gpu_pod(name, queue, gpus, node=""):
+    resources = {"limits": {"nvidia.com/gpu": gpus}}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "m", "image": "i", "resources": resources}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "x", "labels": {"kai.scheduler/queue": queue}},
+        "spec": {**spec, "nodeName": node} if node else spec,
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+def teams(*pods):
+    amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "4", "pods": "110"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": amounts}}
+    queues = (
+        displayed("dep-1f", "Team"),
+        displayed("team-7f", "Team", parentQueue="dep-1f"),
+        displayed("team-9c", "Other", gpu={"limit": 3}),
+    )
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *queues, *pods]})
+
+
+def test_reasons_speak_of_a_queue_by_the_name_that_tables_have(asked):
+    text = teams(gpu_pod("p", "team-9c", 4))
+    lines = asked("p", text=text).out.splitlines()
+    assert lines[0] == "p waits: queue team-9c may not use more than 3 GPUs, and this job would make it 4 GPUs."
+    assert lines[3].startswith("  team-9c  limit 3   used 0   this job 4   over by 1")
+    assert json.loads(asked("p", "-o", "json", text=text).out)["reason"]["queue"] == "team-9c"
+
+
+def test_a_job_in_a_queue_with_children_is_told_names_that_its_label_can_have(asked):
+    (first, *_) = asked("p", text=teams(gpu_pod("p", "dep-1f", 1))).out.splitlines()
+    assert first == "p waits: dep-1f is not a leaf queue; submit to team-7f."
+
+
+def test_queues_that_are_compared_for_an_eviction_have_their_names(asked):
+    text = teams(gpu_pod("old", "team-7f", 4, node="n1"), gpu_pod("new", "team-9c", 2))
+    compared = asked("old", text=text).out.splitlines()[-1]
+    assert compared.startswith(
+        "  reclaim for new: dep-1f (with team-7f) used 4 GPUs, fair share 2; team-9c used 0 GPUs"
+    )
+
+
+@pytest.mark.parametrize("typed", ["Other", "queue/Other"])
+def test_a_queue_that_is_asked_for_by_its_display_name_is_found_by_the_hint(asked, typed):
+    lines = asked(typed, text=teams(), code=4).err.splitlines()
+    assert lines[0] == "error: Other is the display name of queue team-9c, expected the name"
+    assert lines[1].startswith("  help: kai why queue/team-9c --from ")
