@@ -126,7 +126,10 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     try:
         return anyio.run(look), name or "this cluster"
     except* UnreachableError as group:
-        raise group.exceptions[0] from None
+        error = group.exceptions[0]
+        if isinstance(error, UnreachableError) and access.others:
+            error.help = error.help or f"kai doctor --context {access.others[0]}"
+        raise error from None
 
 
 def _write(verdicts: "list[Verdict]", console: Console) -> None:

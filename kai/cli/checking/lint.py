@@ -49,12 +49,13 @@ def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, exp
     if not paths:
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
     wanted, unwanted = _codes("--select", select), _codes("--ignore", ignore)
-    from kai.cli.checking.linting import lint_paths, summary
+    from kai.cli.checking.linting import UNREADABLE, lint_paths, summary
     from kai.simulation.sources.files import read_standard_input
 
     text = read_standard_input() if "-" in paths else b""
     linted = lint_paths(paths, text)
-    found = [each for each in linted.findings if _is_wanted(each, wanted, unwanted)]
+    # What could not be looked at is told whatever codes are wanted: nothing is known of those codes there.
+    found = [each for each in linted.findings if each.code in UNREADABLE or _is_wanted(each, wanted, unwanted)]
     _write(found, summary(linted), console)
     if linted.is_unreadable:
         return INPUT

@@ -10,7 +10,7 @@ from kai.cli.console import Console
 from kai.cli.givenpath import GivenPath
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.errors import InputError
-from kai.wording import found_by
+from kai.wording import counted, found_by
 
 if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
@@ -91,8 +91,8 @@ def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *,
         write_kind("Snapshot", {"file": file, "redacted": redact, "counts": counts}, console, case.origin)
         return
     told = " · ".join(
-        f"{counts.get(key, 0)} {name}"
-        for key, name in (("nodes", "nodes"), ("pods", "pods"), ("podGroups", "jobs"), ("queues", "queues"))
+        counted(counts.get(key, 0), name)
+        for key, name in (("nodes", "node"), ("pods", "pod"), ("podGroups", "job"), ("queues", "queue"))
     )
     console.write(f"saved {file}: {told}")
     plan = (document.get("kai") or {}).get("plan")

@@ -71,10 +71,13 @@ def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path, capsys):
     path.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
-        "users: [{name: u, user: {token: abc}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        "users: [{name: u, user: {token: abc}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}, {name: y, context: {cluster: c, user: u}}]\n"
     )
     assert run(["doctor", "--kubeconfig", str(path)]) == 3
-    assert capsys.readouterr().err.startswith('error: cannot reach the cluster of context "x"')
+    told, *helps = capsys.readouterr().err.splitlines()
+    assert told.startswith('error: cannot reach the cluster of context "x"')
+    assert helps == ["  help: kai doctor --context y"]
 
 
 UNREAD = attrs.evolve(

@@ -35,6 +35,12 @@ def test_success_is_one_quiet_line(write, capsys):
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6\n"
 
 
+@pytest.mark.parametrize("flags", [("--select", "J"), ("--ignore", "T")])
+def test_a_file_that_cannot_be_read_is_told_whatever_codes_are_wanted(write, capsys, flags):
+    assert run(["lint", write(GOOD), "missing.yaml", *flags]) == 4
+    assert capsys.readouterr().out == "missing.yaml: T005 no such file or folder\n"
+
+
 def test_a_mistake_is_exit_one_and_an_unreadable_file_four(write, capsys):
     assert run(["lint", write(GOOD.replace("parallelism: 6", "parallelism: 5"))]) == 1
     assert "J017" in capsys.readouterr().out

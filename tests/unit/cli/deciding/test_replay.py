@@ -38,7 +38,7 @@ def test_a_snapshot_says_what_is_in_it_and_how_to_go_on(tmp_path, cluster, capsy
     path = str(tmp_path / "now.zip")
     assert run(["snapshot", path, "-f", cluster]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first == f"saved {path}: 1 nodes · 2 pods · 2 jobs · 2 queues"
+    assert first == f"saved {path}: 1 node · 2 pods · 2 jobs · 2 queues"
     assert second.endswith(f"again: kai replay {path} --expect")
 
 
