@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework import GPU, GPU_UNIT, Effect, Int64s, NodeRow, PodRow, SessionView, Status
+from kai.framework import GPU, GPU_UNIT, Effect, Int64s, NodeRow, PodRow, SessionView, Status, Tracked
 from kai.framework.claims import AllocatedDevice, ClaimAllocation, ClaimPlacement
 from kai.plugins.dra.inventory import Inventory
 
@@ -62,11 +62,12 @@ class Seats:
         for pod, placement in assigned.items():
             node, status = NodeRow(int(view.snapshot.pod_node[pod])), int(view.snapshot.pod_status[pod])
             column = {Status.RELEASING: self._going, Status.PIPELINED: promised}.get(Status(status), using)
-            for row in self._taken(placement, node):
+            rows, back = self._taken(pod, node, placement)
+            for row in rows:
                 column[row] += 1
-            returned += self._returned_for_good(pod, node, placement)
+            returned += self._back_for_good(node, back)
             if status != Status.RELEASING:
-                returned += self._returned_while_held(pod, node, placement, promise=status == Status.PIPELINED)
+                returned += self._back_while_held(node, back, promise=status == Status.PIPELINED)
         self._using = view.track(using)
         """[D] Pods that use a device: running, being bound, allocated."""
         self._promised = view.track(promised)
@@ -76,7 +77,7 @@ class Seats:
         sat_on = np.flatnonzero(using + self._going + promised).tolist()
         start = {row: _Sitters(int(using[row]), int(self._going[row]), int(promised[row])) for row in sat_on}
         counted = self._counted({row: (_Sitters(), at) for row, at in start.items()})
-        self.corrections: Sequence[Effect] = (*returned, *counted)
+        self.corrections: Sequence[Effect] = _summed((*returned, *counted))
         """What changes in the books of the engine when the session opens."""
 
     # ------------------------------------------------------------------ devices of a placement
@@ -93,23 +94,21 @@ class Seats:
             out += there[: max(0, claim.gpus - claim.spared(each.devices))]
         return out
 
-    def _taken(self, placement: ClaimPlacement, node: NodeRow) -> list[int]:
-        """Return the GPUs of ``node`` that ``placement`` takes, each once; looking on as administrator takes none."""
-        counting = self._counting(placement, node)
-        return self._inventory.gpus_of([device for device in counting if not device.admin_access])
+    def _taken(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> tuple[list[int], int]:
+        """Return the GPUs of ``node`` that ``placement`` takes, and how many the engine books that ``node`` has back.
 
-    def _returned(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> int:
-        """Return how many of the GPUs that the engine books for ``pod`` its node has back.
-
-        These are the devices of the node, which it counts by itself, and what smaller alternatives do without.
+        Each GPU is there once, and looking on as administrator takes none. What the node has back are these devices,
+        which it counts by itself, and what smaller alternatives do without.
         """
+        counting = self._counting(placement, node)
+        rows = self._inventory.gpus_of([device for device in counting if not device.admin_access])
         if not self._has_gpus[node]:
-            return 0
+            return rows, 0
         snapshot = self._view.snapshot
         catalog = snapshot.catalog.claims.claims
         spared = sum(catalog[each.claim].spared(each.devices) for each in _claims(placement))
         claimed = snapshot.shapes[int(snapshot.pod_shape[pod])].gpu.claimed
-        return min(claimed, len(self._counting(placement, node)) + spared)
+        return rows, min(claimed, len(counting) + spared)
 
     # ------------------------------------------------------------------ what a placement counts for
 
@@ -119,13 +118,13 @@ class Seats:
         A device from which a pod was just evicted is not idle. One whose pods were leaving before may be: the claim is
         theirs as well, or has a share that they do not need.
         """
-        returned, rows = self._returned(pod, node, placement), self._taken(placement, node)
+        rows, back = self._taken(pod, node, placement)
         if not self._has_gpus[node]:
             return 0, 0
         using, promised = self._using.values, self._promised.values
         idle = sum(1 for row in rows if using[row] <= 0 and self._going[row] == 0)
         free = sum(1 for row in rows if using[row] <= 0 and promised[row] <= 0)
-        return returned - idle, returned - free
+        return back - idle, back - free
 
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
@@ -149,15 +148,17 @@ class Seats:
             return []
         promise = bool(status == Status.PIPELINED)
         comes = _Sitters(using=int(not promise), leaving=-1, promised=int(promise))
-        changes = dict.fromkeys(self._taken(placement, node), comes)
+        rows, back = self._taken(pod, node, placement)
+        changes = dict.fromkeys(rows, comes)
         for row in self._inventory.gpus_of(kept):
             changes[row] = changes.get(row, _Sitters()).plus(_Sitters(promised=1), 1)
-        return self._change(changes, back=held) + self._returned_while_held(pod, node, placement, promise=promise)
+        return self._change(changes, back=held) + self._back_while_held(node, back, promise=promise)
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
         """Return the same for as long as ``pod`` is booked on ``node``, be it evicted."""
-        changes = dict.fromkeys(self._taken(placement, node), _Sitters(leaving=1))
-        return self._change(changes, back=not held) + self._returned_for_good(pod, node, placement)
+        rows, back = self._taken(pod, node, placement)
+        changes = dict.fromkeys(rows, _Sitters(leaving=1))
+        return self._change(changes, back=not held) + self._back_for_good(node, back)
 
     def _change(self, changes: Mapping[int, _Sitters], *, back: bool) -> list[Effect]:
         """Return the effects of ``changes`` of devices, or those that the engine takes away again (``back``)."""
@@ -186,15 +187,12 @@ class Seats:
                     out.append(Effect(column, node * self._width + GPU, (more - less) * GPU_UNIT))
         return out
 
-    def _returned_for_good(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> list[Effect]:
-        """Return what ``node`` has back of what the engine books for a pod that is leaving."""
-        return self._back(node, self._returned(pod, node, placement), idle=1, releasing=-1, used=-1)
+    def _back_for_good(self, node: NodeRow, amount: int) -> list[Effect]:
+        """Return what it means that ``node`` has GPUs back of what the engine books for a pod that is leaving."""
+        return self._back(node, amount, idle=1, releasing=-1, used=-1)
 
-    def _returned_while_held(
-        self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, promise: bool
-    ) -> list[Effect]:
+    def _back_while_held(self, node: NodeRow, amount: int, *, promise: bool) -> list[Effect]:
         """Return what comes to that while the pod uses its place, or was promised it."""
-        amount = self._returned(pod, node, placement)
         return self._back(node, amount, idle=-1, releasing=2) if promise else self._back(node, amount, releasing=1)
 
     def _back(self, node: NodeRow, amount: int, *, idle: int = 0, releasing: int = 0, used: int = 0) -> list[Effect]:
@@ -209,3 +207,17 @@ def _claims(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
     Of one that was made for its extended resources the engine books the resources: it stays as it is.
     """
     return tuple({each.claim: each for each in placement.claims if each.reference}.values())
+
+
+def _summed(effects: Iterable[Effect]) -> list[Effect]:
+    """Return what ``effects`` come to: one for each cell that is another one after all of them.
+
+    Most cancel each other: a node has back what the engine books for a claim, and counts the device itself.
+    """
+    columns: dict[int, Tracked] = {}
+    totals: dict[tuple[int, int], int] = {}
+    for effect in effects:
+        columns[id(effect.column)] = effect.column
+        cell = id(effect.column), effect.index
+        totals[cell] = totals.get(cell, 0) + effect.delta
+    return [Effect(columns[column], index, delta) for (column, index), delta in totals.items() if delta]

@@ -55,6 +55,23 @@ def test_a_device_counts_once_for_pods_that_use_it_and_pods_that_leave_it():
     assert counts(on_one_node(["d0"], whole("c", "d0", ["a-0", "b-0", "c-0"]), *pods)) == (0, 0, 1)
 
 
+def corrected(game):
+    """Return in how many cells the books are corrected when the session opens."""
+    placements = (each.placement for each in game.session.policy.plugins if each.placement is not None)
+    return sum(len(each.corrections) for each in placements)
+
+
+def test_nothing_is_corrected_where_each_device_has_one_pod():
+    names = [f"d{number}" for number in range(8)]
+    pods = [claiming(f"{name}-p", name, on="n1") for name in names]
+    game = on_one_node(names, *(whole(name, name, [f"{name}-p"]) for name in names), *pods)
+    assert (counts(game), corrected(game)) == ((0, 0, 8), 0)
+    both = on_one_node(
+        ["d0"], whole("c", "d0", ["a-0", "b-0"]), claiming("a-0", "c", on="n1"), claiming("b-0", "c", on="n1")
+    )
+    assert (counts(both), corrected(both)) == ((0, 0, 1), 2)
+
+
 def test_a_device_that_all_pods_leave_is_released_once():
     pods = [claiming("a-0", "c", on="n1", leaving=True), claiming("b-0", "c", on="n1", leaving=True)]
     assert counts(on_one_node(["d0"], whole("c", "d0", ["a-0", "b-0"]), *pods)) == (0, 1, 1)
