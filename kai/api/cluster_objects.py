@@ -13,7 +13,7 @@ import attrs
 
 from kai.api.kinds import BY_CLASS, ApiObject, title
 from kai.api.kubernetes.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
-from kai.api.kubernetes.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.kubernetes.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from kai.api.kubernetes.foreign import Foreign
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.numa import NodeResourceTopology
@@ -57,6 +57,7 @@ class ClusterObjects:
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     node_resource_topologies: tuple[NodeResourceTopology, ...] = ()
     foreign: Sequence[Foreign] = ()
     """Objects of all kinds that only plugins read."""
@@ -83,6 +84,7 @@ FIELD_OF: Final[dict[type[ApiObject], str]] = {
     ResourceClaimTemplate: "resource_claim_templates",
     ResourceSlice: "resource_slices",
     DeviceClass: "device_classes",
+    DeviceTaintRule: "device_taint_rules",
     NodeResourceTopology: "node_resource_topologies",
 }
 """The field of ClusterObjects that holds objects of a class; configuration (shards) is not part of a cluster."""

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api.kubernetes.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
-from kai.api.kubernetes.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.kubernetes.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from kai.api.kubernetes.foreign import Foreign
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.numa import NodeResourceTopology
@@ -49,6 +49,7 @@ ApiObject: TypeAlias = (
     | ResourceClaimTemplate
     | ResourceSlice
     | DeviceClass
+    | DeviceTaintRule
     | NodeResourceTopology
     | Foreign
 )
@@ -88,6 +89,7 @@ class Kind:
 
 
 _DRA: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
+_RULES: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
 _STORAGE: Final = ("storage.k8s.io/v1", "storage.k8s.io/v1beta1")
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -113,6 +115,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(ResourceClaimTemplate, "ResourceClaimTemplate", "resourceclaimtemplates", _DRA, namespaced=True),
     Kind(ResourceSlice, "ResourceSlice", "resourceslices", _DRA),
     Kind(DeviceClass, "DeviceClass", "deviceclasses", _DRA),
+    Kind(DeviceTaintRule, "DeviceTaintRule", "devicetaintrules", _RULES, is_dispensable=True),
     Kind(
         NodeResourceTopology,
         "NodeResourceTopology",

@@ -20,6 +20,7 @@ _SOURCES = (
     "resource_claims",
     "resource_claim_templates",
     "device_classes",
+    "device_taint_rules",
 )
 
 

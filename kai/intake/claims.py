@@ -51,8 +51,11 @@ def read_claims(
     read = dict(zip(map(id, in_order(then.resource_claims)), known.claims.values(), strict=True))
     claims = [read.get(id(source)) or _claim(source, settings) for source in in_order(objects.resource_claims)]
     slices, classes = known.slices, known.classes
-    if not are_same(objects.resource_slices, then.resource_slices):
-        slices = _slices(newest(in_order(objects.resource_slices)))
+    if not (
+        are_same(objects.resource_slices, then.resource_slices)
+        and are_same(objects.device_taint_rules, then.device_taint_rules)
+    ):
+        slices = _slices(newest(in_order(objects.resource_slices)), in_order(objects.device_taint_rules))
     if not are_same(objects.device_classes, then.device_classes):
         classes = {each.name: each for each in map(_class, in_order(objects.device_classes))}
     return ClaimCatalog(
@@ -78,8 +81,10 @@ def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:
     return [source for source in ordered if source.spec.pool.generation == generations[_pool(source)]]
 
 
-def _slices(sources: Sequence[api.ResourceSlice]) -> tuple[DeviceSlice, ...]:
+def _slices(sources: Sequence[api.ResourceSlice], rules: Sequence[api.DeviceTaintRule]) -> tuple[DeviceSlice, ...]:
     """Return slices, and of which pools not all are there; a pool that says no number of slices is finished.
+
+    Devices have the taints that ``rules`` put on them beside their own.
 
     A driver that publishes a pool anew writes slice by slice. What is allocated from the first of them may have gone to
     a device that a later one describes otherwise.
@@ -88,7 +93,8 @@ def _slices(sources: Sequence[api.ResourceSlice]) -> tuple[DeviceSlice, ...]:
     """
     there = Counter(map(_pool, sources))
     return tuple(
-        _slice(each, unfinished=each.spec.pool.resource_slice_count not in (0, there[_pool(each)])) for each in sources
+        _slice(each, rules, unfinished=each.spec.pool.resource_slice_count not in (0, there[_pool(each)]))
+        for each in sources
     )
 
 
@@ -277,13 +283,13 @@ def _class(source: api.DeviceClass) -> DeviceClass:
     )
 
 
-def _slice(source: api.ResourceSlice, *, unfinished: bool) -> DeviceSlice:
-    spec = source.spec
+def _slice(source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule], *, unfinished: bool) -> DeviceSlice:
+    spec, tainting = source.spec, _tainting(source, rules)
     return DeviceSlice(
         name=source.metadata.name,
         driver=spec.driver,
         pool=spec.pool.name,
-        devices=tuple(_device(device, spec.driver) for device in spec.devices),
+        devices=tuple(_device(device, spec.driver, tainting) for device in spec.devices),
         node=spec.node_name or "",
         all_nodes=bool(spec.all_nodes),
         nodes=selection.node_terms(spec.node_selector),
@@ -296,7 +302,20 @@ def _slice(source: api.ResourceSlice, *, unfinished: bool) -> DeviceSlice:
     )
 
 
-def _device(source: api.Device, driver: str) -> Device:
+def _tainting(
+    source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule]
+) -> Sequence[tuple[str | None, api.DeviceTaint]]:
+    """Return the taints that ``rules`` put on devices of a slice, each with the name of its device (None: on all)."""
+    driver, pool = _pool(source)
+    return [
+        (by.device, rule.spec.taint)
+        for rule in rules
+        if (by := rule.spec.device_selector) is not None and by.driver in (None, driver) and by.pool in (None, pool)
+    ]
+
+
+def _device(source: api.Device, driver: str, tainting: Sequence[tuple[str | None, api.DeviceTaint]]) -> Device:
+    taints = (*source.taints, *(taint for name, taint in tainting if name in (None, source.name)))
     return Device(
         name=source.name,
         attributes={
@@ -320,7 +339,7 @@ def _device(source: api.Device, driver: str) -> Device:
             for name, counter in sorted(group.counters.items())
         ),
         multiple_allocations=bool(source.allow_multiple_allocations),
-        taints=tuple(Taint(each.key, each.value, each.effect) for each in source.taints if each.effect != "None"),
+        taints=tuple(Taint(each.key, each.value, each.effect) for each in taints if each.effect != "None"),
         binds_to_node=bool(source.binds_to_node),
         attached_later=bool(source.binding_conditions),
     )

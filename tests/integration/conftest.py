@@ -45,13 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def bare_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def bare_control_plane(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ControlPlane]:
     """Run etcd and kube-apiserver for one module; nothing of kai is in it at first.
 
     Nodes, queues and definitions have no namespace to be kept apart by, and one that a module left behind would decide
-    whether the next one passes. A control plane of its own costs a module four seconds.
+    whether the next one passes. A control plane of its own costs a module four seconds. A module may name
+    flags of its API server, as ``API_SERVER_FLAGS``.
     """
-    with started(tmp_path_factory) as plane:
+    with started(tmp_path_factory, getattr(request.module, "API_SERVER_FLAGS", ())) as plane:
         yield plane
 
 
@@ -83,14 +86,14 @@ def whole(bare_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
 
 
 @contextmanager
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def started(tmp_path_factory: pytest.TempPathFactory, flags: tuple[str, ...] = ()) -> Iterator[ControlPlane]:
     """Run a control plane, or leave out the test that asks for it where there are no programs."""
     found = programs.find(os.environ)
     if found is None:
         if programs.are_required():
             pytest.fail("kube-apiserver and etcd are not built, and CI must not pass without these tests")
         pytest.skip("kube-apiserver and etcd are not built; `nox -s integration` builds them once")
-    plane = ControlPlane.start(found, tmp_path_factory.mktemp("control-plane"))
+    plane = ControlPlane.start(found, tmp_path_factory.mktemp("control-plane"), flags=flags)
     try:
         with slowed(plane):
             yield plane

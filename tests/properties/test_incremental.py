@@ -8,11 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.api.kubernetes.dra import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from kai.api.kubernetes.meta import ObjectMeta
 from kai.engine.cycle import run_cycle
 from kai.engine.session import base_of
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, take_snapshot
 from kai.model.foreign import RawObject
+from tests.generate.draft import NIC_DRIVER
 from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of
 
@@ -24,6 +27,18 @@ FORGETTING = st.sampled_from((1 << 10, -(1 << 30)))
 UNTOLD = {"versions"}
 NUMBERS = {"tree"}
 """Columns of numbers that only stand for something, in the order in which it was seen first."""
+
+
+RULES = tuple(
+    DeviceTaintRule(
+        metadata=ObjectMeta(name=f"rule-{at}"),
+        spec=DeviceTaintRuleSpec(device_selector=selector, taint=DeviceTaint(key="sick", effect=effect)),
+    )
+    for at, (selector, effect) in enumerate(
+        ((DeviceTaintSelector(driver=NIC_DRIVER), "NoSchedule"), (DeviceTaintSelector(), "None"), (None, "NoExecute"))
+    )
+)
+"""Rules that taint devices: those of one driver, all without an effect, and none."""
 
 
 def plain(value):
@@ -59,7 +74,7 @@ def decide(snapshot, using=EVERYTHING):
 
 @given(st.integers(0, 100), st.integers(0, 10**6), FORGETTING)
 def test_a_snapshot_and_its_decisions_do_not_depend_on_what_was_taken_before(seed, luck, kept_keys):
-    chance, whole = Random(luck), objects_of(seed, None)
+    chance, whole = Random(luck), attrs.evolve(objects_of(seed, None), device_taint_rules=RULES)
     with mock.patch("kai.intake.membership._KEPT", kept_keys):
         intake = Intake()
         _take_changes(intake, whole, chance)

@@ -1,7 +1,7 @@
 """Older shapes of resource.k8s.io brought into that of v1, on the JSON, before it is read.
 
 v1beta2 has the shape of v1. v1beta1 wrote an exact request without the word ``exactly``, and a device's properties
-under ``basic``.
+under ``basic``. v1alpha3 once let rules select devices by their class and by expressions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.kubernetes.dra import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 
 Manifest = Mapping[str, Any]
 
@@ -27,6 +27,16 @@ def current_template(manifest: object) -> object:
 def current_slice(manifest: object) -> object:
     """Return a slice whose devices are in the shape of v1."""
     return _changed(manifest, ("spec", "devices"), _each(_current_device))
+
+
+def current_rule(manifest: object) -> object:
+    """Return a rule that selects by nothing that v1 lacks: one that did selects no device, rather than too many."""
+    return _changed(manifest, ("spec", "deviceSelector"), _current_selector)
+
+
+def _current_selector(selector: object) -> object:
+    older = isinstance(selector, Mapping) and (selector.get("deviceClassName") or selector.get("selectors"))
+    return None if older else selector
 
 
 def _current_request(request: Manifest) -> Manifest:
@@ -65,4 +75,5 @@ UPGRADES: Final[dict[type[Any], Callable[[object], object]]] = {
     ResourceClaim: current_claim,
     ResourceClaimTemplate: current_template,
     ResourceSlice: current_slice,
+    DeviceTaintRule: current_rule,
 }

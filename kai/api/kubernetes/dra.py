@@ -319,3 +319,28 @@ class DeviceClass:
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
+
+
+@attrs.frozen(kw_only=True)
+class DeviceTaintSelector:
+    """Which devices a rule taints: those that agree in all that is set, so an empty one selects every device."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DeviceTaintRuleSpec:
+    """A taint, and the devices that it is put on; without a selector these are none."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint
+
+
+@attrs.frozen(kw_only=True)
+class DeviceTaintRule:
+    """A taint that an administrator puts on devices, beside those that their drivers put on them."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec

@@ -60,6 +60,7 @@ SERVED: Final = (
     Served("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", drops_status=False),
     _cluster("resource.k8s.io/v1", "ResourceSlice", "resourceslices", drops=False),
     _cluster("resource.k8s.io/v1", "DeviceClass", "deviceclasses", drops=False),
+    _cluster("resource.k8s.io/v1", "DeviceTaintRule", "devicetaintrules"),
     _cluster("scheduling.run.ai/v2", "Queue", "queues", is_custom=True),
     Served("scheduling.run.ai/v2alpha2", "PodGroup", "podgroups", is_custom=True),
     Served("scheduling.run.ai/v1alpha2", "BindRequest", "bindrequests", is_custom=True),

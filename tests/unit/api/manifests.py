@@ -538,6 +538,15 @@ DEVICE_CLASS: Final[Manifest] = {
     "metadata": metadata("gpu.nvidia.com"),
     "spec": {"selectors": [CEL], "config": [OPAQUE], "extendedResourceName": "nvidia.com/gpu"},
 }
+TAINT_RULE: Final[Manifest] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceTaintRule",
+    "metadata": metadata("sick"),
+    "spec": {
+        "deviceSelector": {"driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0"},
+        "taint": {"key": "bad", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T12:00:00Z"},
+    },
+}
 NUMA: Final[Manifest] = {
     "apiVersion": "topology.node.k8s.io/v1alpha2",
     "kind": "NodeResourceTopology",
@@ -558,7 +567,7 @@ NUMA: Final[Manifest] = {
 COMPLETE: Final[tuple[Manifest, ...]] = (
     POD, NODE, QUEUE, POD_GROUP, BIND_REQUEST, TOPOLOGY, SHARD, CONFIG, PRIORITY_CLASS, CONFIG_MAP, NAMESPACE,
     DISRUPTION_BUDGET, CLAIM, VOLUME, STORAGE_CLASS, DRIVER, CSI_NODE, CAPACITY, RESOURCE_CLAIM, CLAIM_TEMPLATE,
-    RESOURCE_SLICE, DEVICE_CLASS, NUMA,
+    RESOURCE_SLICE, DEVICE_CLASS, TAINT_RULE, NUMA,
 )  # fmt: skip
 
 

@@ -84,3 +84,8 @@ def test_a_claim_that_changes_is_all_that_is_read_again_of_devices():
     fewer = library(attrs.evolve(now, resource_slices=now.resource_slices[1:], device_classes=()), second)
     assert [each.name for each in fewer.catalog.claims.slices] == ["s1", "s2"]
     assert (fewer.node_gpus, fewer.catalog.claims.classes) == ({"n1": 1, "n2": 1}, {})
+    rule = {"deviceSelector": {"pool": "n1"}, "taint": {"key": "sick", "effect": "NoSchedule"}}
+    (tainting,) = objects(other("DeviceTaintRule", version, "r", spec=rule)).device_taint_rules
+    ruled = library(attrs.evolve(now, device_taint_rules=(tainting,)), second)
+    assert [len(each.devices[0].taints) for each in ruled.catalog.claims.slices] == [0, 1, 0]
+    assert library(now, ruled).catalog == second.catalog

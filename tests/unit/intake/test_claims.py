@@ -47,6 +47,53 @@ def read_claim(*requests, **body):
     return read(claim(*requests, **body)).claims["default", "c"]
 
 
+SICK = Taint("sick", "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        (None, []),
+        ({}, ["a/0", "a/1", "b/0"]),
+        ({"driver": "gpu.example.com"}, ["a/0", "a/1"]),
+        ({"driver": "gpu.example.com", "device": "0"}, ["a/0"]),
+        ({"device": "0"}, ["a/0", "b/0"]),
+        ({"pool": "b"}, ["b/0"]),
+        ({"pool": "b", "driver": "gpu.example.com"}, []),
+        ({"deviceClassName": "gpu"}, []),
+        ({"driver": "gpu.example.com", "selectors": [{"cel": {"expression": "true"}}]}, []),
+    ],
+)
+def test_a_rule_taints_the_devices_that_agree_in_all_that_it_selects_by(selector, tainted):
+    pools = {"a": ("gpu.example.com", ["0", "1"]), "b": ("nic.example.com", ["0"])}
+    slices = [
+        slice_(name, driver=driver, pool={"name": name}, devices=[{"name": each} for each in devices])
+        for name, (driver, devices) in pools.items()
+    ]
+    taint = {"key": "sick", "effect": "NoSchedule"}
+    rule = other("DeviceTaintRule", "resource.k8s.io/v1alpha3", "r", spec={"deviceSelector": selector, "taint": taint})
+    found = [
+        (f"{each.pool}/{device.name}", device.taints) for each in read(*slices, rule).slices for device in each.devices
+    ]
+    assert [name for name, taints in found if taints == (SICK,)] == tainted
+    assert all(taints in ((), (SICK,)) for _, taints in found)
+
+
+def test_taints_of_rules_come_beside_those_of_the_driver_and_none_of_no_effect():
+    device = {"name": "0", "taints": [{"key": "old", "effect": "NoExecute"}]}
+    rules = [
+        other(
+            "DeviceTaintRule",
+            VERSION,
+            f"r-{effect}",
+            spec={"deviceSelector": {}, "taint": {"key": "sick", "effect": effect}},
+        )
+        for effect in ("None", "NoSchedule")
+    ]
+    (found,) = read(slice_("s", devices=[device]), *rules).slices
+    assert found.devices[0].taints == (Taint("old", "", "NoExecute"), SICK)
+
+
 def test_the_api_counts_as_served_when_any_of_its_objects_is_there():
     assert not read().served
     assert read(other("DeviceClass", VERSION, "x")).served

@@ -134,6 +134,16 @@ def test_types_of_kubernetes_are_those_of_its_client():
             ),
             "x.yaml:4:47: F002 ResourceSlice has no field atributes in spec.devices[0].basic",
         ),
+        *(
+            (
+                (
+                    f"apiVersion: resource.k8s.io/{version}\nkind: DeviceTaintRule\nmetadata: {{name: t}}\n"
+                    "spec: {deviceSelector: {drivers: d}, taint: {key: k, effect: NoSchedule}}\n"
+                ),
+                "x.yaml:4:25: F002 DeviceTaintRule has no field drivers in spec.deviceSelector",
+            )
+            for version in ("v1", "v1beta2", "v1alpha3")
+        ),
     ],
 )
 def test_odd_types_at_odd_places_have_their_place(text, said):

@@ -1,0 +1,42 @@
+"""Rules that taint devices, on an API server that serves them: before Kubernetes 1.37 it has to be told to."""
+
+from tests.integration.behaviour import Play
+from tests.integration.stage import Stage, scene
+
+API_SERVER_FLAGS = ("--feature-gates=DRADeviceTaintRules=true", "--runtime-config=resource.k8s.io/v1beta2=true")
+DRIVER = "nic.example.com"
+CURRENT = "resource.k8s.io/v1"
+RULE = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": {"name": "sick"}}
+REQUEST = {"name": "nic", "exactly": {"deviceClassName": DRIVER}}
+SLICE = {
+    "driver": DRIVER,
+    "nodeName": "n1",
+    "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+    "devices": [{"name": "nic-0"}],
+}
+
+
+def test_a_device_that_a_rule_taints_is_left_alone_until_the_rule_changes(whole: Stage) -> None:
+    taint = {"key": "sick", "effect": "NoSchedule"}
+    case = {
+        "objects": [
+            {"apiVersion": CURRENT, "kind": "DeviceClass", "metadata": {"name": DRIVER}, "spec": {}},
+            {"apiVersion": CURRENT, "kind": "ResourceSlice", "metadata": {"name": "n1-nics"}, "spec": SLICE},
+            {**RULE, "spec": {"deviceSelector": {"driver": DRIVER}, "taint": taint}},
+            {
+                "apiVersion": CURRENT,
+                "kind": "ResourceClaim",
+                "metadata": {"name": "one"},
+                "spec": {"devices": {"requests": [REQUEST]}},
+            },
+        ],
+        "steps": [
+            {
+                "jobs": {"a": {"spec": {"resourceClaims": [{"name": "nic", "resourceClaimName": "one"}]}}},
+                "expect": {"a": {"waiting": 1, "pod_says": "devices have taints that the claims do not tolerate"}},
+            },
+            {"change": [{**RULE, "spec": {"taint": {"effect": "None"}}}], "expect": {"a": 1}},
+        ],
+    }
+    with scene(whole) as stage:
+        Play(stage).perform(case)
