@@ -6,12 +6,14 @@ The screen beneath comes back however the watching ends.
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import sys
 import termios
 import time
 import tty
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -26,7 +28,10 @@ from kai.cli.failures import write_out
 _ENTER: Final = "\x1b[?1049h\x1b[?25l"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
-_KEYS: Final = {b"\x1b[A": UP, b"\x1b[B": DOWN, b"\x1b": ESCAPE}
+_KEYS: Final = {b"\x1b[A": UP, b"\x1bOA": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"\x1b": ESCAPE}
+_KEY: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
+"""What one key sends. A held key and a wheel send several at once."""
+_MOST_TYPED: Final = 1024
 
 
 @attrs.define
@@ -36,6 +41,8 @@ class Terminal:
     console: Console
     keyboard: int | None
     """Where keys come from; None for nowhere."""
+    _typed: deque[bytes] = attrs.field(factory=deque)
+    """Keys that came together with one that was returned."""
 
     def now(self) -> float:
         """Return the time of a clock that never goes back."""
@@ -46,11 +53,12 @@ class Terminal:
         if self.keyboard is None:
             time.sleep(seconds)
             return ""
-        ready, _, _ = select.select([self.keyboard], [], [], seconds)
-        if not ready:
+        if not self._typed and select.select([self.keyboard], [], [], seconds)[0]:
+            self._typed.extend(_KEY.findall(os.read(self.keyboard, _MOST_TYPED)))
+        if not self._typed:
             return ""
-        pressed = os.read(self.keyboard, 16)
-        return _KEYS.get(pressed) or pressed[:1].decode("ascii", "replace")
+        key = self._typed.popleft()
+        return _KEYS.get(key) or key.decode("ascii", "replace")
 
     def draw(self, frame: Frame) -> None:
         """Show a frame in place of the one before."""
