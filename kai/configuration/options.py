@@ -84,7 +84,8 @@ def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
 def wanted(field: "Attribute[Any]") -> str:
     """Return in words what an option may be: ``number, 0 or more, default 1``."""
     parts = list(dict.fromkeys([_type_words(field.type), *_validator_words(field.validator)]))
-    if field.default is not NOTHING and not isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # Factory is a class; the stub calls it a function
+    is_plain = not isinstance(field.default, attrs.Factory) and not attrs.has(type(field.default))  # type: ignore[arg-type]  # Factory is a class; the stub calls it a function
+    if field.default is not NOTHING and is_plain:
         parts.append(f"default {_shown(field.default)}")
     return ", ".join(part for part in parts if part)
 
@@ -152,6 +153,8 @@ def _type_words(kind: object) -> str:
             return _mapping_words(typing.get_args(kind))
         if issubclass(origin, tuple | list | frozenset | set):
             return _list_words(typing.get_args(kind))
+        if attrs.has(origin):
+            return f"mapping with {', '.join(each.name for each in described(origin))}"
         return origin.__name__
     return "value"
 

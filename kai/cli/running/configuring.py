@@ -16,6 +16,7 @@ from kai.configuration.reading import Configuration, read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.lenient import mapping_of, part_of
+from kai.notation import shown
 from kai.wording import found_by
 
 _KEY: Final = "config.yaml"
@@ -116,6 +117,8 @@ def _carried(config_map: Mapping[str, Any], path: str) -> str:
     held = mapping_of(config_map, "data")
     text = held.get(_KEY)
     if not isinstance(text, str):
+        if text is not None:
+            raise ConfigError(f"{path}: data.{_KEY}: found {shown(text)}, expected the text of a configuration")
         keys = ", ".join(map(str, held))
         raise ConfigError(f"{path}: data: found {keys or 'nothing'}, expected {_KEY} with a configuration")
     return text

@@ -191,3 +191,13 @@ def test_a_class_that_raises_while_it_is_made_is_named(cls, options, message, hi
         build(cls, options, "p.yaml: plugins.odd", "mine 1.0")
     assert str(caught.value) == f"p.yaml: plugins.odd{message}"
     assert hint in caught.value.help
+
+
+def test_options_of_options_are_told_by_their_names():
+    @attrs.frozen
+    class Outer:
+        inner: Sample = attrs.field(factory=lambda: Sample(needed=1))
+        other: Sample = Sample(needed=1)
+
+    names = "number, count, flag, text, choice, names, maybe, weight, needed"
+    assert [wanted(field) for field in described(Outer)] == [f"mapping with {names}"] * 2

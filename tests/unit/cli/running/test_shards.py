@@ -324,9 +324,13 @@ def test_a_config_map_as_the_operator_makes_it_is_opened(tmp_path):
     path.write_text(json.dumps({**manifest, "data": {"config.yaml": "action: allocate"}}))
     with pytest.raises(ConfigError, match=r"cm.yaml: found key 'action', expected one of with, plugins, actions"):
         load_setup(str(path))
-    for broken, found in (({"other": "x"}, "other"), (None, "nothing"), ({"config.yaml": 5}, "config.yaml")):
+    for broken, message in (
+        ({"other": "x"}, "data: found other, expected config.yaml with a configuration"),
+        (None, "data: found nothing, expected config.yaml with a configuration"),
+        ({"config.yaml": 5}, "data.config.yaml: found 5, expected the text of a configuration"),
+    ):
         path.write_text(json.dumps({**manifest, "data": broken}))
-        with pytest.raises(ConfigError, match=f"cm.yaml: data: found {found}, expected config.yaml with a configur"):
+        with pytest.raises(ConfigError, match=f"cm.yaml: {message}"):
             load_setup(str(path))
 
 
