@@ -11,6 +11,7 @@ are never held back.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
@@ -42,6 +43,8 @@ class Limits:
 
     clock: Callable[[], float] = time.monotonic
     _counts: dict[tuple[str, ...], _Count] = attrs.field(factory=dict)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+    """Lines come from the threads of cycles and of pages as well."""
 
     def __call__(self, logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Return a line, or drop it.
@@ -52,8 +55,11 @@ class Limits:
         why = line.get("why")
         if why is None and method not in _TROUBLE:
             return line
-        event = str(line.get("event"))
-        same = self._count((event, method, _NAMES.sub("…", str(why)[:_LONGEST])))
+        with self._lock:
+            return self._limited(str(line.get("event")), method, str(why), line)
+
+    def _limited(self, event: str, method: str, why: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        same = self._count((event, method, _NAMES.sub("…", why[:_LONGEST])))
         all_of_it = self._count((event,))
         now = self.clock()
         if now - same.since >= _EVERY:

@@ -1,5 +1,8 @@
 """The same failure is written a few times, then now and then, and what was left out is counted."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import structlog
 
@@ -65,3 +68,21 @@ def test_what_is_remembered_is_bounded():
     for number in range(5000):
         log.write(f"event {'x' * number}", why="x")
     assert len(log.limits._counts) <= 2000
+
+
+def test_threads_may_write_at_once(monkeypatch):
+    monkeypatch.setattr("kai.telemetry.limits._REMEMBERED", 20)
+    log = Log()
+
+    def write(thread):
+        for number in range(3000):
+            log.write(f"{thread * 'a'}-{number}", why="it failed")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(1, 5)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(log.lines) == 12_000
