@@ -223,7 +223,7 @@ def compared(who, folder, capsys):
     """Step 2: a file is written; of it the same decisions are made, and what differs has both rules."""
     now = str(folder / "now.zip")
     saved = seen(capsys, "snapshot", now, *who).splitlines()
-    assert saved[0].endswith("/now.zip: # nodes · # pods · # jobs · # queues")
+    assert saved[0].endswith("/now.zip: # node · # pods · # jobs · # queues")
     assert seen(capsys, "replay", now, "--expect") == PLAN.strip("\n")
 
 
