@@ -20,7 +20,7 @@ def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="how long, after the warm-up")
-    parser.add_argument("--warm-up", type=float, default=0.25, help="hours that do not count")
+    parser.add_argument("--warm-up", type=float, default=0.4, help="hours that do not count")
     parser.add_argument("--pods", type=int, default=100_000, help="how many pods run all the time")
     parser.add_argument("--apart", type=float, default=10.0, help="seconds from sample to sample")
     parser.add_argument("--rests-apart", type=float, default=600.0, help="seconds from rest to rest of the load")
