@@ -82,7 +82,9 @@ class LabelTable:
 
 def _among(codes: Int64s, numbers: Mapping[str, int], values: Sequence[str]) -> Bools:
     wanted = [numbers[value] for value in values if value in numbers]
+    if len(wanted) == 1:
+        mask: Bools = codes == wanted[0]
+        return mask
     chosen = np.zeros(len(numbers) + 1, np.bool_)  # a look-up: `isin` takes several times as long
     chosen[wanted] = True
-    mask: Bools = codes == wanted[0] if len(wanted) == 1 else chosen[codes]
-    return mask
+    return chosen[codes]

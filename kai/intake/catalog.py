@@ -9,7 +9,6 @@ from kai.api.kinds import key_of
 from kai.intake.claims import are_same, gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
 from kai.model.catalog import Catalog
-from kai.model.claim import ClaimCatalog
 
 _NAMED = ("namespaces",)
 _SLICES = ("resource_slices",)
@@ -38,33 +37,36 @@ class Library:
 
 def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Library | None) -> Library:
     """Return the library of a cluster; the same one as ``before`` while it is made of the same objects."""
-    if before is not None and _are_same(objects, before.objects, _SOURCES):
+    before = before or _NOTHING
+    if _are_same(objects, before.objects, _SOURCES):
         return before
-    named = before.catalog.namespaces if before is not None and _are_same(objects, before.objects, _NAMED) else None
-    offered = before.node_gpus if before is not None and _are_same(objects, before.objects, _SLICES) else None
-    known = None if before is None else (before.objects, before.catalog.claims)
+    is_offered = _are_same(objects, before.objects, _SLICES)
     return Library(
         objects=objects,
-        catalog=_catalog(objects, read_claims(objects, settings, known), named),
+        catalog=_catalog(objects, settings, before),
         template_gpus={key_of(each): gpus_of_claim(each.spec.spec) for each in objects.resource_claim_templates},
-        node_gpus=gpus_of_nodes(objects.resource_slices) if offered is None else offered,
+        node_gpus=before.node_gpus if is_offered else gpus_of_nodes(objects.resource_slices),
     )
+
+
+_NOTHING = Library(objects=ClusterObjects(), catalog=Catalog(), template_gpus={}, node_gpus={})
 
 
 def _are_same(objects: ClusterObjects, before: ClusterObjects, fields: Sequence[str]) -> bool:
     return all(are_same(getattr(objects, field), getattr(before, field)) for field in fields)
 
 
-def _catalog(objects: ClusterObjects, claims: ClaimCatalog, named: Mapping[str, Mapping[str, str]] | None) -> Catalog:
-    """Return the catalog, with the labels of namespaces as they are ``named``, if these did not change.
+def _catalog(objects: ClusterObjects, settings: IntakeSettings, before: Library) -> Catalog:
+    """Return the catalog, with what did not change as it was ``before``.
 
     Without any config map in the cluster none is missing: they were not listed.
     """
-    if named is None:
+    named = before.catalog.namespaces
+    if not _are_same(objects, before.objects, _NAMED):
         named = {each.metadata.name: each.metadata.labels for each in objects.namespaces}
     return Catalog(
         namespaces=named,
         config_maps=frozenset(key_of(each) for each in objects.config_maps),
         config_maps_known=bool(objects.config_maps),
-        claims=claims,
+        claims=read_claims(objects, settings, before.objects, before.catalog.claims),
     )

@@ -40,14 +40,13 @@ _LARGEST = 2**63 - 1
 
 
 def read_claims(
-    objects: ClusterObjects, settings: IntakeSettings, before: tuple[ClusterObjects, ClaimCatalog] | None = None
+    objects: ClusterObjects, settings: IntakeSettings, then: ClusterObjects, known: ClaimCatalog
 ) -> ClaimCatalog:
     """Return claims, slices and classes as the objects have them; with any of them the API counts as served.
 
-    ``before``: what was read before, and of what. What was read of the very same objects is not read again: claims come
+    ``known`` was read of the objects ``then``. What was read of the very same objects is not read again: claims come
     and go with pods, and what follows from devices is kept for as long as their slices are.
     """
-    then, known = (ClusterObjects(), ClaimCatalog()) if before is None else before
     read = dict(zip(map(id, in_order(then.resource_claims)), known.claims.values(), strict=True))
     claims = [read.get(id(source)) or _claim(source, settings) for source in in_order(objects.resource_claims)]
     slices, classes = known.slices, known.classes
