@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 import numpy as np
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from kai.engine.observe import Phase
@@ -35,7 +35,8 @@ _MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
 _SEARCH: Final = tuple(0.001 * 2**power for power in range(16))
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _WAITS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-_GIGABYTE: Final = 1e9
+_SHARE_UNITS: Final = np.array([1000.0, 1e9, float(GPU_UNIT)])
+"""Axis units in a core, a GB and a device."""
 _MOMENTS: Final[Mapping[str, str]] = {Phase.OPEN: "OnSessionOpen", Phase.CLOSE: "OnSessionClose"}
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
 _GROUP: Final = ("podgroup", "namespace", "uid", "nodepool", "action")
@@ -121,20 +122,17 @@ class SchedulerMetrics:
         self._action = gauge("action_scheduling_latency_milliseconds", "How long an action took last.", "action")
         self._task = histogram("task_scheduling_latency_milliseconds", "From pod to bind request.", _MILLISECONDS)
         self._bind = histogram("task_bind_latency_milliseconds", "From decision to bind request.", _MILLISECONDS)
-        self._known_queues: tuple[tuple[str, ...], ...] = ()
-        self._share_series: list[list[Gauge]] = []
-        self._usage_series: list[list[Gauge]] = []
-        share = "The fair share of a queue."
-        self._shares = (
-            (gauge("queue_fair_share_cpu_cores", share, *_QUEUE), 0, 1000.0),
-            (gauge("queue_fair_share_memory_gb", share, *_QUEUE), 1, _GIGABYTE),
-            (gauge("queue_fair_share_gpu", share, *_QUEUE), 2, float(GPU_UNIT)),
-        )
-        usage = "The past usage of a queue, as a fraction of the cluster."
-        self._usage = (
-            (gauge("queue_cpu_usage", usage, *_QUEUE), "cpu"),
-            (gauge("queue_memory_usage", usage, *_QUEUE), "memory"),
-            (gauge("queue_gpu_usage", usage, *_QUEUE), "gpu"),
+        share, usage = "The fair share of a queue.", "The past usage of a queue, as a fraction of the cluster."
+        self._of_queues = make.table(
+            (
+                ("queue_fair_share_cpu_cores", share),
+                ("queue_fair_share_memory_gb", share),
+                ("queue_fair_share_gpu", share),
+                ("queue_cpu_usage", usage),
+                ("queue_memory_usage", usage),
+                ("queue_gpu_usage", usage),
+            ),
+            *_QUEUE,
         )
         self._usage_query = histogram(
             "usage_query_latency_milliseconds", "How long reading past usage took.", _MILLISECONDS
@@ -224,9 +222,7 @@ class SchedulerMetrics:
             gauge.set(0)
         self._failing.clear()
         self._known_failing = frozenset()
-        for gauge in (*(share for share, _, _ in self._shares), *(used for used, _ in self._usage)):
-            gauge.clear()
-        self._known_queues = ()
+        self._of_queues.show({})
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -323,19 +319,18 @@ class SchedulerMetrics:
         self._fragmentation.set(partly / total if total else 0.0)
 
     def _queues(self, snapshot: Snapshot, report: CycleReport) -> None:
-        known = tuple((queue.title, queue.name, queue.display_name) for queue in snapshot.queues)
-        if known != self._known_queues:  # to make a series anew costs ten times as much as to set it
-            gone, self._known_queues = frozenset(self._known_queues) - frozenset(known), known
-            for gauge in (*(share for share, _, _ in self._shares), *(used for used, _ in self._usage)):
-                for labels in gone:
-                    gauge.remove(*labels)
-            self._share_series = [[share.labels(*labels) for share, _, _ in self._shares] for labels in known]
-            self._usage_series = [[used.labels(*labels) for used, _ in self._usage] for labels in known]
-        for row, queue in enumerate(snapshot.queues):
-            for series, (_, at, unit) in zip(self._share_series[row], self._shares, strict=True):
-                series.set(float(report.fair_share[row, at]) / unit)
-            for series, (_, name) in zip(self._usage_series[row], self._usage, strict=True):
-                series.set(float(getattr(queue.usage, name)))
+        shares = (report.fair_share[:, :3] / _SHARE_UNITS).tolist()
+        self._of_queues.show(
+            {
+                (queue.title, queue.name, queue.display_name): (
+                    *share,
+                    float(queue.usage.cpu),
+                    float(queue.usage.memory),
+                    float(queue.usage.gpu),
+                )
+                for queue, share in zip(snapshot.queues, shares, strict=True)
+            }
+        )
 
     def _reasons(self, snapshot: Snapshot, report: CycleReport) -> None:
         waiting = np.flatnonzero(report.status == Status.PENDING)

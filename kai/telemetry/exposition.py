@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from traceback import walk_tb
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio.to_thread
 import attrs
@@ -18,6 +18,9 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
 
 from kai.errors import places, told
 from kai.telemetry.connections import Response
@@ -40,6 +43,12 @@ class Maker:
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         """Return a new counter."""
         return Counter(self.prefix + name, text, labels, registry=self.registry)
+
+    def table(self, gauges: Sequence[tuple[str, str]], *labels: str) -> GaugeTable:
+        """Return a new table with these gauges, each a name and a text."""
+        table = GaugeTable(tuple((self.prefix + name, text) for name, text in gauges), labels)
+        self.registry.register(table)
+        return table
 
     def histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         """Return a new histogram."""
@@ -66,6 +75,123 @@ class ChangingSeries:
         self._known = frozenset(values)
 
 
+Labels: TypeAlias = tuple[str, ...]
+
+
+@attrs.define(eq=False)
+class GaugeTable:
+    """Gauges with the same labels: a row for each thing that there is, a column for each gauge.
+
+    The library takes 15 us to write one sample, which is 0.6 s for the gauges of 3,000 queues in one process. So the
+    text of a row is kept until one of its figures changes, and the whole until any does. Rows are read in another
+    thread, at any moment, and each read sees all rows of one moment.
+    """
+
+    gauges: Sequence[tuple[str, str]]
+    """Name and text of each."""
+    labels: Labels
+    _rows: dict[Labels, Sequence[float]] = attrs.field(factory=dict)
+    _shown: Mapping[Labels, Sequence[float]] = attrs.field(factory=dict)
+    """The rows as they were read last; replaced where one changed since, and never changed itself."""
+    _has_changed: bool = False
+    _heads: dict[Labels, Sequence[str]] = attrs.field(factory=dict)
+    """The text of each sample before its value."""
+    _lines: dict[Labels, tuple[Sequence[float], Sequence[str]]] = attrs.field(factory=dict)
+    """The figures of a row, and its lines."""
+    _text: tuple[Mapping[Labels, Sequence[float]] | None, bytes] = (None, b"")
+    """The rows for which a text was made last, and that text."""
+
+    def put(self, row: Labels, figures: Sequence[float]) -> None:
+        """Show these figures in a row."""
+        if self._rows.get(row) != figures:
+            self._rows[row] = figures
+            self._has_changed = True
+
+    def remove(self, row: Labels) -> None:
+        """Show a row no more."""
+        del self._rows[row]
+        self._has_changed = True
+
+    def show(self, rows: Mapping[Labels, Sequence[float]]) -> None:
+        """Show these rows, and no others any more."""
+        if rows != self._rows:
+            self._rows = dict(rows)
+            self._has_changed = True
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges. Called by the library, in whatever thread."""
+        if self._has_changed:
+            self._has_changed = False  # before the copy: what changes after it is read the next time
+            self._shown = self._rows.copy()
+        rows = self._shown
+        for at, (name, text) in enumerate(self.gauges):
+            yield _Column(self, rows, at, name, text)
+
+    def text(self, rows: Mapping[Labels, Sequence[float]]) -> bytes:
+        """Return ``rows`` in Prometheus' text format."""
+        made_for, text = self._text
+        if made_for is rows:
+            return text
+        lines = {key: self._row(key, figures) for key, figures in rows.items()}
+        # What is gone is forgotten.
+        self._lines, self._heads = lines, {key: self._heads[key] for key in lines}
+        out = []
+        for at, (name, about) in enumerate(self.gauges):
+            out.append(f"# HELP {name} {about}\n# TYPE {name} gauge\n")
+            out += [texts[at] for _, texts in lines.values()]
+        text = "".join(out).encode()
+        self._text = (rows, text)
+        return text
+
+    def _row(self, key: Labels, figures: Sequence[float]) -> tuple[Sequence[float], Sequence[str]]:
+        found = self._lines.get(key)
+        if found is not None and found[0] == figures:
+            return found
+        heads = self._heads.get(key)
+        if heads is None:
+            pairs = sorted(zip(self.labels, key, strict=True))
+            shown = ",".join(f'{label}="{_escaped(value)}"' for label, value in pairs)
+            heads = self._heads[key] = [f"{name}{{{shown}}} " for name, _ in self.gauges]
+        values = [floatToGoString(each) for each in figures]  # type: ignore[no-untyped-call]  # it has no annotations
+        return figures, [f"{head}{value}\n" for head, value in zip(heads, values, strict=True)]
+
+
+class _Column(Metric):
+    """One gauge of a table as the library knows it; its samples are made where they are asked for."""
+
+    def __init__(
+        self, table: GaugeTable, rows: Mapping[Labels, Sequence[float]], at: int, name: str, text: str
+    ) -> None:
+        super().__init__(name, text, "gauge")
+        self.table, self.rows, self.at = table, rows, at
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples."""
+        return [
+            Sample(self.name, dict(zip(self.table.labels, key, strict=True)), figures[self.at])
+            for key, figures in self.rows.items()
+        ]
+
+    @samples.setter
+    def samples(self, found: list[Sample]) -> None:
+        """Take no samples: those of the table are all there are."""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+@attrs.frozen
+class _Others:
+    """Metrics whose text the library makes."""
+
+    metrics: Sequence[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
 def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> bytes:
     """Return the metrics of a registry in Prometheus' text format.
 
@@ -76,11 +202,13 @@ def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -
     none.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-    text = generate_latest(registry)
+    metrics = list(registry.collect())
+    text = generate_latest(_Others([each for each in metrics if not isinstance(each, _Column)]))
     for name in bare_counters:
         for head in (b"# HELP ", b"# TYPE "):
             text = text.replace(head + name.encode() + b"_total ", head + name.encode() + b" ")
-    return text
+    tables = {id(each.table): (each.table, each.rows) for each in metrics if isinstance(each, _Column)}
+    return text + b"".join(table.text(rows) for table, rows in tables.values())
 
 
 def others(registry: CollectorRegistry) -> bytes:

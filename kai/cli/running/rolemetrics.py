@@ -24,6 +24,16 @@ from kai.telemetry.exposition import Maker
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _OWN: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
+_OF_QUEUES: Final = (
+    ("queue_info", "A queue."),
+    ("queue_deserved_gpus", "The quota of GPUs."),
+    ("queue_quota_cpu_cores", "The quota of CPU cores."),
+    ("queue_quota_memory_bytes", "The quota of memory."),
+    ("queue_allocated_gpus", "GPUs that pods of the queue hold."),
+    ("queue_allocated_cpu_cores", "CPU cores that pods of the queue hold."),
+    ("queue_allocated_memory_bytes", "Memory that pods of the queue hold."),
+)
+"""In the order of `figures`."""
 _MEGABYTE: Final = 1e6
 _UNLIMITED: Final = -1.0
 
@@ -42,16 +52,7 @@ class RoleMetrics:
         make = Maker(registry, f"{namespace}_" if namespace else "")
         self._more = dict(labels or {})
         self._defaults = dict(defaults or {})
-        of_queue = {
-            "info": ("queue_info", "A queue."),
-            "deserved": ("queue_deserved_gpus", "The quota of GPUs."),
-            "cpu": ("queue_quota_cpu_cores", "The quota of CPU cores."),
-            "memory": ("queue_quota_memory_bytes", "The quota of memory."),
-            "allocated gpu": ("queue_allocated_gpus", "GPUs that pods of the queue hold."),
-            "allocated cpu": ("queue_allocated_cpu_cores", "CPU cores that pods of the queue hold."),
-            "allocated memory": ("queue_allocated_memory_bytes", "Memory that pods of the queue hold."),
-        }
-        self._queue = {key: make.gauge(*named, *_OWN, *self._more.values()) for key, named in of_queue.items()}
+        self._queues = make.table(_OF_QUEUES, *_OWN, *self._more.values())
         self._binds = make.counter("bind_attempts_total", "Attempts at binds.", "result")
         self._bind_seconds = make.histogram("bind_attempt_seconds", "How long attempts at binds take.", _SECONDS)
         self._looks = make.counter("looks_total", "Looks of controllers at objects.", "controller", "result")
@@ -107,14 +108,12 @@ class RoleMetrics:
         if self._known.get(queue.metadata.name) != labels:
             self._remove(queue.metadata.name)
             self._known[queue.metadata.name] = labels
-        for name, figure in figures(queue).items():
-            self._queue[name].labels(*labels).set(figure)
+        self._queues.put(labels, figures(queue))
 
     def _remove(self, name: str) -> None:
         labels = self._known.pop(name, None)
         if labels is not None:
-            for each in self._queue.values():
-                each.remove(*labels)
+            self._queues.remove(labels)
 
 
 @attrs.frozen(eq=False)
@@ -155,22 +154,22 @@ def _named(name: str, namespace: str) -> str:
     return f"{namespace}_{name}" if namespace else name
 
 
-def figures(queue: Queue) -> Mapping[str, float]:
-    """Return what is shown of a queue.
+def figures(queue: Queue) -> tuple[float, ...]:
+    """Return what is shown of a queue, in the order of ``_OF_QUEUES``.
 
     Units: devices, cores and bytes; -1 is unlimited.
     """
     resources, allocated = queue.spec.resources, queue.status.allocated
     gpu = next((text for name, text in sorted(allocated.items()) if name.endswith("/gpu")), "0")
-    return {
-        "info": 1.0,
-        "deserved": resources.gpu.quota if resources else 0.0,
-        "cpu": _scaled(resources.cpu.quota if resources else 0.0, 1 / 1000),
-        "memory": _scaled(resources.memory.quota if resources else 0.0, _MEGABYTE),
-        "allocated gpu": _quantity(gpu),
-        "allocated cpu": _quantity(allocated.get(names.CPU, "0")),
-        "allocated memory": _quantity(allocated.get(names.MEMORY, "0")),
-    }
+    return (
+        1.0,
+        float(resources.gpu.quota) if resources else 0.0,
+        _scaled(resources.cpu.quota if resources else 0.0, 1 / 1000),
+        _scaled(resources.memory.quota if resources else 0.0, _MEGABYTE),
+        _quantity(gpu),
+        _quantity(allocated.get(names.CPU, "0")),
+        _quantity(allocated.get(names.MEMORY, "0")),
+    )
 
 
 def _scaled(quota: float, unit: float) -> float:

@@ -5,12 +5,12 @@ from functools import partial
 import anyio
 import pytest
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import Metric
 
 from kai.errors import ConfigError
 from kai.telemetry.connections import Response
-from kai.telemetry.exposition import exposition, metrics_route
+from kai.telemetry.exposition import Maker, exposition, metrics_route
 from kai.telemetry.listener import Address, Route, is_local, listen, read_address
 from kai.telemetry.probes import Probes
 
@@ -184,6 +184,36 @@ def test_counters_keep_the_names_that_the_peer_gave_them():
     assert "# TYPE kai_more_total counter\n" in text
     answer = asked(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", {"/metrics": metrics_route(registry)})
     assert b"text/plain; version=0.0.4" in answer
+
+
+def test_a_table_says_what_the_gauges_of_the_library_say_before_and_after_a_change():
+    rows = {("a", 'x"\\\n'): (1.0, -0.5), ("b", "ü"): (1e6, float("inf")), ("c", ""): (0.1, 2e21)}
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    table = Maker(ours, "kai_").table((("one", "First."), ("two", "Second.")), "queue", "display")
+    gauges = [
+        Maker(theirs, "kai_").gauge(*named, "queue", "display") for named in (("one", "First."), ("two", "Second."))
+    ]
+
+    def are_alike():
+        for gauge in gauges:
+            gauge.clear()
+        for labels, figures in rows.items():
+            for gauge, figure in zip(gauges, figures, strict=True):
+                gauge.labels(*labels).set(figure)
+        assert exposition(ours) == exposition(theirs)
+        assert exposition(ours) == generate_latest(ours)
+
+    table.show(rows)
+    are_alike()
+    rows["b", "ü"] = (3.0, 4.0)
+    table.put(("b", "ü"), (3.0, 4.0))
+    are_alike()
+    del rows["c", ""]
+    table.remove(("c", ""))
+    are_alike()
+    rows = {}
+    table.show(rows)
+    are_alike()
 
 
 class Broken:
