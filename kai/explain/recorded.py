@@ -220,9 +220,11 @@ def short_leaves(facts: PodGroup, counts: Mapping[int, int]) -> list[tuple[str, 
     return [] if enough else sorted(short)  # the last one is the root
 
 
-def few_pods_text(name: str, least: int, there: int) -> str:
-    """Return that a sub-group has too few pods."""
-    return f"only {there} of the {least} pods that must start together exist in its sub-group {name}"
+def few_pods_text(least: int, there: int, ended: int = 0, *, name: str = "") -> str:
+    """Return that a group, or its sub-group of that name, has too few pods, of which those that ended do not count."""
+    where = f" in its sub-group {name}" if name else ""
+    others = {0: "", 1: "; 1 other has ended"}.get(ended, f"; {ended} others have ended")
+    return f"only {there} of the {least} pods that must start together exist{where}{others}"
 
 
 def sub_groups_asked(facts: PodGroup) -> str:

@@ -45,7 +45,7 @@ from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import GroupRow, PodRow, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, TERMINATING, Status, within
+from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, TERMINATING, Status, within
 from kai.state.facts import gpus_by_memory
 from kai.state.snapshot import Snapshot
 
@@ -97,7 +97,7 @@ class Teller:
             return
         yield from self._queue(facts)
         yield from self._tree(facts, pods)
-        yield from self._readiness(facts, pods)
+        yield from self._readiness(group, facts, pods)
         held = self._held_nodes(pods)
         waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
         if held and not (waiting and self._runs(pods)):
@@ -124,6 +124,11 @@ class Teller:
 
     def _pods(self, group: int) -> list[int]:
         return [pod for pod in self._members[group] if within(int(self._snapshot.pod_status[pod]), ALIVE)]
+
+    def _ended(self, group: int) -> Counter[str]:
+        """Return how many members have ended, by the name of their sub-group."""
+        snapshot, members = self._snapshot, self._members[group]
+        return Counter(snapshot.pods[pod].subgroup for pod in members if within(int(snapshot.pod_status[pod]), ENDED))
 
     @cached_property
     def _session(self) -> Session:
@@ -186,7 +191,7 @@ class Teller:
             text = f"pods of it name sub-group {', '.join(strangers)}, which it does not declare"
             yield Words(Code.UNKNOWN_SUBGROUP, text, {"subgroups": tuple(strangers)})
 
-    def _readiness(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
+    def _readiness(self, group: int, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
         gated = [self._snapshot.pods[pod].key for pod in pods if self._snapshot.pod_status[pod] == Status.GATED]
         refused = [self._snapshot.pods[pod] for pod in pods if self._snapshot.pods[pod].refused]
         needed = least_pods(facts)
@@ -197,10 +202,11 @@ class Teller:
         elif asked := sub_groups_asked(facts):
             yield Words(Code.NOT_READY, asked)
         elif short := short_leaves(facts, Counter(self._snapshot.pod_subgroup[pods].tolist())):
-            text = "; ".join(few_pods_text(name, least, there) for name, least, there in short)
+            ended = self._ended(group)
+            text = "; ".join(few_pods_text(least, there, ended[name], name=name) for name, least, there in short)
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
         elif len(pods) < needed:
-            text = f"only {len(pods)} of the {needed} pods that must start together exist"
+            text = few_pods_text(needed, len(pods), self._ended(group).total())
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
 
     def _gates(self, pods: Sequence[int]) -> Iterator[Words]:
@@ -316,7 +322,8 @@ class Teller:
         for leaf in sorted({int(self._snapshot.pod_subgroup[pod]) for pod in waiting} - {-1}):
             part, there = self._snapshot.groups[group].subgroups[leaf], counts[leaf]
             if part.minimum is not None and there < part.minimum:
-                return Words(Code.NOT_READY, few_pods_text(part.name, part.minimum, there))
+                ended = self._ended(group)[part.name]
+                return Words(Code.NOT_READY, few_pods_text(part.minimum, there, ended, name=part.name))
         return Words("NotTried", "no action has tried it in this cycle")
 
     def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:

@@ -1,12 +1,22 @@
-"""Pod groups as their running members were granted them.
+"""Pod groups as their members were granted them, and as those that have succeeded left them.
 
 A pod group says to which queue and node pool it belongs, and may be edited at any time. What its running pods hold was
 granted on the account of one queue in one pool, and stays there until they are gone; pods that follow go by it as well.
 So a group whose members hold something that was granted is read as if it still said what it said then. Where members
 were granted on different accounts, the one that was bound first decides, of several the first by name.
+
+A gang may be started in part: binds are refused one by one, after all of them were decided. When the members that
+started have succeeded, those that are left cannot be as many as the group says. They were to start beside them, so the
+gang is complete: it is read as if it asked for as many as are left. A pod that was created after the others were bound
+came in place of one of them, or for the next round of its owner, which says itself how many it still needs.
+
+Source: the peer counts no pod that has succeeded, so that what is left of such a gang never starts.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -18,29 +28,45 @@ from kai.intake.groups import GroupReader, GroupRecord
 from kai.intake.pods import PodRecord
 from kai.intake.record_cache import RecordCache
 from kai.intake.table import GroupColumns, PodColumns
+from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.rows import NONE, Int64s
+from kai.model.status import ACTIVE_ALLOCATED, Status, status_mask, within
 from kai.state.memory import Memory
 from kai.state.table_version import TableVersion
+
+Minima: TypeAlias = tuple[tuple[str, int], ...]
+"""How many pods sub-groups need that need fewer than they say."""
+
+_WAITING: Final = status_mask(Status.PENDING, Status.GATED)
+
+
+@attrs.frozen
+class _Differing:
+    """How a group differs from what it says."""
+
+    account: int = NONE
+    """The account that its members are held on; -1: the one that it says."""
+    minima: Minima = ()
 
 
 @attrs.frozen
 class _Held:
-    """A group that says another account than the one that its members are held on."""
+    """A group that is read as if it said something else."""
 
     said: GroupRecord
-    account: int
+    differing: _Differing
     record: GroupRecord
 
 
 @attrs.define(eq=False)
 class HeldGroups:
-    """The records of all groups, each as its running members were granted it."""
+    """The records of all groups, each as its members were granted and left it."""
 
     accounts: Accounts
     records: Sequence[GroupRecord] = ()
     version: TableVersion = attrs.field(factory=TableVersion)
     _base: TableVersion = attrs.field(factory=TableVersion)
-    """Of the records as the groups say; it is ``version`` itself while all of them say what was granted."""
+    """Of the records as the groups say; it is ``version`` itself while no group is read otherwise."""
     _held: dict[int, _Held] = attrs.field(factory=dict)
     """By row."""
 
@@ -53,21 +79,25 @@ class HeldGroups:
     ) -> None:
         """Take groups and what pods were granted, as they are now; ``columns`` are those of the groups.
 
-        Cost: columns; a look at each group that says another account, and a copy of the list while there are any.
+        Cost: columns; a look at each group that is read otherwise than it says, and a copy of the list while there are
+            any; a look at each pod of a gang of which some pods have succeeded and some wait.
         """
-        rows = granted.differing(columns)
         said, base = groups.records, groups.version
+        accounts, minima = granted.differing(columns), granted.left_of_gangs(columns, said)
+        rows = {
+            row: _Differing(accounts.get(row, NONE), minima.get(row, ())) for row in (accounts.keys() | minima.keys())
+        }
         if not rows and not self._held:
             self.records, self.version, self._base = said, base, base
             return
         known = {id(each.said): each for each in self._held.values()}
         held: dict[int, _Held] = {}
-        for row, account in rows.items():
+        for row, differing in rows.items():
             before = known.get(id(said[row]))
-            if before is not None and before.account == account:
+            if before is not None and before.differing == differing:
                 held[row] = before
             else:
-                held[row] = _Held(said[row], account, reader.read_as(said[row].source, *self.accounts[account]))
+                held[row] = _Held(said[row], differing, self._read(said[row].source, differing, reader))
         version = self._version(base, held)
         if version is not None:
             self.records = list(said)
@@ -75,6 +105,13 @@ class HeldGroups:
                 self.records[row] = each.record
             self.version = version
         self._base, self._held = base, held
+
+    def _read(self, source: api_podgroup.PodGroup, differing: _Differing, reader: GroupReader) -> GroupRecord:
+        if differing.minima:
+            source = with_minima(source, dict(differing.minima))
+        if differing.account == NONE:
+            return reader.read(source)
+        return reader.read_as(source, *self.accounts[differing.account])
 
     def _version(self, base: TableVersion, held: dict[int, _Held]) -> TableVersion | None:
         """Return the version of the records with those that are ``held``; None if it is the last one."""
@@ -134,3 +171,64 @@ class Granted:
 
     def _by_age(self, row: int) -> tuple[float, int]:
         return bound_at(self.records[row].source), row
+
+    def left_of_gangs(self, groups: GroupColumns, said: Sequence[GroupRecord]) -> dict[int, Minima]:
+        """Return the gangs of which members that have succeeded left fewer pods than the group asks for, by row."""
+        status, group_key = self.pods.status, self.pods.group_key
+        ended = np.flatnonzero(status == Status.SUCCEEDED)
+        if not len(ended):
+            return {}
+        has_ended = np.zeros(self.group_keys, np.bool_)
+        has_ended[group_key[ended]] = True
+        waiting = np.flatnonzero((status == Status.PENDING) | (status == Status.GATED))
+        of_some = np.zeros(self.group_keys, np.bool_)
+        of_some[group_key[waiting]] = True
+        rows = np.flatnonzero((has_ended & of_some)[groups.group_key] & groups.wanted & ~groups.stands_in)
+        gangs = {int(groups.group_key[row]): row for row in rows.tolist() if _is_gang(said[row])}
+        if not gangs:
+            return {}
+        members = defaultdict[int, list[int]](list)
+        for pod in np.flatnonzero(np.isin(group_key, list(gangs))).tolist():
+            members[gangs[int(group_key[pod])]].append(pod)
+        left = {row: tuple(self._left(said[row], pods)) for row, pods in members.items()}
+        return {row: minima for row, minima in left.items() if minima}
+
+    def _left(self, gang: GroupRecord, pods: Iterable[int]) -> Iterator[tuple[str, int]]:
+        """Yield how many pods sub-groups of a gang need, where members that have succeeded make that fewer."""
+        records, alive, ended = self.records, defaultdict[str, int](int), defaultdict[str, int](int)
+        states = [(int(self.pods.status[pod]), records[pod]) for pod in pods]
+        oldest = min((each.pod.created for status, each in states if within(status, _WAITING)), default=inf)
+        for status, each in states:
+            if within(status, ACTIVE_ALLOCATED | _WAITING):
+                alive[each.pod.subgroup] += 1
+            elif status == Status.SUCCEEDED and _bound(each) >= oldest:
+                ended[each.pod.subgroup] += 1
+        for name, minimum in _leaves(gang):
+            if ended[name] and alive[name] < minimum <= alive[name] + ended[name]:
+                yield name, alive[name]
+
+
+def with_minima(source: api_podgroup.PodGroup, minima: Mapping[str, int]) -> api_podgroup.PodGroup:
+    """Return a group as if its sub-groups asked for so many pods; those that ``minima`` does not name stay."""
+    spec = source.spec
+    if not spec.sub_groups:
+        return attrs.evolve(source, spec=attrs.evolve(spec, min_member=minima[DEFAULT_SUBGROUP]))
+    parts = [attrs.evolve(each, min_member=minima.get(each.name, each.min_member)) for each in spec.sub_groups]
+    return attrs.evolve(source, spec=attrs.evolve(spec, sub_groups=tuple(parts)))
+
+
+def _is_gang(record: GroupRecord) -> bool:
+    return any(minimum > 1 for _, minimum in _leaves(record))
+
+
+def _leaves(record: GroupRecord) -> Iterator[tuple[str, int]]:
+    """Yield the leaves of a group that may be tried, and how many pods each needs."""
+    group = record.group
+    if group is not None and not group.tree_error and not group.held:
+        yield from ((each.name, each.minimum or 0) for each in group.subgroups if each.leaf)
+
+
+def _bound(record: PodRecord) -> float:
+    """Return when a pod got its node; when it was created, where that is not told."""
+    when = bound_at(record.source)
+    return record.pod.created if when == inf else when

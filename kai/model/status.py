@@ -46,6 +46,8 @@ COUNTED = status_mask(Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUN
 """Counts as used by its queue when a session opens."""
 ALIVE = ACTIVE_ALLOCATED | status_mask(Status.PENDING, Status.GATED)
 """Still wants to run: readiness of a group, candidates for eviction."""
+ENDED = status_mask(Status.SUCCEEDED, Status.FAILED)
+"""No container runs any more, nor will."""
 
 
 def within(status: int, statuses: int) -> bool:

@@ -15,19 +15,18 @@ from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, gate_text
 from kai.explain.messages import NO_NODES
 from kai.explain.phrases import Words
-from kai.explain.recorded import bound_text, in_the_way, least_pods
+from kai.explain.recorded import bound_text, few_pods_text, in_the_way, least_pods
 from kai.framework.verdict import Code, Reason
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.podgroup import PodGroup
-from kai.model.status import Status
+from kai.model.status import ENDED, Status, within
 from kai.simulation.explaining.fact import Evidence
 from kai.state.snapshot import Snapshot
 
 _BOUNDS: Final = {each.value: each for each in (Code.OVER_LIMIT, Code.OVER_QUOTA)}
 _GANG: Final = re.compile(r"Resources were found for (\d{1,9}) pods while (\d{1,9}) are required for gang scheduling")
 _COUNT: Final = re.compile(r"(\d{1,9}) (.+)")
-_ENDED: Final = (Status.SUCCEEDED, Status.FAILED)
 
 
 def newest(source: Manifest) -> SchedulingCondition | None:
@@ -111,13 +110,13 @@ def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: 
         yield Words(group.held_code, group.held)
     if group.tree_error:
         yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {group.tree_error}")
-    alive = [pod for pod in pods if snapshot.pod_status[pod] not in _ENDED]
+    alive = [pod for pod in pods if not within(int(snapshot.pod_status[pod]), ENDED)]
     gated = [snapshot.pods[pod].key for pod in alive if snapshot.pod_status[pod] == Status.GATED]
     needed = least_pods(group)
     if gated and (len(alive) - len(gated) < needed <= len(alive) or len(gated) == len(alive)):
         yield Words("Gated", gate_text(gated, len(alive), declared))
     elif len(alive) < needed:
-        yield Words(Code.NOT_READY, f"only {len(alive)} of the {needed} pods that must start together exist")
+        yield Words(Code.NOT_READY, few_pods_text(needed, len(alive), len(pods) - len(alive)))
 
 
 def _line(message: str) -> str:

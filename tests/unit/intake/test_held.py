@@ -144,3 +144,95 @@ def test_groups_follow_their_pods_from_snapshot_to_snapshot():
         snapshot = intake.take(taken_of, NOW)
         assert picture(snapshot) == picture(take_snapshot(taken_of, NOW, IntakeSettings()))
         assert snapshot.groups[0].queue == ("q" if pods or mine is said else "r")
+
+
+BEFORE, AFTER = "1970-01-09T00:00:00Z", "1970-01-12T00:00:00Z"
+
+
+def waits(name, created=BEFORE, **fields):
+    return pod(name, group="g", metadata={"creationTimestamp": created}, **fields)
+
+
+def ended(name, bound_at=EARLY, **fields):
+    return bound(name, bound_at, phase="Succeeded", metadata={"creationTimestamp": BEFORE}, **fields)
+
+
+def least(snapshot):
+    """Return how many pods each leaf of the only group needs."""
+    (made,) = snapshot.groups
+    return [each.minimum for each in made.subgroups if each.leaf]
+
+
+def in_part(name):
+    return {"labels": {"kai.scheduler/subgroup-name": name}}
+
+
+GANG = group("g", minMember=4)
+TREE = group("g", subGroups=[{"name": "launcher", "minMember": 1}, {"name": "workers", "minMember": 3}])
+
+
+def test_a_gang_needs_as_many_pods_as_those_that_succeeded_left_waiting():
+    assert least(taken(ended("a"), ended("b"), waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [2]
+
+
+def test_members_that_run_count_among_those_that_are_left():
+    assert least(taken(ended("a"), ended("b"), bound("c"), waits("d"), GANG, node("n"), *QUEUES)) == [2]
+
+
+def test_a_gang_of_which_too_few_pods_ever_were_needs_what_it_says():
+    assert least(taken(ended("a"), waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_pods_that_were_created_after_the_others_were_bound_wait_for_their_own_round():
+    round_ = [waits(name, AFTER) for name in "cd"]
+    assert least(taken(ended("a"), ended("b"), *round_, GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_of_pods_that_were_bound_at_a_time_unknown_their_creation_decides():
+    untold = [pod(name, group="g", phase="Succeeded", metadata={"creationTimestamp": BEFORE}) for name in "ab"]
+    assert least(taken(*untold, waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [2]
+    assert least(taken(*untold, waits("c", AFTER), waits("d", AFTER), GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_a_pod_that_failed_makes_up_no_gang():
+    failed = bound("b", phase="Failed", metadata={"creationTimestamp": BEFORE})
+    assert least(taken(ended("a"), failed, waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_a_pod_that_is_leaving_is_waited_for_until_its_owner_made_another():
+    leaving = bound("c", metadata={"creationTimestamp": BEFORE, "deletionTimestamp": LATE})
+    assert least(taken(ended("a"), ended("b"), leaving, waits("d"), GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_an_owner_that_says_how_many_are_left_is_believed():
+    told = group("g", minMember=2)
+    assert least(taken(ended("a"), ended("b"), waits("c"), waits("d"), told, node("n"), *QUEUES)) == [2]
+
+
+def test_a_gang_of_which_no_pod_waits_needs_what_it_says():
+    assert least(taken(ended("a"), ended("b"), bound("c"), bound("d"), GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_each_sub_group_needs_what_is_left_of_it():
+    parts = [ended("a", **in_part("launcher")), ended("b", **in_part("workers"))]
+    left = [waits(name, **in_part("workers")) for name in "cd"]
+    assert least(taken(*parts, *left, TREE, node("n"), *QUEUES)) == [0, 2]
+
+
+def test_a_gang_that_was_edited_while_others_have_succeeded_keeps_its_queue_and_needs_what_is_left():
+    edited = group("g", minMember=4, queue="r")
+    snapshot = taken(ended("a"), ended("b"), bound("c"), waits("d"), edited, node("n"), *QUEUES)
+    assert (queue_of(snapshot), least(snapshot)) == ("q", [2])
+
+
+def test_gangs_follow_those_that_succeed_from_snapshot_to_snapshot():
+    running, done, left = [bound("a"), bound("b")], [ended("a"), ended("b")], [waits("c"), waits("d")]
+    intake, made, seen = Intake(), {}, []
+    for pods in ([*running, *left], [*done, *left], done, [*done, *left, waits("e")], left, [*done, *left]):
+        taken_of = objects(*pods, GANG, group("h"), node("n"), *QUEUES)
+        groups = tuple([made.setdefault(repr(attrs.astuple(each)), each) for each in taken_of.pod_groups])
+        taken_of = attrs.evolve(taken_of, pod_groups=groups)
+        snapshot = intake.take(taken_of, NOW)
+        assert picture(snapshot) == picture(take_snapshot(taken_of, NOW, IntakeSettings()))
+        seen.append(snapshot.groups[0].subgroups[-1].minimum)
+    assert seen == [4, 2, 4, 3, 4, 2]
