@@ -19,14 +19,14 @@ from kai.api import names
 from kai.api.conventions.grants import ordered_grant
 from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
 from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.api.scheduling.queue import Queue
 from kai.backoff import doubling_pause
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import refuse_pod
-from kai.binder.outcome import BindFailureError, Outcome, Verdict
+from kai.binder.outcome import BindFailureError, Outcome, Verdict, WithdrawnError
 from kai.binder.reporting import (
     bound_event,
     failed,
@@ -37,6 +37,7 @@ from kai.binder.reporting import (
 )
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import sweep_group
+from kai.cluster.requests import NamespaceEnding
 from kai.errors import InputError
 
 _NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
@@ -120,10 +121,10 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         # the scheduler waits for ever for a pod whose request says that it was bound.
         pod = yield from find(ref, fresh=True)
     if pod is None:
-        return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist"))
+        return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist", Verdict.GONE))
     if not is_for(request, pod.metadata.uid):
         message = f"{title(pod)} is another pod than the one of that name for which this was decided"
-        return (yield from _give_up(request, message))
+        return (yield from _give_up(request, message, Verdict.GONE))
     if pod.spec.node_name == request.spec.selected_node:
         return (yield from _finish(request, pod))
     if pod.spec.node_name:
@@ -138,14 +139,16 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         pod = yield from bind(binder, request, pod, node)
     except (BindFailureError, InputError) as error:
         retryable = isinstance(error, BindFailureError) and error.retryable
-        return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable))
+        gone = isinstance(error, WithdrawnError)
+        return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable, gone=gone))
     except RefusedError as error:
         if error.interrupts and (patient or error.is_unknown):
             raise
         # A rejected write will be rejected again; any other obstacle may be gone.
         retryable = error.reason is not Reason.REJECTED
         message = _told(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
-        return (yield from _fail(binder, request, pod, node, message, retryable=retryable))
+        gone = isinstance(error.refusal, NamespaceEnding) and error.namespace == pod.metadata.namespace
+        return (yield from _fail(binder, request, pod, node, message, retryable=retryable, gone=gone))
     return (yield from _finish(request, pod))
 
 
@@ -183,10 +186,10 @@ def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
     return Outcome(verdict=Verdict.BOUND, leftovers=tuple(leftovers), event=bound_event(pod, node))
 
 
-def _give_up(request: BindRequest, message: str) -> Plan[Outcome]:
+def _give_up(request: BindRequest, message: str, verdict: Verdict = Verdict.FAILED) -> Plan[Outcome]:
     """Mark a request as failed for good whose pod is gone, another pod, or bound elsewhere; undo and tell nothing."""
     yield from write_status(request, failed(message, _counted(request, retryable=False)))
-    return Outcome(verdict=Verdict.FAILED, message=message)
+    return Outcome(verdict=verdict, message=message)
 
 
 def _fail(
@@ -197,8 +200,13 @@ def _fail(
     message: str,
     *,
     retryable: bool,
+    gone: bool = False,
 ) -> Plan[Outcome]:
-    """Take back a bind that failed, and say that it did."""
+    """Take back a bind that failed, and say that it did.
+
+    ``gone``: there is nothing to bind any more. The same holds if the pod turns out to be leaving, whatever failed
+    first: what a pod needs goes with it.
+    """
     leftovers: tuple[str, ...] = ()
     current = yield from report_failure(pod, request.spec.selected_node, message)
     if current is not None and current.spec.node_name == request.spec.selected_node:
@@ -207,14 +215,21 @@ def _fail(
         return (yield from _give_up(request, f"{title(pod)} is bound to node {current.spec.node_name} already"))
     if current is not None:
         leftovers = yield from undo(binder, request, current, node)
-    attempts = _counted(request, retryable=retryable)
+    gone = gone or _has_left(current)
+    attempts = _counted(request, retryable=retryable and not gone)
     yield from write_status(request, failed(message, attempts))
     leftovers += yield from _sweep(binder, request)
+    if gone:
+        return Outcome(verdict=Verdict.GONE, message=message, leftovers=leftovers)
     limit = request.spec.backoff_limit
     if not retryable or limit is None or attempts >= limit:
         return Outcome(verdict=Verdict.FAILED, message=message, leftovers=leftovers)
     delay = bind_delay(attempts, binder.settings)
     return Outcome(verdict=Verdict.RETRY, message=message, delay=delay, leftovers=leftovers)
+
+
+def _has_left(pod: Pod | None) -> bool:
+    return pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED
 
 
 def bind_delay(attempts: int, settings: BinderSettings) -> float:

@@ -38,7 +38,7 @@ from kai.binder.checks import (
 from kai.binder.context import BindContext, BindStep
 from kai.binder.gpusharing import shares_gpu
 from kai.binder.orders import order_for_sure
-from kai.binder.outcome import BindFailureError
+from kai.binder.outcome import BindFailureError, WithdrawnError
 from kai.binder.reservation import ATTEMPTS, group_key, holds_gpu, leave_groups, node_key, reserve_device
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, portion_used
@@ -272,7 +272,7 @@ def _refuse_withdrawn(context: BindContext) -> Plan[None]:
         return  # an order that was never written cannot be withdrawn; an attempt begins with a look at its queue
     found = yield from order_for_sure(Ref.to(context.request), fresh=shares_gpu(context))
     if found is None or found.metadata.uid != context.request.metadata.uid:
-        raise BindFailureError(f"{title(context.request)}: was withdrawn", retryable=False)
+        raise WithdrawnError(f"{title(context.request)}: was withdrawn", retryable=False)
 
 
 def _sight(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> Sight:

@@ -17,12 +17,18 @@ class BindFailureError(ApiError):
     """
 
 
+class WithdrawnError(BindFailureError):
+    """The order was deleted while its bind was prepared: the pod, its queue or its node is gone, or a user did it."""
+
+
 class Verdict(enum.Enum):
     """What became of an attempt."""
 
     BOUND = "bound"
     FAILED = "failed"
     """For good, and said so in the status of the request."""
+    GONE = "gone"
+    """The pod has ended or is being deleted, or its order was withdrawn, so there is nothing to bind any more."""
     RETRY = "retry"
     """Failed, and said so; the request may be tried again."""
     INTERRUPTED = "interrupted"

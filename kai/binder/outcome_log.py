@@ -24,6 +24,8 @@ def log_outcome(connectivity: Connectivity, ref: Ref[BindRequest], outcome: Outc
             log.debug(outcome.verdict.value, why=outcome.message)  # it was named where it happened
         case Verdict.NOTHING_TO_DO:
             log.debug("nothing to do", why=outcome.message)
+        case Verdict.GONE:
+            log.info("nothing to bind any more", why=outcome.message)
         case Verdict.INTERRUPTED:
             warn(
                 connectivity,

@@ -73,6 +73,9 @@ _MOST_UNTOLD: Final = 1 << 12
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
 """Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
 
+Done: TypeAlias = Callable[[str, bool], None]
+"""Is told why a bind failed, "" once the pod is bound, and whether there is nothing to bind any more."""
+
 WATCHED: Final[tuple[type[ApiObject], ...]] = (
     BindRequest,
     Pod,
@@ -126,8 +129,8 @@ class BinderService:
         if self._tasks is not None:
             self._step(RequestSeen(request))
 
-    def carry_out(self, request: BindRequest, done: Callable[[str], None]) -> bool:
-        """Carry out an order of this process that is not written; tell why it failed, or "" once the pod is bound.
+    def carry_out(self, request: BindRequest, done: Done) -> bool:
+        """Carry out an order of this process that is not written, and tell what became of it.
 
         Call it on the event loop. False while the binder does not run: then nothing is done, and nothing told.
         """
@@ -251,7 +254,7 @@ class BinderService:
         if isinstance(reply, Refusal):
             structlog.get_logger().debug("event not written", pod=str(event.ref), why=reply.message)
 
-    async def _carry_out(self, request: BindRequest, done: Callable[[str], None]) -> None:
+    async def _carry_out(self, request: BindRequest, done: Done) -> None:
         """Bind until that succeeds or fails; an API server that does not answer is asked again."""
         began = self.cluster.clock.monotonic()
         count = 0
@@ -270,7 +273,8 @@ class BinderService:
                 break
             count += 1
             await self._rest(max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE)))
-        done("" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value)
+        failure = "" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value
+        done(failure, outcome.verdict is Verdict.GONE)
 
     async def _rest(self, seconds: float) -> None:
         """Wait for so long, or until the API server answers again."""

@@ -96,6 +96,13 @@ class Forbidden(Refusal):
 
 
 @attrs.frozen(kw_only=True)
+class NamespaceEnding(Refusal):
+    """The namespace is being deleted, and takes nothing new: no object, bind, eviction or event (403)."""
+
+    reason: Reason = Reason.REJECTED
+
+
+@attrs.frozen(kw_only=True)
 class NoSuchKind(Refusal):
     """The API server does not serve this kind, at least not now."""
 

@@ -71,6 +71,8 @@ class Carried:
     """The reply to `Carry`: the pod is bound, unless `failure` says why it is not. The pod was told."""
 
     failure: str = ""
+    is_gone: bool = False
+    """Whether there is nothing to bind any more: the pod is leaving."""
 
 
 @attrs.frozen

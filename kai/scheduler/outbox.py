@@ -47,8 +47,8 @@ _MOST_EXPLANATIONS: Final = 50_000
 HandOver: TypeAlias = Callable[[BindRequest], None]
 """Takes an order that the API server confirmed, to carry it out in this process."""
 
-CarryOut: TypeAlias = Callable[[BindRequest, Callable[[str], None]], bool]
-"""Carries out an order that is not written, in this process, and tells why it failed, or "" once the pod is bound.
+CarryOut: TypeAlias = Callable[[BindRequest, Callable[[str, bool], None]], bool]
+"""Carries out an order that is not written, in this process, and tells the two facts of `Carried`.
 
 False if no binder of this process takes orders at the moment; then nothing will be told.
 """
@@ -183,8 +183,8 @@ class Outbox:
             self._is_telling = False
 
     def _carry(self, carry: Carry) -> None:
-        def done(failure: str) -> None:
-            self.commit(Answered(carry.ticket, Carried(failure)))
+        def done(failure: str, is_gone: bool) -> None:  # noqa: FBT001 - the two facts of Carried, in order
+            self.commit(Answered(carry.ticket, Carried(failure, is_gone)))
 
         if self._api is not None and not (self.carry_out is not None and self.carry_out(carry.request, done)):
             self._put(Send(create_bind_request(carry.request), carry.ticket))

@@ -64,9 +64,10 @@ class EvictionRefused:
 
 @attrs.frozen(kw_only=True)
 class VictimGone:
-    """A pod was gone before it was evicted."""
+    """A pod was gone before it was evicted, or is going with its namespace."""
 
     pod: str
+    cause: str
 
 
 @attrs.frozen(kw_only=True)

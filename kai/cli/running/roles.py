@@ -67,7 +67,7 @@ class HandOver:
 
     offer: Callable[[BindRequest], None]
     """Takes an order that is written."""
-    carry_out: Callable[[BindRequest, Callable[[str], None]], bool]
+    carry_out: Callable[[BindRequest, Callable[[str, bool], None]], bool]
     """Carries out an order that is not; see `kai.scheduler.outbox.CarryOut`."""
 
 
@@ -220,7 +220,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing) -> tuple[Role, Hand
         for service in running:
             service.offer(request)
 
-    def carry_out(request: BindRequest, done: Callable[[str], None]) -> bool:
+    def carry_out(request: BindRequest, done: Callable[[str, bool], None]) -> bool:
         return any(service.carry_out(request, done) for service in running)
 
     return Role(name=BINDER, watched=WATCHED, work=work), HandOver(offer=offer, carry_out=carry_out)

@@ -11,7 +11,7 @@ from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cluster.requests import Request
+from kai.cluster.requests import NamespaceEnding, Request
 from kai.intake.binding import has_failed
 from kai.scheduler import orders
 from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, title_of
@@ -58,7 +58,7 @@ class BindOperation:
     def answered(self, reply: object, at: Moment) -> Step:
         """Go on after a reply."""
         if isinstance(reply, Carried):
-            return self._refused(reply.failure) if reply.failure else self._done(at, is_bound=True)
+            return self._carried(reply, at)
         if self._stage == "look":
             return self._looked(reply, at)
         refusal = reply if isinstance(reply, Refusal) else None
@@ -69,11 +69,21 @@ class BindOperation:
             return Pause()
         if refusal is None:
             return self._done(at)
+        return self._not_created(refusal, at)
+
+    def _carried(self, reply: Carried, at: Moment) -> Step:
+        if not reply.failure:
+            return self._done(at, is_bound=True)
+        return self._dropped(reply.failure) if reply.is_gone else self._refused(reply.failure)
+
+    def _not_created(self, refusal: Refusal, at: Moment) -> Step:
         if refusal.reason is Reason.ALREADY_EXISTS:
             return self._look()
         if refusal.reason is Reason.UNKNOWN:
             self._stage = "look"
             return Pause()
+        if isinstance(refusal, NamespaceEnding):
+            return self._dropped(refusal.message)
         node, why = self.request.spec.selected_node, refusal.why
         return self._refused(refusal.message, orders.failed_binding(self.pod, node, why, at.wall))
 

@@ -10,7 +10,7 @@ from kai.api import plans
 from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
-from kai.cluster.requests import BudgetExhausted, Request
+from kai.cluster.requests import BudgetExhausted, NamespaceEnding, Request
 from kai.scheduler.committing.operations import Ask, End, Moment, Pause, Step, title_of
 from kai.scheduler.reader import Reader
 from kai.scheduler.signals import Evicted, EvictionRefused, VictimGone, WriteGivenUp
@@ -65,8 +65,8 @@ class EvictionOperation:
         if refusal.reason is Reason.UNKNOWN:
             self._stage = "look"
             return Pause()
-        if refusal.reason is Reason.NOT_FOUND:
-            return End(signal=VictimGone(pod=title_of(self.pod)))
+        if refusal.reason is Reason.NOT_FOUND or isinstance(refusal, NamespaceEnding):
+            return End(signal=VictimGone(pod=title_of(self.pod), cause=self.cause))
         refused = EvictionRefused(pod=title_of(self.pod), why=refusal.message, cause=self.cause)
         shielded = self.pod.metadata.uid if isinstance(refusal, BudgetExhausted) else ""
         return End(signal=refused, shielded=shielded)

@@ -130,7 +130,7 @@ def told(service, name="p", node_name="n1"):
     manifest["spec"]["selectedNode"] = node_name
     manifest["metadata"].pop("uid", None)
     failures = []
-    assert service.carry_out(structure_as(BindRequest, manifest), failures.append)
+    assert service.carry_out(structure_as(BindRequest, manifest), lambda why, _: failures.append(why))
     return failures
 
 
@@ -200,7 +200,7 @@ async def test_binds_go_on_with_the_trace_of_their_decision():
     async with binding(memory, traced=tracing.continued) as service:
         memory.server.add(orders[0])
         orders[1]["metadata"].pop("uid", None)
-        assert service.carry_out(structure_as(BindRequest, orders[1]), lambda _: None)
+        assert service.carry_out(structure_as(BindRequest, orders[1]), lambda *_: None)
         await memory.pass_time(1.0)
     await anyio.to_thread.run_sync(tracing.close)
     spans = exporter.get_finished_spans()
@@ -211,7 +211,7 @@ async def test_binds_go_on_with_the_trace_of_their_decision():
 async def test_a_binder_that_does_not_run_takes_no_order():
     memory = cluster(node(), pod())
     service = BinderService(memory.port, BINDER)
-    assert not service.carry_out(structure_as(BindRequest, bind_request()), lambda _: None)
+    assert not service.carry_out(structure_as(BindRequest, bind_request()), lambda *_: None)
 
 
 async def test_an_order_that_is_only_assumed_to_be_written_is_none():

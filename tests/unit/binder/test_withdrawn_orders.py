@@ -31,7 +31,7 @@ def test_a_pod_whose_order_is_withdrawn_while_its_bind_is_prepared_is_not_bound(
         return reply
 
     outcome = carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), perform)
-    assert (outcome.verdict, outcome.message) == (Verdict.FAILED, "bindrequest ns/p: was withdrawn")
+    assert (outcome.verdict, outcome.message) == (Verdict.GONE, "bindrequest ns/p: was withdrawn")
     assert not node_of(server)
     assert not server.get("Pod", "p", "ns")["metadata"]["labels"]
     assert not [name for name in server.names("Pod") if name.startswith("gpu-reservation")]

@@ -29,7 +29,7 @@ def test_each_hour_is_one_line_with_what_was_decided_in_it():
                 BindRefused(pod="a/p", why="full"),
                 EvictionRefused(pod="a/p", why="a budget", cause="preempt"),
                 StatementRejected(why="gone", decisions=4),
-                VictimGone(pod="a/p"),
+                VictimGone(pod="a/p", cause="reclaim"),
             ):
                 hourly.take(signal)
             hourly.cycle({"OverLimit": 9})
