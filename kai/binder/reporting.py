@@ -94,7 +94,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
     This is also a fence. A binding whose answer was lost may still be on its way; it carries the version of the pod, so
     from this write on, which always changes the pod, it can no longer succeed, and undoing what was prepared is safe.
     Should it have succeeded already, the pod is returned with its node and nothing is written. Nor is anything written
-    to a pod that is being deleted: the API server gives it no node any more, and nobody waits for what it says.
+    to a pod that is being deleted: the API server gives it no node any more.
 
     Raises: RefusedError.
     """

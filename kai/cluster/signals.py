@@ -7,7 +7,7 @@ metrics import no role that does not run in this process.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -21,6 +21,10 @@ class BindEnded:
     result: str
     """The value of the binder's verdict."""
     seconds: float
+
+
+BIND_RESULTS: Final = ("bound", "failed", "gone", "retry", "interrupted", "bug", "nothing to do")
+"""The values of the binder's verdict, for those who may not import it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +51,9 @@ class QueueGone:
     """A queue was deleted, or another process counts it; its metrics end."""
 
     queue: Queue
+
+
+REVIEW_RESULTS: Final = ("allowed", "refused", "failed")
 
 
 @attrs.frozen(kw_only=True)

@@ -30,7 +30,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.carrying import KeyRing
 from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster
-from kai.cluster.requests import Apply
+from kai.cluster.requests import Apply, NamespaceEnding
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers
 from kai.lenient import mapping_of, mappings_of
@@ -294,6 +294,8 @@ class PodGrouper:
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
         """Try again at once where another writer was faster; say it on the pod where only a person can help."""
+        if isinstance(refusal, NamespaceEnding):
+            return DONE  # its pods go with it
         if refusal.reason in {Reason.CONFLICT, Reason.NOT_FOUND}:
             current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
             return DONE if current is None else Ended(failure=refusal.why)

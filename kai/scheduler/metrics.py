@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from typing import Final
 
 import attrs
@@ -20,13 +21,23 @@ from prometheus_client.core import Metric
 
 from kai.engine.observe import Phase
 from kai.engine.report import CycleReport
+from kai.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.scheduler.evicted_groups import EvictedGroups
 from kai.scheduler.search_budget import Spent
-from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
+from kai.scheduler.signals import (
+    BindDropped,
+    BindOrdered,
+    BindRefused,
+    Evicted,
+    EvictionRefused,
+    Signal,
+    StatementRejected,
+    VictimGone,
+)
 from kai.state.snapshot import Snapshot
 from kai.telemetry.exposition import ChangingSeries, Maker
 from kai.telemetry.plugin_times import Taken
@@ -41,6 +52,20 @@ _MOMENTS: Final[Mapping[str, str]] = {Phase.OPEN: "OnSessionOpen", Phase.CLOSE: 
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
 _GROUP: Final = ("podgroup", "namespace", "uid", "nodepool", "action")
 
+_BINDS: Final = ("ordered", "refused", "dropped")
+_EVICTIONS: Final = ("done", "refused", "dropped")
+ERRORS: Final = frozenset(
+    each.__name__
+    for each in (
+        *(ActionError, ConfigError, InputError, InvariantError, PluginError),
+        *(ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, LookupError, MemoryError, NameError),
+        *(NotImplementedError, OSError, OverflowError, RecursionError, RuntimeError, SystemError, TypeError),
+        *(UnboundLocalError, ValueError, ZeroDivisionError),
+    )
+)
+"""What cycles fail with, by name; all else is counted as one, so that each series is there before it counts."""
+_OTHER: Final = "other"
+
 BARE: Final = (
     ("podgroups_scheduled_by_action", "Pod groups that an action bound."),
     ("podgroups_acted_on_by_action", "Pod groups for which an action decided something."),
@@ -48,6 +73,10 @@ BARE: Final = (
     ("scenarios_filtered_by_action", "Sets of victims that an action passed over."),
 )
 """Counters whose names do not end in ``_total``."""
+
+
+def _known(error: str) -> str:
+    return error if error in ERRORS else _OTHER
 
 
 @attrs.define(eq=False)
@@ -181,16 +210,17 @@ class SchedulerMetrics:
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
         self._pending = ChangingSeries(gauge("pending_pods", "Pods that wait, by reason.", "reason"))
         self._capped = gauge("capped_groups", "Pod groups that wait because a cap held evictions back.")
-        self._binds = counter("binds_total", "What became of binds.", "result")
-        self._evictions = counter("evictions_total", "What became of evictions.", "result", "cause")
-        self._evicted_gpus = counter("evicted_gpus_total", "GPUs of pods that were evicted or moved.", "cause")
-        self._rejected = counter("statements_rejected_total", "Decisions that the newest state of things forbade.")
-        self._failed = counter("cycles_failed_total", "Cycles that were abandoned.", "error")
-        self._repeated = counter(
-            "cycles_repeated_total",
-            "Cycles that failed and were repeated at once, without what they failed at.",
-            "error",
+        self._binds = counter("binds_total", "What became of binds.", "result", begins=zip(_BINDS, strict=True))
+        self._evictions = counter(
+            "evictions_total", "What became of evictions.", "result", "cause", begins=product(_EVICTIONS, Cause)
         )
+        text = "GPUs of pods that were evicted or moved."
+        self._evicted_gpus = counter("evicted_gpus_total", text, "cause", begins=zip(Cause, strict=True))
+        self._rejected = counter("statements_rejected_total", "Decisions that the newest state of things forbade.")
+        errors = [(name,) for name in sorted({*ERRORS, _OTHER})]
+        self._failed = counter("cycles_failed_total", "Cycles that were abandoned.", "error", begins=errors)
+        text = "Cycles that failed and were repeated at once, without what they failed at."
+        self._repeated = counter("cycles_repeated_total", text, "error", begins=errors)
         self._aside = gauge("groups_set_aside", "Objects that are left out because cycles failed at them.")
         self._failing = gauge(
             "plugin_failing", "1 while a plugin is known to fail; then: what follows.", "plugin", "hook", "then"
@@ -264,11 +294,11 @@ class SchedulerMetrics:
 
     def cycle_failed(self, error: str) -> None:
         """Count a cycle that was abandoned."""
-        self._failed.labels(error).inc()
+        self._failed.labels(_known(error)).inc()
 
     def cycle_repeated(self, error: str) -> None:
         """Count a cycle that failed and is repeated without what it may have failed at."""
-        self._repeated.labels(error).inc()
+        self._repeated.labels(_known(error)).inc()
 
     def plugins_failing(self, failing: frozenset[tuple[str, str, str]]) -> None:
         """Show which hooks of plugins are known to fail, and what follows; of what is so no longer show 0."""
@@ -364,6 +394,8 @@ class SchedulerMetrics:
 
     def usage_known(self, *, known: bool) -> None:
         """Show whether past usage counts."""
+        for result in ("done", "failed"):
+            self._usage_reads.labels(result)
         self._usage_known.labels("prometheus").set(float(known))
 
     # --- Decisions and writes ------------------------------------------------------------------------------------
@@ -383,6 +415,8 @@ class SchedulerMetrics:
                 self._task.observe(signal.waited * 1000)
             case BindRefused():
                 self._binds.labels("refused").inc()
+            case BindDropped():
+                self._binds.labels("dropped").inc()
             case Evicted():
                 self._evictions.labels("done", signal.cause).inc()
                 self._evicted_gpus.labels(signal.cause).inc(signal.gpus / GPU_UNIT)
@@ -390,6 +424,8 @@ class SchedulerMetrics:
                     self._evicted.count((*signal.group, self._pool, signal.cause))
             case EvictionRefused():
                 self._evictions.labels("refused", signal.cause).inc()
+            case VictimGone():
+                self._evictions.labels("dropped", signal.cause).inc()
             case StatementRejected():
                 self._rejected.inc()
             case _:

@@ -40,9 +40,16 @@ class Maker:
         """Return a new gauge."""
         return Gauge(self.prefix + name, text, labels, registry=self.registry)
 
-    def counter(self, name: str, text: str, *labels: str) -> Counter:
-        """Return a new counter."""
-        return Counter(self.prefix + name, text, labels, registry=self.registry)
+    def counter(self, name: str, text: str, *labels: str, begins: Iterable[Sequence[str]] = ()) -> Counter:
+        """Return a new counter, with a series at 0 for each of the label values with which it ``begins``.
+
+        Prometheus counts differences, so it does not see what a series is born with: the first failure of its kind
+        would be on no dashboard and raise no alert. Name every label value that is known beforehand.
+        """
+        made = Counter(self.prefix + name, text, labels, registry=self.registry)
+        for values in begins:
+            made.labels(*values)
+        return made
 
     def table(self, gauges: Sequence[tuple[str, str]], *labels: str) -> GaugeTable:
         """Return a new table with these gauges, each a name and a text."""

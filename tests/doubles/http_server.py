@@ -26,6 +26,7 @@ KINDS = {
     "rackpowercaps": ("power.example.com/v1", "RackPowerCap"),
     "pods": ("v1", "Pod"),
     "nodes": ("v1", "Node"),
+    "namespaces": ("v1", "Namespace"),
     "configmaps": ("v1", "ConfigMap"),
     "queues": ("scheduling.run.ai/v2", "Queue"),
     "bindrequests": ("scheduling.run.ai/v1alpha2", "BindRequest"),

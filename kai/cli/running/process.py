@@ -29,7 +29,7 @@ from kai.cli.running.ending import end_when_told
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
-from kai.cli.running.rolemetrics import ApiCalls, ObjectsNotRead, RoleMetrics
+from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
     SCHEDULER_WATCHES,
     HandOver,
@@ -190,6 +190,7 @@ class Process:
     def _show(self, connection: Connection) -> None:
         namespace = self.given.text("metrics-namespace")
         self.registry.register(ApiCalls(connection.sender.sent, namespace))
+        self.registry.register(MissingRights(connection.sender.rights, namespace))
         self.registry.register(ObjectsNotRead(connection.store, namespace))
 
     async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:

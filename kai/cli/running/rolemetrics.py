@@ -19,7 +19,18 @@ from kai.api.scheduling.queue import Queue
 from kai.api.values.bad_value import BadValue
 from kai.api.values.quantity import amount
 from kai.cluster.port import Store
-from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, Signal, WorkEnded
+from kai.cluster.signals import (
+    BIND_RESULTS,
+    REVIEW_RESULTS,
+    BindEnded,
+    CertificateUsed,
+    QueueCounted,
+    QueueGone,
+    ReviewEnded,
+    Signal,
+    WorkEnded,
+)
+from kai.cluster.transport.rights import Rights
 from kai.telemetry.exposition import Maker
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -53,7 +64,8 @@ class RoleMetrics:
         self._more = dict(labels or {})
         self._defaults = dict(defaults or {})
         self._queues = make.table(_OF_QUEUES, *_OWN, *self._more.values())
-        self._binds = make.counter("bind_attempts_total", "Attempts at binds.", "result")
+        begins = zip(BIND_RESULTS, strict=True)
+        self._binds = make.counter("bind_attempts_total", "Attempts at binds.", "result", begins=begins)
         self._bind_seconds = make.histogram("bind_attempt_seconds", "How long attempts at binds take.", _SECONDS)
         self._looks = make.counter("looks_total", "Looks of controllers at objects.", "controller", "result")
         self._look_seconds = make.histogram(
@@ -68,6 +80,7 @@ class RoleMetrics:
             "client",
         )
         self._known: dict[str, tuple[str, ...]] = {}
+        self._known_doors: set[str] = set()
         self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
 
     def observe(self, signal: Signal) -> None:
@@ -85,16 +98,25 @@ class RoleMetrics:
                 looks.inc()
                 seconds.observe(signal.seconds)
             case ReviewEnded():
-                self._reviews.labels(signal.door, signal.result).inc()
+                self._review_count(signal).inc()
                 self._review_seconds.observe(signal.seconds)
             case CertificateUsed():
                 self._certificate_end.labels("kube-apiserver").set(signal.ends_at)
+
+    def _review_count(self, signal: ReviewEnded) -> Counter:
+        """Return the counter of a result at a door; all results of a door begin together, at 0."""
+        if signal.door not in self._known_doors:
+            self._known_doors.add(signal.door)
+            for result in REVIEW_RESULTS:
+                self._reviews.labels(signal.door, result)
+        return self._reviews.labels(signal.door, signal.result)
 
     def _of_work(self, work: str, *, failed: bool) -> tuple[Counter, Histogram]:
         """Return the metrics of a controller's looks, found once: there are several looks for each pod."""
         found = self._known_work.get((work, failed))
         if found is None:
             looks = self._looks.labels(work, "failed" if failed else "done")
+            self._looks.labels(work, "done" if failed else "failed")  # both begin at 0
             found = self._known_work[work, failed] = (looks, self._look_seconds.labels(work))
         return found
 
@@ -120,16 +142,32 @@ class RoleMetrics:
 class ApiCalls:
     """Calls to the API server, as a registry asks for them."""
 
-    sent: Mapping[tuple[str, str, int], int]
-    """How many were answered, by verb, what, and HTTP status (0: no answer)."""
+    sent: Mapping[tuple[str, str, int, str], int]
+    """How many were answered, by verb, what, HTTP status (0: no answer), and by what refused them with 403."""
     namespace: str
 
     def collect(self) -> Iterable[Metric]:
         """Yield the counter."""
-        labels = ("verb", "resource", "code")
+        labels = ("verb", "resource", "code", "reason")
         family = CounterMetricFamily(_named("api_requests", self.namespace), "Calls to the API server.", labels=labels)
-        for (verb, what, code), count in sorted(self.sent.items()):
-            family.add_metric((verb, what, str(code)), count)
+        for (verb, what, code, reason), count in sorted(self.sent.items()):
+            family.add_metric((verb, what, str(code), reason), count)
+        yield family
+
+
+@attrs.frozen(eq=False)
+class MissingRights:
+    """Rights that the API server refused lately, as a registry asks for them."""
+
+    rights: Rights
+    namespace: str
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the gauge."""
+        name, text = _named("missing_rights", self.namespace), "Rights that the API server refused lately."
+        family = GaugeMetricFamily(name, text, labels=("verb", "resource"))
+        for right, count in sorted(self.rights.missing().items()):
+            family.add_metric(right, count)
         yield family
 
 

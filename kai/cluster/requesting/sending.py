@@ -21,7 +21,7 @@ from kai.cluster.requesting.window import Window
 from kai.cluster.transport.answers import is_throttled, wait_of, wants_rest
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport, always
 from kai.cluster.transport.reachability import Reachability
-from kai.cluster.transport.rights import Rights
+from kai.cluster.transport.rights import Rights, why_forbidden
 
 PATIENCE: Final = 60.0
 _FIRST_PAUSE: Final = 0.1
@@ -70,8 +70,8 @@ class Sender:
     window: Window
     reachability: Reachability
     rights: Rights
-    sent: Counter[tuple[str, str, int]] = attrs.field(factory=Counter)
-    """How many calls were answered, by verb, what, and HTTP status (0: no answer)."""
+    sent: Counter[tuple[str, str, int, str]] = attrs.field(factory=Counter)
+    """How many calls were answered, by verb, what, HTTP status (0: no answer), and for 403 by what refused them."""
     _turns: dict[int, anyio.Event] = attrs.field(factory=dict)
     """Calls that wait for their turn."""
     _admitted: set[int] = attrs.field(factory=set)
@@ -213,7 +213,9 @@ class Sender:
         return longest * (0.5 + 0.5 * self.draw())
 
     def _count(self, label: Label, answer: Answer | NoAnswer) -> None:
-        self.sent[label.verb, label.what, answer.status if isinstance(answer, Answer) else 0] += 1
+        status = answer.status if isinstance(answer, Answer) else 0
+        why = why_forbidden(answer) if isinstance(answer, Answer) and status == 403 else ""
+        self.sent[label.verb, label.what, status, why] += 1
 
 
 def _is_foreign_refusal(call: Call, answer: Answer | NoAnswer) -> bool:

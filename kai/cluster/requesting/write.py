@@ -41,9 +41,10 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import WatchedStore
 from kai.cluster.port import Clock, Leadership, Term
+from kai.cluster.requesting.ending import EndingNamespaces
 from kai.cluster.requesting.foreign import ForeignReader
 from kai.cluster.requesting.sending import Label, Sender, Withheld
-from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NotLeading, Request
+from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NamespaceEnding, NotLeading, Request
 from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, NoAnswer, always
 from kai.cluster.transport.encoding import Reporter, encode_event, encode_read, encode_write
@@ -81,10 +82,15 @@ class Requests:
     clock: Clock
     reporter: Reporter
     leadership: Leadership | None = None
+    _ending: EndingNamespaces = attrs.field(init=False)
     _foreign: ForeignReader | None = None
     _unsettled: dict[Ref[Any], None] = attrs.field(factory=dict)
     _news: anyio.Event | None = None
     _events: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        """Make what needs the others."""
+        self._ending = EndingNamespaces(self.store, self.clock)
 
     def fenced(self, term: Term) -> FencedRequests:
         """Return this for as long as a term lasts."""
@@ -109,11 +115,17 @@ class Requests:
                 if self._foreign is None:
                     self._foreign = ForeignReader(self.sender, self.clock)
                 return await self._foreign.read(request)
-            case Emit():
-                return await self._emit(request, may_send)
             case Lock() | Unlock():
                 raise TypeError(f"{describe(request)}: found a plan's own request, expected one for the API server")
-        return await self._write(request, may_send)
+        reply = self._ending.refusal(request)
+        if reply is None:
+            if isinstance(request, Emit):
+                reply = await self._emit(request, may_send)
+            else:
+                reply = await self._write(request, may_send)
+            if isinstance(reply, NamespaceEnding):
+                self._ending.note(request)
+        return reply
 
     # --- Reads -----------------------------------------------------------------------------------------------------
 
@@ -170,7 +182,8 @@ class Requests:
         is_due, urgent = self._while_fitting(request, may_send), not _can_wait(request)
         answer = await self.sender.send(call, _label(request), ref, may_send=is_due, urgent=urgent)
         if isinstance(answer, Withheld) and may_send():
-            return Refusal(reason=Reason.CONFLICT, message=f"{ref}: it or its node changed before its turn came")
+            changed = f"{ref}: it or its node changed before its turn came"
+            return self._ending.refusal(request) or Refusal(reason=Reason.CONFLICT, message=changed)
         if not isinstance(answer, Answer) or not answer.is_good:
             refusal = self._refusal(answer, is_write=True)
             if refusal.reason is Reason.UNKNOWN:
@@ -193,8 +206,11 @@ class Requests:
         self._events += 1
         unique = f"{int(now * 1e6):x}{self._events & 0xFFFF:04x}"
         call = encode_event(request, self.reporter, self.served, unique=unique, now=now)
-        answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=may_send, urgent=False)
+        is_due = self._while_fitting(request, may_send)
+        answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=is_due, urgent=False)
         is_done = isinstance(answer, Answer) and answer.is_good
+        if isinstance(answer, Withheld) and may_send():
+            return self._ending.refusal(request)
         return None if is_done else self._refusal(answer, is_write=True)
 
     def _show_bound(self, request: Bind) -> None:
@@ -246,11 +262,13 @@ class Requests:
         if isinstance(uid, str) and uid:
             self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)
 
-    def _while_fitting(self, request: Write, may_send: Callable[[], bool]) -> Callable[[], bool]:
-        """Return what a write that takes room on a node is asked, too: it may have waited long for its turn."""
-        if not isinstance(request, Bind | Create) or not request.node:
+    def _while_fitting(self, request: Write | Emit, may_send: Callable[[], bool]) -> Callable[[], bool]:
+        """Return what is asked of a write whose namespace, pod or node may change while it waits for its turn."""
+        if not isinstance(request, Bind | Create | Evict | Emit):
             return may_send
-        return lambda: may_send() and not self._is_outdated(request)
+        if isinstance(request, Bind | Create) and request.node:
+            return lambda: may_send() and self._ending.refusal(request) is None and not self._is_outdated(request)
+        return lambda: may_send() and self._ending.refusal(request) is None
 
     def _is_outdated(self, request: Bind | Create) -> bool:
         """Return whether the pod of a binding goes, or the node does not fit."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from kai.api.plans import Reason, Refusal
-from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
+from kai.cluster.requests import BudgetExhausted, Forbidden, NamespaceEnding, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.errors import on_one_line
 from kai.lenient import mapping_of, mappings_of, part_of
@@ -84,8 +84,8 @@ def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refu
     message = said(answer, status)
     if answer.status == 404:
         return _missing(status, message)
-    if answer.status == 403 and not _has_cause(status, "NamespaceTerminating"):
-        return Forbidden(message=message)
+    if answer.status == 403:
+        return NamespaceEnding(message=message) if ends_with_namespace(status) else Forbidden(message=message)
     wait = wait_of(answer, now)
     by_budget = answer.status == 429 and _has_cause(status, "DisruptionBudget")
     if by_budget or (answer.status == 500 and message.startswith(_TWO_BUDGETS)):
@@ -97,6 +97,11 @@ def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refu
         return Refusal(reason=Reason.CONFLICT, message=message)
     reason = lost if answer.status >= 500 else _REASONS.get(answer.status, Reason.REJECTED)
     return Refusal(reason=reason, message=message, retry_after=wait)
+
+
+def ends_with_namespace(status: Mapping[str, Any]) -> bool:
+    """Return whether something is refused because its namespace is being deleted."""
+    return _has_cause(status, "NamespaceTerminating")
 
 
 def is_throttled(answer: Answer | NoAnswer) -> bool:

@@ -10,6 +10,7 @@ that need it are still made.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,7 +18,7 @@ import attrs
 import structlog
 
 from kai.cluster.port import Clock
-from kai.cluster.transport.answers import status_of
+from kai.cluster.transport.answers import ends_with_namespace, status_of
 from kai.cluster.transport.calls import Answer
 
 _PERSISTS: Final = 3.0
@@ -26,7 +27,11 @@ _SETTLING: Final = 10.0
 """For so long after the first refusal a write is worth another try."""
 _FORGOTTEN: Final = 300.0
 """Refusals further apart than this have nothing to do with each other."""
+_SHOWN: Final = 600.0
+"""For so long after its last refusal a right is shown as missing."""
 _REMEMBERED: Final = 1000
+_QUOTA: Final = re.compile(r"is forbidden: (exceeded quota|failed quota): ")
+_PATH: Final = re.compile(r'User "[^"]{0,300}" cannot [a-z]{1,40} path ')
 _WORDS: Final = re.compile(
     r'User "(?P<account>[^"]{0,300})" cannot (?P<verb>[a-z]{1,40}) resource "(?P<resource>[^"]{1,200})" '
     r'in API group "(?P<group>[^"]{0,200})" '
@@ -79,11 +84,39 @@ class Rights:
             facts = attrs.asdict(right)
             structlog.get_logger().error("right is missing", **facts, instead="a role that allows it")
 
+    def missing(self) -> Mapping[tuple[str, str], int]:
+        """Return how many rights are missing by verb and resource, of those refused lately. Callable in any thread."""
+        now = self.clock.monotonic()
+        lately = [
+            (right.verb, right.resource)
+            for right, known in tuple(self._refusals.items())
+            if known.last - known.first >= _PERSISTS and now - known.last < _SHOWN
+        ]
+        return Counter(lately)
+
     def may_come(self, answer: Answer) -> bool:
         """Return whether the server may allow the same in a moment: it has refused it only for seconds."""
         right = right_of(answer) if answer.status == 403 else None
         known = self._refusals.get(right) if right is not None else None
         return known is not None and self.clock.monotonic() - known.first < _SETTLING
+
+
+def why_forbidden(answer: Answer) -> str:
+    """Return by what a call was refused with 403: ``namespace``, ``quota``, ``rights`` or ``admission``.
+
+    The first of these is being deleted; the last is any other rule that looks at what is written. What is no answer of
+    an API server counts as a lack of rights: a proxy may know no roles, but keeps us out as well.
+    """
+    status = status_of(answer.body)
+    if ends_with_namespace(status):
+        return "namespace"
+    if status.get("kind") != "Status" or right_of(answer) is not None:
+        return "rights"
+    message = status.get("message")
+    text = message if isinstance(message, str) else ""
+    if _QUOTA.search(text):
+        return "quota"
+    return "rights" if _PATH.search(text) else "admission"
 
 
 def right_of(answer: Answer) -> Right | None:

@@ -9,7 +9,6 @@ from kai.binder import Verdict
 from kai.binder.attempt import attempt
 from kai.binder.bind import bind
 from kai.binder.outcome import BindFailureError
-from kai.cluster.requests import NamespaceEnding
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     BINDER,
@@ -132,61 +131,9 @@ def test_a_fraction_without_gpu_groups_is_deleted():
 # --- Who must not be bound ---------------------------------------------------------------------------------------
 
 
-def gone(server):
-    server.remove("Pod", "p", "ns")
-
-
 def recreated(server):
     server.remove("Pod", "p", "ns")
     server._put(pod(uid="another"))
-
-
-def deleted(server):
-    server.change("Pod", "p", "ns", {"metadata": {"deletionTimestamp": "2023-01-01T00:00:00Z"}})
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(gone, "pod p does not exist", id="gone"),
-        pytest.param(recreated, "is another pod than the one of that name", id="recreated"),
-        pytest.param(
-            lambda s: s.change("Pod", "p", "ns", {"status": {"phase": "Failed"}}), "has ended (Failed)", id="ended"
-        ),
-        pytest.param(deleted, "deleted", id="deleted"),
-    ],
-)
-def test_a_pod_that_left_since_the_decision_is_no_failure_and_is_told_nothing(change, message):
-    server = cluster(node(), pod(), bind_request(limit=3))
-    change(server)
-    outcome = try_once(server)
-    assert outcome.verdict is Verdict.GONE
-    assert message in outcome.message
-    assert status(server) == {"phase": "Failed", "reason": outcome.message, "failedAttempts": 3}
-    assert not any(isinstance(write, Bind) for write in server.writes)
-    if change is deleted:
-        assert server.events == []
-
-
-def test_a_pod_that_is_told_to_go_while_its_bind_fails_is_no_failure():
-    server = cluster(node(), pod(), bind_request(limit=3))
-
-    def fault(request):
-        if isinstance(request, Bind):
-            deleted(server)
-            return Refusal(reason=Reason.REJECTED)
-        return None
-
-    server.fault = fault
-    assert try_once(server).verdict is Verdict.GONE
-    assert server.events == []
-
-
-@pytest.mark.parametrize(("request_", "expected"), [(Bind, Verdict.GONE), (Create, Verdict.FAILED)])
-def test_the_end_of_the_pods_namespace_is_no_failure_and_that_of_the_reservations_is(request_, expected):
-    server = cluster(node(), sharing_pod(), sharing_request())
-    server.fault = lambda request: NamespaceEnding(message="it ends") if isinstance(request, request_) else None
-    assert try_once(server).verdict is expected
 
 
 @pytest.mark.parametrize(
@@ -412,13 +359,6 @@ def test_a_change_that_matters_is_decided_anew(patch, message):
     assert message in status(server)["reason"]
 
 
-def test_a_pod_that_vanishes_at_the_last_moment_is_no_failure():
-    server = cluster(node(), pod(), bind_request())
-    server.fault = lambda request: server.remove("Pod", "p", "ns") if isinstance(request, Bind) else None
-    assert try_once(server).verdict is Verdict.GONE
-    assert "does not exist any more" in status(server)["reason"]
-
-
 def test_a_pod_that_never_stops_changing_may_be_tried_again():
     server = cluster(node(), pod(), bind_request(limit=2))
 
@@ -444,22 +384,6 @@ def test_a_node_that_vanishes_while_volumes_are_prepared_is_refused():
     server.fault = fault
     assert try_once(server).verdict is Verdict.FAILED
     assert "node n1: does not exist any more" in status(server)["reason"]
-
-
-def test_a_pod_that_goes_while_its_bind_is_prepared_is_not_bound():
-    server = cluster(node(), pod(), bind_request())
-    asked = []
-
-    def fault(request):
-        asked.append(request)
-        is_of_pod = isinstance(request, Get) and request.ref.cls is Pod
-        gone = sum(isinstance(each, Get) and each.ref.cls is Pod for each in asked) > 1
-        return Refusal(reason=Reason.NOT_FOUND) if gone and is_of_pod else None
-
-    server.fault = fault
-    assert try_once(server).verdict is Verdict.GONE
-    assert not [each for each in asked if isinstance(each, Bind)]
-    assert "pod ns/p: does not exist any more" in status(server)["reason"]
 
 
 def test_what_cannot_be_said_to_the_pod_does_not_undo_its_bind():

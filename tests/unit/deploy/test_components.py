@@ -39,17 +39,6 @@ def test_alerts_ask_for_metrics_that_exist():
     assert {name.removesuffix("_bucket") for name in asked} <= documented
 
 
-def test_an_alert_sees_the_first_of_what_it_counts():
-    """`increase` of a series that has just begun is 0: it has no sample from before."""
-    (rule,) = of_kind(render(DEPLOY / "components" / "monitoring"), "PrometheusRule")
-    expressions = [each["expr"] for group in rule["spec"]["groups"] for each in group["rules"]]
-    counting = [expression for expression in expressions if expression.startswith("increase(")]
-    assert len(counting) == 2
-    for expression in counting:
-        series = expression.partition("(")[2].partition("[10m]")[0]
-        assert expression == f"increase({series}[10m]) > 0 or ({series} unless {series} offset 10m) > 0"
-
-
 def test_the_monitor_finds_the_services_and_their_port():
     (monitor,) = of_kind(render(DEPLOY / "components" / "monitoring"), "ServiceMonitor")
     wanted = monitor["spec"]["selector"]["matchLabels"].items()

@@ -12,8 +12,9 @@ from kai.cli import failures
 from kai.cli.running.flags import read_flags
 from kai.cli.running.meanings import MEANINGS
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cli.running.rolemetrics import ApiCalls, ObjectsNotRead, RoleMetrics
+from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.scheduler.metrics import SchedulerMetrics
+from kai.telemetry.exposition import GaugeTable
 from tests.unit.deploy.rendering import DEPLOY
 
 DOCS = DEPLOY.parent / "docs"
@@ -96,12 +97,18 @@ def exported():
             for metric in collector.collect():
                 out[metric.name] = (metric.type, ("action",) if metric.name.endswith("_by_action") else ())
             continue
+        if isinstance(collector, GaugeTable):
+            out.update({name: ("gauge", tuple(collector.labels)) for name, _ in collector.gauges})
+            continue
         (metric,) = collector.describe()
         ending = "_total" if metric.type == "counter" else ""
         out[metric.name + ending] = (metric.type, tuple(collector._labelnames))
-    (calls,) = ApiCalls({("get", "pods", 200): 1}, "kai").collect()
+    (calls,) = ApiCalls({("get", "pods", 200, ""): 1}, "kai").collect()
     (sample,) = calls.samples
     out[sample.name] = (calls.type, tuple(sample.labels))
+    (rights,) = MissingRights(SimpleNamespace(missing=lambda: {("get", "pods"): 1}), "kai").collect()
+    (sample,) = rights.samples
+    out[sample.name] = (rights.type, tuple(sample.labels))
     store = SimpleNamespace(rejected=[SimpleNamespace(cls=Pod)])
     (unread,) = ObjectsNotRead(store, "kai").collect()
     (sample,) = unread.samples

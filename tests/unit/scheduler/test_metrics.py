@@ -10,7 +10,15 @@ from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.evicted_groups import EvictedGroups
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.search_budget import Spent
-from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
+from kai.scheduler.signals import (
+    BindDropped,
+    BindOrdered,
+    BindRefused,
+    Evicted,
+    EvictionRefused,
+    StatementRejected,
+    VictimGone,
+)
 from kai.simulation.scenarios.shorthand import NOW
 from kai.telemetry.exposition import exposition
 from kai.testing import cluster
@@ -178,7 +186,8 @@ def test_each_signal_of_a_write_is_counted_by_its_class():
         metrics.take(Evicted(pod="default/p", cause="reclaim", seconds=0.1, group=None, gpus=2500))
         metrics.take(EvictionRefused(pod="default/p", why="a budget", cause="preempt"))
         metrics.take(StatementRejected(why="a watch is silent", decisions=2))
-        metrics.take(VictimGone(pod="default/p"))
+        metrics.take(VictimGone(pod="default/p", cause="preempt"))
+        metrics.take(BindDropped(pod="default/p", why="the pod is gone"))
 
     lines = shown(act).splitlines()
     for line in (
@@ -190,6 +199,9 @@ def test_each_signal_of_a_write_is_counted_by_its_class():
         'kai_evictions_total{cause="reclaim",result="done"} 1.0',
         'kai_evicted_gpus_total{cause="reclaim"} 2.5',
         'kai_evictions_total{cause="preempt",result="refused"} 1.0',
+        'kai_evictions_total{cause="preempt",result="dropped"} 1.0',
+        'kai_evictions_total{cause="consolidation",result="done"} 0.0',
+        'kai_binds_total{result="dropped"} 1.0',
         "kai_statements_rejected_total 1.0",
     ):
         assert line in lines, line

@@ -317,7 +317,7 @@ async def test_so_many_requests_and_no_more_are_on_the_way():
                 tasks.start_soon(cluster.api.perform, make(Ref(ConfigMap, f"m{number}", "team")))
         assert len(cluster.store.all(ConfigMap)) == 400
         assert server.most_in_flight <= 64
-        assert cluster.sender.sent["create", "configmaps", 201] == 400
+        assert cluster.sender.sent["create", "configmaps", 201, ""] == 400
         assert cluster.sender.window.in_flight == cluster.sender.window.waiting == 0
 
 

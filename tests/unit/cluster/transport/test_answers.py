@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kai.api.plans import Reason, Refusal
-from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
+from kai.cluster.requests import BudgetExhausted, Forbidden, NamespaceEnding, NoSuchKind
 from kai.cluster.transport.answers import decoded, is_throttled, refusal_of, status_of, wait_of, wants_rest
 from kai.cluster.transport.calls import Answer, NoAnswer
 
@@ -59,7 +59,7 @@ def test_a_uid_that_differs_is_a_conflict_although_the_server_calls_it_invalid()
 def test_missing_rights_are_told_from_a_namespace_that_goes_away():
     assert isinstance(meaning(answer(403, message="no")), Forbidden)
     ending = answer(403, details={"causes": [{"reason": "NamespaceTerminating"}]})
-    assert type(meaning(ending)) is Refusal
+    assert isinstance(meaning(ending), NamespaceEnding)
     assert meaning(ending).reason is Reason.REJECTED
 
 

@@ -10,7 +10,7 @@ from kai.api.kubernetes.core import ConfigMap
 from kai.api.plans import Patch, Ref, Refusal
 from kai.cluster.requests import Fetch, Forbidden
 from kai.cluster.transport.calls import Answer
-from kai.cluster.transport.rights import Right, right_of
+from kai.cluster.transport.rights import Right, right_of, why_forbidden
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running
 
@@ -57,6 +57,64 @@ def test_the_right_is_read_from_what_the_server_says(answer, right):
     assert right_of(answer) == right
 
 
+def refused(message, **details):
+    body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message, "details": details}
+    return Answer(status=403, body=json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(forbidden(), "rights", id="a role"),
+        pytest.param(refused(f'forbidden: User "{WHO}" cannot get path "/metrics"'), "rights", id="a path"),
+        pytest.param(Answer(status=403, body=b"<html>no</html>"), "rights", id="a proxy"),
+        pytest.param(
+            refused(
+                'events "e" is forbidden: unable to create new content in namespace team',
+                causes=[{"reason": "NamespaceTerminating", "message": "...", "field": "metadata.namespace"}],
+            ),
+            "namespace",
+            id="a namespace that ends",
+        ),
+        pytest.param(
+            refused('pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0'),
+            "quota",
+            id="a quota",
+        ),
+        pytest.param(refused('admission webhook "w" denied the request: no'), "admission", id="a webhook"),
+        pytest.param(refused('pods "p" is forbidden: violates PodSecurity "restricted"'), "admission", id="a standard"),
+    ],
+)
+def test_a_call_that_is_forbidden_says_by_what(answer, reason):
+    assert why_forbidden(answer) == reason
+
+
+@in_virtual_time
+async def test_a_right_is_shown_as_missing_until_ten_minutes_after_it_was_refused_last():
+    server = served()
+    refuses = [True]
+    server.faults.before = lambda call: forbidden() if call.method == "PATCH" and refuses[0] else None
+    async with running(server) as cluster:
+        await cluster.api.perform(PATCH)
+        assert cluster.sender.rights.missing() == {("patch", "configmaps"): 1}
+        refuses[0] = False
+        await cluster.api.perform(PATCH)
+        await anyio.sleep(590)
+        assert cluster.sender.rights.missing()
+        await anyio.sleep(20)
+        assert not cluster.sender.rights.missing()
+
+
+@in_virtual_time
+async def test_what_a_server_refuses_only_as_it_starts_is_no_right_that_is_missing():
+    server = served()
+    first = [forbidden()]
+    server.faults.before = lambda call: first.pop() if call.method == "PATCH" and first else None
+    async with running(server) as cluster:
+        assert not isinstance(await cluster.api.perform(PATCH), Refusal)
+        assert not cluster.sender.rights.missing()
+
+
 @in_virtual_time
 async def test_a_list_that_is_forbidden_names_the_missing_right_once_and_within_seconds():
     server = served()
@@ -92,7 +150,7 @@ async def test_only_what_kai_itself_wants_to_read_is_a_right_that_is_missing(is_
                 fetch = Fetch(api_version="v1", kind="Secret", name="s", namespace="team", is_foreign=is_foreign)
                 assert isinstance(await cluster.api.perform(fetch), Forbidden)
                 await anyio.sleep(4)
-            codes = {what: count for (_, what, code), count in cluster.sender.sent.items() if code == 403}
+            codes = {what: count for (_, what, code, _), count in cluster.sender.sent.items() if code == 403}
     assert codes == {"foreign" if is_foreign else "secrets": 3}
     assert is_foreign != any(line["event"] == "right is missing" for line in lines)
 
