@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from kai.actions.placing import must_wait, place_group
+from kai.actions.placing import must_wait, place_waiting_group
 from kai.engine.budget import BudgetAnswer
 from kai.engine.fast_path import FastPath
 from kai.engine.heaps import GroupHeap
@@ -67,7 +67,7 @@ class Allocate:
         group = portion.group
         started = bool(session.columns.counted[group])
         with session.statement(self.name) as statement:
-            if not place_group(session, statement, portion, session.all_nodes, promise=False):
+            if not place_waiting_group(session, statement, portion, session.all_nodes):
                 return False
             waits = must_wait(portion, session)
             if waits:

@@ -28,39 +28,72 @@ MOST_TRIES = 16_384
 """Node sets in which the sub-groups of one group are tried, all together; it waits where that is not enough."""
 
 
-def place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
+def place_group(
+    session: Session,
+    statement: Statement,
+    portion: Portion,
+    nodes: NodeRows,
+    *,
+    promise: bool,
+    tells: bool | None = None,
+) -> bool:
     """Place the next chunk of ``portion`` on ``nodes`` (ascending), all of it or nothing that stays.
 
-    With ``promise`` it only promises places and records no refusals, because this is a simulation. The caller undoes
-    what a failure left behind.
+    With ``promise`` it only promises places, because this is a simulation. ``tells``: whether it records refusals;
+    None: unless this is a simulation. The caller undoes what a failure left behind.
     """
     before = session.attend(portion.group)
-    placed = _place_group(session, statement, portion, nodes, promise=promise)
+    placed = _place_group(
+        session, statement, portion, nodes, promise=promise, tells=not promise if tells is None else tells
+    )
     session.attend(before)
     return placed
 
 
-def _place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
+def place_waiting_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows) -> bool:
+    """Place the next chunk of ``portion`` on ``nodes``: where it starts now, and else where it waits for what leaves.
+
+    A node or domain is not better because it is to be waited for. So nodes where a plugin lets pods wait (`NodeWait`)
+    are taken only where the group finds no place without them.
+    """
+    mark = statement.mark()
+    if not place_group(session, statement, portion, nodes, promise=False):
+        return False
+    if statement.has_waited:
+        statement.roll_back(mark)
+        statement.may_wait = False
+        placed = place_group(session, statement, portion, nodes, promise=False, tells=False)
+        statement.may_wait = True
+        if not placed:
+            statement.roll_back(mark)
+            return place_group(session, statement, portion, nodes, promise=False, tells=False)
+    return True
+
+
+def _place_group(
+    session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool, tells: bool
+) -> bool:
     session.subgroup_scores.clear()
     chunk = portion.chunk()
     if not len(chunk):
         return False
     verdict = capacity_verdict(session, portion, chunk)
     if not verdict:
-        if not promise:
+        if tells:
             session.refuse(portion.group, verdict)
         return False
-    return descend(_Placer(session, statement, portion, promise=promise).place(portion.root, chunk, nodes))
+    return descend(_Placer(session, statement, portion, promise=promise, tells=tells).place(portion.root, chunk, nodes))
 
 
 class _Placer:
     """One attempt on one portion."""
 
-    def __init__(self, session: Session, statement: Statement, portion: Portion, *, promise: bool) -> None:
+    def __init__(self, session: Session, statement: Statement, portion: Portion, *, promise: bool, tells: bool) -> None:
         self._session = session
         self._statement = statement
         self._portion = portion
         self._promise = promise
+        self._tells = tells
         self._is_split = not session.policy.leaves_alone(np.array([portion.group], np.int64))[0]
         self._tries = 0
         self._states = count()
@@ -78,7 +111,7 @@ class _Placer:
             if failed is not None:
                 self._tell(failed)
             elif self._tries == MOST_TRIES:
-                if not self._promise:
+                if self._tells:
                     self._session.refuse(self._portion.group, Verdict.refused(Code.TRIES_SPENT, tries=MOST_TRIES))
                 return False
             elif (yield self._try(subgroup, pods, part)):
@@ -109,7 +142,7 @@ class _Placer:
     def _tell(self, told: dict[int, Reason]) -> None:
         """Say again of pods what was said when the try was made."""
         self._told |= told
-        if not self._promise:
+        if self._tells:
             self._session.record(self._portion.group).pods.update(told)
 
     def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
@@ -149,7 +182,7 @@ class _Placer:
                     continue
                 if partition.scores is not None:
                     self._session.subgroup_scores[subgroup] = partition.scores
-                if not partition.verdict and not self._promise:
+                if not partition.verdict and self._tells:
                     self._session.refuse(self._portion.group, partition.verdict)
                 out += partition.parts
             parts = out
@@ -161,7 +194,7 @@ class _Placer:
         if placed == len(pods):
             self._state = next(self._states)
             return True
-        if not self._promise:
+        if self._tells:
             pod = int(pods[placed])
             self._told[pod] = record_no_node(self._session, self._portion, leaf, pod, placed, nodes)
         return False

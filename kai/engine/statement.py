@@ -60,6 +60,10 @@ class Statement:
         self.rule = rule
         self.facts: Mapping[int, Mapping[str, Fact]] = {}
         """What the messages about evictions are made of, by pod."""
+        self.may_wait = True
+        """Whether pods may go where a plugin lets them wait."""
+        self.has_waited = False
+        """Whether a pod was put where a plugin lets it wait."""
         self._begin = world.ledger.mark
 
     def __enter__(self) -> Self:
@@ -163,7 +167,9 @@ class Statement:
         shape = int(world.facts.pods.shape[pod])
         if world.policy.dynamic[shape] and not world.policy.admit_pod(PodRow(pod), shape):
             return False
-        scores = world.node_scores(pod, nodes, extra)
+        scores, waits = world.node_scores(pod, nodes, extra)
+        if not self.may_wait:
+            scores[waits] = np.nan
         group = int(world.facts.pods.group[pod])
         while True:
             at = place.best_node(
@@ -196,7 +202,8 @@ class Statement:
         # A victim keeps its place only if what plugins chose stays the same; else it is moved, be it on its own node.
         moved = was_evicted and details != self._outlet.details.of_eviction(pod)
         keep = promise and not moved
-        promise = promise or bool(world.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0])
+        if not promise and world.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0]:
+            promise = self.has_waited = True
         if not self._put_on_devices(pod, node, promise=promise, keep=keep):
             return False
         if was_evicted and not world.columns.evicted_status[pod]:

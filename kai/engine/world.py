@@ -308,8 +308,11 @@ class World:
 
     # ------------------------------------------------------------------ nodes for a pod
 
-    def node_scores(self, pod: int, nodes: NodeRows, extra: Float64s) -> Float64s:
-        """Return float64[n]: scores of ``nodes`` for ``pod``, of terms and plugins; NaN where a plugin refused."""
+    def node_scores(self, pod: int, nodes: NodeRows, extra: Float64s) -> tuple[Float64s, Bools]:
+        """Return float64[n]: scores of ``nodes`` for ``pod``, of terms and plugins, NaN where a plugin refused.
+
+        And bool[n]: on which of them a plugin lets the pod wait.
+        """
         policy, shape = self.policy, int(self.facts.pods.shape[pod])
         policy.prepare(shape, PodRow(pod), self.all_nodes)
         self.grant_credit(pod, nodes)
@@ -323,7 +326,7 @@ class World:
                 scores[~mask_of(plugin, PodRow(pod), nodes)] = np.nan
             if by_placement(plugin.node_score):
                 scores += scores_of(plugin, PodRow(pod), nodes)
-        return scores
+        return scores, waits
 
     def answers(self, pod: int, shape: int) -> Float64s:
         """Return float64[N]: what ``Policy.answers`` says of all nodes; the caller does not change it.

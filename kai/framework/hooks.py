@@ -186,7 +186,7 @@ class NodeWait:
     """Lets a pod wait for a node that has room, because something that the plugin counts is still being released.
 
     There the pod is promised its place rather than given it. Such a node is no available one for the term
-    ``Availability`` either.
+    ``Availability`` either, and allocate takes it only where the group does not start at once elsewhere.
     """
 
     must_wait: MustWait

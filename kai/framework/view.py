@@ -33,7 +33,7 @@ from kai.model.rows import (
     QueueRow,
     locked,
 )
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status
 from kai.state.kinds import PodKind, PodKinds
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
@@ -285,15 +285,40 @@ class SessionView(Protocol):
 
         Cost: O(pods).
         """
-        columns = self.columns
-        nodes = columns.node[pods]
-        present = (((ACTIVE_USED >> columns.status[pods]) & 1) > 0) & (nodes >= 0)
-        found, where = pods[present], nodes[present]
-        if not columns.left[pods, 0].any():
-            return found, where
-        left = columns.left[pods]
+        found, where = self._on_nodes(pods, ACTIVE_USED)
+        left, places = self._left(pods)
+        return (np.concatenate([found, left]), np.concatenate([where, places])) if len(left) else (found, where)
+
+    def staying(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
+        """Return which of ``pods`` are on which nodes and will be: those of ``assigned`` that are not ``leaving``.
+
+        Promised pods stay. So do those that should have ended long ago: no one can count on that they will.
+
+        Cost: O(pods).
+        """
+        return self._on_nodes(pods, ACTIVE_USED & ~(1 << Status.RELEASING))
+
+    def leaving(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
+        """Return which of ``pods`` are leaving which nodes: they are terminating, evicted, or moved elsewhere.
+
+        What they hold may be promised. A pod that needs it is told to wait, see ``NodeWait``.
+
+        Cost: O(pods).
+        """
+        found, where = self._on_nodes(pods, 1 << Status.RELEASING)
+        left, places = self._left(pods)
+        return (np.concatenate([found, left]), np.concatenate([where, places])) if len(left) else (found, where)
+
+    def _on_nodes(self, pods: PodRows, statuses: int) -> tuple[PodRows, NodeRows]:
+        nodes = self.columns.node[pods]
+        present = (((statuses >> self.columns.status[pods]) & 1) > 0) & (nodes >= 0)
+        return pods[present], nodes[present]
+
+    def _left(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
+        """Return the nodes that ``pods`` are to leave for others that they were promised."""
+        left = self.columns.left[pods]
         row, copy = np.nonzero(left)
-        return np.concatenate([found, pods[row]]), np.concatenate([where, left[row, copy] - 1])
+        return pods[row], left[row, copy] - 1
 
     def nodes_of(self, group: GroupRow) -> NodeRows:
         """Return the node of each placed pod of ``group``."""

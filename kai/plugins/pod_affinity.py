@@ -7,8 +7,8 @@ from the live columns each time, so that whatever was placed, promised, moved or
 and undoing needs no care. A terminating pod is where it is until it is gone.
 
 Source: the peer's plugins/predicates and plugins/podaffinity, which run kube-scheduler's InterPodAffinity on the nodes
-of the session. The peer remembers for the rest of a session that no term bore on a pod at its first attempt; here every
-attempt looks anew.
+of the session, and count evicted pods until they are gone, so that no pod is ever evicted for a required term. The
+peer remembers for the rest of a session that no term bore on a pod at its first attempt; here every attempt looks anew.
 """
 
 from collections import defaultdict
@@ -29,6 +29,7 @@ from kai.framework import (
     NodeFilter,
     NodeRows,
     NodeScore,
+    NodeWait,
     PodRow,
     PodRows,
     Scores,
@@ -157,7 +158,14 @@ class PodAffinity:
                     texts[at] = texts[at] or reason
             return texts
 
-        return (NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=explain_nodes),)
+        def must_wait(pod: PodRow, nodes: NodeRows) -> Bools:
+            return rules_of(pod).waits(nodes)
+
+        keeping_away = repelling.reached | np.array([bool(each.anti_affinity) for each in terms.constraints], np.bool_)
+        return (
+            NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=explain_nodes),
+            NodeWait(must_wait, concerns=keeping_away),
+        )
 
 
 class _Rules:
@@ -187,8 +195,19 @@ class _Rules:
         for reason, unwanted in ((NOT_AWAY, self._away), (KEPT_OFF, self._kept_off)):
             for key, pods in unwanted.items():
                 codes = self._session.label_codes(key)
-                _, assigned = self._session.assigned(pods)
-                yield reason, ~_occupied(codes, assigned)[codes[nodes]]
+                _, there = self._session.staying(pods)
+                yield reason, ~_occupied(codes, there)[codes[nodes]]
+
+    def waits(self, nodes: NodeRows) -> Bools:
+        """Return bool[n]: in the domains of which of ``nodes`` a pod is leaving that keeps this one away till then."""
+        mask = np.zeros(len(nodes), np.bool_)
+        for unwanted in (self._away, self._kept_off):
+            for key, pods in unwanted.items():
+                _, there = self._session.leaving(pods)
+                if len(there):
+                    codes = self._session.label_codes(key)
+                    mask |= _occupied(codes, there)[codes[nodes]]
+        return mask
 
     def _is_near(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: the nodes whose domains all hold pods that match every term.
@@ -196,7 +215,7 @@ class _Rules:
         The first pod of a series is excused, where no placed pod matches but the pod itself does. It needs the labels
         even so.
         """
-        _, assigned = self._session.assigned(self._wanted)
+        assigned = self._company()
         labelled = np.ones(len(nodes), np.bool_)
         mask = np.ones(len(nodes), np.bool_)
         anywhere = False
@@ -207,6 +226,14 @@ class _Rules:
             labelled &= codes[nodes] > 0
             mask &= occupied[codes[nodes]]
         return labelled if self._wants_itself and not anywhere else mask
+
+    def _company(self) -> NodeRows:
+        """Return where the pods are that this one must be near, those left out that the open statement evicts."""
+        _, staying = self._session.staying(self._wanted)
+        pods, left = self._session.leaving(self._wanted)
+        if not len(pods):
+            return staying
+        return np.concatenate([staying, left[self._session.columns.evicted_status[pods] == 0]])
 
 
 def _rows(session: SessionView, masks: ShapeMasks) -> Mapping[str, PodRows]:

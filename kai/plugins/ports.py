@@ -1,8 +1,10 @@
 """Let no two pods open the same port on one node.
 
-A pod keeps its ports until it is gone: evicting it frees resources in a search, but not its ports.
+A pod keeps its ports until it is gone. A pod that is terminating, or evicted, refuses no other pod its node; but the
+other is promised its place there, and bound only once the port is free.
 
-Source: the peer's plugins/predicates, which runs kube-scheduler's NodePorts filter; terminating pods stay on its nodes.
+Source: the peer's plugins/predicates, which runs kube-scheduler's NodePorts filter. There a terminating pod refuses the
+others as long as it is there, so no pod is ever evicted for a port.
 """
 
 from collections.abc import Sequence
@@ -10,7 +12,18 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Bools, Dependence, Extension, HostPort, NodeFilter, NodeRows, PodRow, PodRows, SessionView
+from kai.framework import (
+    Bools,
+    Dependence,
+    Extension,
+    HostPort,
+    NodeFilter,
+    NodeRows,
+    NodeWait,
+    PodRow,
+    PodRows,
+    SessionView,
+)
 
 REFUSED = "node(s) didn't have free ports for the requested pod ports"
 ANY_ADDRESS = ("", "0.0.0.0")  # noqa: S104  how a pod says that it listens on every address; nothing listens here
@@ -31,18 +44,28 @@ class Ports:
         wanting = session.once("shapes by port", (wanted,), lambda: _Wanting(wanted))
         rivals: dict[PortSet, PodRows] = {}
 
-        def rivals_of(ports: PortSet) -> PodRows:
+        def rivals_of(pod: PodRow) -> PodRows:
+            ports = wanted[session.shape_of(pod)]
             if ports not in rivals:
                 rivals[ports] = session.pods_of_shapes(wanting.rivals(ports))
             return rivals[ports]
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
             free = np.ones(len(session.snapshot.nodes), np.bool_)
-            _, taken = session.assigned(rivals_of(wanted[session.shape_of(pod)]))
+            _, taken = session.staying(rivals_of(pod))
             free[taken] = False
             return free[nodes]
 
-        return (NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=_explain),)
+        def must_wait(pod: PodRow, nodes: NodeRows) -> Bools:
+            waits = np.zeros(len(session.snapshot.nodes), np.bool_)
+            _, taken = session.leaving(rivals_of(pod))
+            waits[taken] = True
+            return waits[nodes]
+
+        return (
+            NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=_explain),
+            NodeWait(must_wait, concerns=concerns),
+        )
 
 
 class _Wanting:

@@ -1,6 +1,7 @@
 """Let no second pod have a claim that one pod may use at a time (``ReadWriteOncePod``).
 
-A pod keeps its claim until it is gone: evicting it frees resources in a search, but not its volume.
+A pod keeps its claim until it is gone. A pod that is terminating, or evicted, bars no other pod; but the other is
+promised its place, and bound only once the claim is free.
 
 Source: kube-scheduler's VolumeRestrictions filter. KAI-Scheduler does not run it: both pods are bound, and the second
 waits on its node for the volume, with its GPUs.
@@ -41,14 +42,23 @@ class Exclusive:
 
     def answers(self, pod: PodRow) -> Iterator[Answer]:
         """Yield why no node takes the pod while another one has a claim of its."""
+        if self.wanted[self.session.shape_of(pod)]:
+            users, _ = self.session.staying(self._rivals_of(pod))
+            yield IN_USE, np.full(len(self.session.snapshot.nodes), not len(users), np.bool_)
+
+    def waits(self, pod: PodRow) -> bool:
+        """Return whether a pod is leaving that has a claim which this one needs, wherever this one goes."""
+        if not self.wanted[self.session.shape_of(pod)]:
+            return False
+        users, _ = self.session.leaving(self._rivals_of(pod))
+        return len(users) > 0
+
+    def _rivals_of(self, pod: PodRow) -> PodRows:
         claims = self.wanted[self.session.shape_of(pod)]
-        if not claims:
-            return
         if claims not in self._rivals:
             rivals = np.array([bool(claims & other) for other in self.wanted], np.bool_)
             self._rivals[claims] = self.session.pods_of_shapes(rivals)
-        users, _ = self.session.assigned(self._rivals[claims])
-        yield IN_USE, np.full(len(self.session.snapshot.nodes), not len(users), np.bool_)
+        return self._rivals[claims]
 
 
 def _claims(catalog: VolumeCatalog, shape: Shape) -> Claims:

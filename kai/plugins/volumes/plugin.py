@@ -119,7 +119,7 @@ class _Answers:
             explain=self.explain_nodes,
             signatures=signatures,
         )
-        if self.storage is not None or self.limits is not None:
+        if self.storage is not None or self.exclusive is not None or self.limits is not None:
             yield NodeWait(self.must_wait, concerns=concerns)
 
     def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
@@ -138,12 +138,14 @@ class _Answers:
         return texts
 
     def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
-        """Return bool[n]: where the pod needs storage, or room for volumes, that terminating pods still hold."""
+        """Return bool[n]: where the pod needs a claim, storage or room for volumes that terminating pods hold."""
         mount, waits = self._mount(pod), np.zeros(len(nodes), np.bool_)
         if mount is None:
             return waits
         if self.storage is not None:
             waits |= self.storage.waits(pod, mount)[nodes]
+        if self.exclusive is not None:
+            waits |= self.exclusive.waits(pod)
         if self.limits is not None:
             waits |= self.limits.waits(pod, nodes)
         return waits

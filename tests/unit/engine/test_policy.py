@@ -115,7 +115,8 @@ def test_a_pod_that_must_wait_is_promised_its_place():
 
 def test_a_node_on_which_a_pod_need_not_wait_is_better():
     session = session_with(Available(), WaitOn(("n0", "n1", "n3")), pods=1)
-    scores = session.node_scores(0, session.all_nodes, session.no_extra)
+    scores, waits = session.node_scores(0, session.all_nodes, session.no_extra)
+    assert waits.tolist() == [True, True, False, True]
     assert (scores[2] - scores[[0, 1, 3]]).tolist() == [1000.0] * 3
     assert placed(session) == [("Bind", "n2")]
 
@@ -130,7 +131,8 @@ def test_where_something_else_is_released_too_a_pod_waits_for_both_and_is_rated_
     uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in (Available(), WaitOn(("n0", "n1"))))
     snapshot = snapshot_of(*NODES[:3], full, pod("a-0"))
     session = Session(snapshot, Profile(actions=(), plugins=uses), Recorder(), Silent())
-    scores = session.node_scores(0, session.all_nodes, session.no_extra)
+    scores, waits = session.node_scores(0, session.all_nodes, session.no_extra)
+    assert waits.tolist() == [True, True, False]
     assert scores.tolist() == [0.0, 0.0, 1000.0]
 
 
@@ -155,7 +157,7 @@ def test_what_depends_on_the_shape_alone_counts_once_though_the_plugin_is_asked_
             )
 
     session = session_with(Both(), pods=1)
-    assert session.node_scores(0, session.all_nodes, session.no_extra).tolist() == [0.0, 100.0, 200.0, 300.0]
+    assert session.node_scores(0, session.all_nodes, session.no_extra)[0].tolist() == [0.0, 100.0, 200.0, 300.0]
 
 
 @pytest.mark.parametrize(("answer", "found"), [(False, "bool"), (None, "NoneType")])

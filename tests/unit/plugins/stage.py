@@ -147,6 +147,15 @@ class Stage:
         assert mask.dtype == np.bool_
         return [each.name for each, accepted in zip(self.session.snapshot.nodes, mask, strict=True) if accepted]
 
+    def waiting_on(self, name: str) -> list[str]:
+        """Return the names of the nodes that the filter leaves for a pod, but on which it must wait."""
+        if self.answers.node_wait is None:
+            return []
+        mask = self.answers.node_wait.must_wait(self.row(name), self.session.all_nodes)
+        assert mask.dtype == np.bool_
+        waits = [each.name for each, waits in zip(self.session.snapshot.nodes, mask, strict=True) if waits]
+        return [each for each in self.accepting(name) if each in waits]
+
     def scores(self, name: str) -> list[float]:
         """Return the scores of all nodes for a pod."""
         assert self.answers.node_score is not None

@@ -11,7 +11,7 @@ from kai.api.codec.structuring import structure_all
 from kai.framework.labels import LabelTable
 from kai.intake import Intake
 from kai.model.constraints import AffinityTerm
-from kai.model.status import ACTIVE_USED, within
+from kai.model.status import ACTIVE_USED, Status, within
 from kai.plugins.pod_affinity import KEPT_OFF, NOT_AWAY, NOT_NEAR, PodAffinity, PodAffinityScore
 from tests.unit.plugins.stage import NOW, Stage, evict, groups_of, node, play, pod, snapshot_of
 
@@ -153,25 +153,50 @@ def test_a_namespace_selector_passes_over_namespaces_with_other_labels():
     assert stage.accepting("b-0") == ["n1", "n2", "n3", "n4"]
 
 
-def test_terminating_and_evicted_pods_still_count():
+def test_terminating_and_evicted_pods_keep_none_away_but_are_waited_for():
     stage = filtering(
         pod("a-0", on="n1", labels=DB, leaving=True),
         pod("a-1", on="n3", labels=DB),
         pod("b-0", affinity=away(term(DB, HOST))),
     )
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2", "n4"], ["n1"])
     evict(stage.session, "a-1")
-    assert stage.accepting("b-0") == ["n2", "n4"]
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2", "n3", "n4"], ["n1", "n3"])
 
 
-def test_a_pod_that_moves_counts_on_both_nodes_until_it_is_gone():
+def test_a_pod_that_keeps_others_away_does_so_until_it_is_evicted():
+    stage = filtering(pod("a-0", on="n1", affinity=away(term(DB, ZONE))), pod("b-0", labels=DB))
+    assert stage.accepting("b-0") == ["n3", "n4"]
+    evict(stage.session, "a-0")
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2", "n3", "n4"], ["n1", "n2"])
+
+
+def test_a_pod_that_does_not_end_keeps_others_away():
+    stuck = pod("a-0", on="n1", labels=DB, metadata={"deletionTimestamp": "2026-01-01T11:00:00Z"})
+    assert filtering(stuck, pod("b-0", affinity=away(term(DB, HOST)))).accepting("b-0") == ["n2", "n3", "n4"]
+
+
+def test_a_terminating_pod_is_company_and_one_that_is_to_be_evicted_is_none():
+    stage = filtering(
+        pod("a-0", on="n1", labels=DB, leaving=True),
+        pod("a-1", on="n3", labels=DB),
+        pod("b-0", affinity=near(term(DB, HOST))),
+    )
+    assert stage.accepting("b-0") == ["n1", "n3"]
+    with stage.session.statement("test") as statement:
+        statement.evict(np.array([stage.row("a-1")], np.int64))
+        assert stage.accepting("b-0") == ["n1"]
+
+
+def test_a_pod_that_moves_is_waited_for_on_one_node_and_keeps_others_off_the_next():
     stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=away(term(DB, HOST))))
     session = stage.session
     victim = np.array([stage.row("a-0")], np.int64)
     with session.statement("test") as statement:
         statement.evict(victim)
         assert statement.place_pods(victim, np.array([2], np.int64), session.no_extra, promise=True) == 1
-        assert stage.accepting("b-0") == ["n2", "n4"]
-    assert stage.accepting("b-0") == ["n2", "n3", "n4"]
+        assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2", "n4"], ["n1"])
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n2", "n3", "n4"], [])
 
 
 def test_finished_pods_do_not_count():
@@ -287,11 +312,21 @@ class Slow:
     def __init__(self, session) -> None:
         self.snapshot, self.columns = session.snapshot, session.columns
 
-    def there(self) -> Iterator[tuple[int, int]]:
+    def there(self, *, leaving: bool) -> Iterator[tuple[int, int]]:
         for row in range(len(self.snapshot.pods)):
-            if within(int(self.columns.status[row]), ACTIVE_USED) and self.columns.node[row] >= 0:
+            status = int(self.columns.status[row])
+            if within(status, ACTIVE_USED) and self.columns.node[row] >= 0 and leaving == (status == Status.RELEASING):
                 yield row, int(self.columns.node[row])
-            yield from ((row, int(left) - 1) for left in self.columns.left[row] if left)
+            if leaving:
+                yield from ((row, int(left) - 1) for left in self.columns.left[row] if left)
+
+    def everywhere(self) -> Iterator[tuple[int, int]]:
+        yield from self.there(leaving=False)
+        yield from self.there(leaving=True)
+
+    def company(self) -> Iterator[tuple[int, int]]:
+        yield from self.there(leaving=False)
+        yield from (each for each in self.there(leaving=True) if not self.columns.evicted_status[each[0]])
 
     def demands(self, pod):
         return self.snapshot.shapes[self.snapshot.pod_shape[pod]].constraints
@@ -307,7 +342,7 @@ class Slow:
     def accepts(self, pod: int, node: int) -> bool:
         mine = self.demands(pod)
         wanted = [
-            (other, where) for other, where in self.there() if all(self.means(wish, other) for wish in mine.affinity)
+            (other, where) for other, where in self.company() if all(self.means(wish, other) for wish in mine.affinity)
         ]
         if mine.affinity and not all(wish.topology_key in self.snapshot.nodes[node].labels for wish in mine.affinity):
             return False
@@ -322,17 +357,21 @@ class Slow:
             for wish in mine.affinity:
                 if not any(self.together(wish.topology_key, node, where) for _, where in wanted):
                     return False
-        for other, where in self.there():
+        return not self.keeps_away(pod, node, leaving=False)
+
+    def keeps_away(self, pod: int, node: int, *, leaving: bool) -> bool:
+        mine = self.demands(pod)
+        for other, where in self.there(leaving=leaving):
             if any(self.means(t, other) and self.together(t.topology_key, node, where) for t in mine.anti_affinity):
-                return False
+                return True
             theirs = self.demands(other).anti_affinity
             if any(self.means(t, pod) and self.together(t.topology_key, node, where) for t in theirs):
-                return False
-        return True
+                return True
+        return False
 
     def score(self, pod: int, node: int) -> int:
         mine, total = self.demands(pod), 0
-        for other, where in self.there():
+        for other, where in self.everywhere():
             theirs = self.demands(other)
             for sign, wishes, meant in (
                 (1, mine.preferred_affinity, other),
@@ -405,7 +444,10 @@ def test_masks_and_scores_are_what_looking_at_every_pair_of_pods_gives(snapshot,
                     assert stage is preferred or all(slow.accepts(at, where) for where in ALL)
                     assert stage is required or not any(slow.score(at, where) for where in ALL)
                 elif stage is required:
-                    assert stage.accepting(each.name) == [f"n{where}" for where in ALL if slow.accepts(at, where)]
+                    accepting = [where for where in ALL if slow.accepts(at, where)]
+                    waiting = [f"n{where}" for where in accepting if slow.keeps_away(at, where, leaving=True)]
+                    assert stage.accepting(each.name) == [f"n{where}" for where in accepting]
+                    assert stage.waiting_on(each.name) == waiting
                 else:
                     assert stage.scores(each.name) == [slow.score(at, where) * MILLION for where in ALL]
 

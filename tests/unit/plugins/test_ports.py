@@ -5,6 +5,7 @@ import pytest
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
+from kai.model.status import Status
 from kai.plugins import ports as module
 from kai.plugins.ports import ANY_ADDRESS, REFUSED, Ports
 from tests.unit.plugins.stage import Stage, evict, node, play, pod, ranked, snapshot_of
@@ -86,15 +87,23 @@ def test_on_the_network_of_the_host_every_port_is_the_nodes():
     assert Stage.of(Ports(), snapshot).accepting("b-0") == ["n1"]
 
 
-def test_a_terminating_pod_keeps_its_ports():
+def test_the_port_of_a_terminating_pod_is_waited_for():
     leaving = pod("a-0", on="n1", ports=[port(80)], leaving=True)
-    assert Stage.of(Ports(), snapshot_of(*NODES, leaving, pod("b-0", ports=[port(80)]))).accepting("b-0") == ["n2"]
+    stage = Stage.of(Ports(), snapshot_of(*NODES, leaving, pod("b-0", ports=[port(80)])))
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2"], ["n1"])
 
 
-def test_evicting_a_pod_does_not_free_its_ports():
-    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", on="n1", ports=[port(80)]), pod("b-0", ports=[port(80)])))
-    evict(stage.session, "a-0")
+def test_the_port_of_a_pod_that_does_not_end_stays_taken():
+    stuck = pod("a-0", on="n1", ports=[port(80)], metadata={"deletionTimestamp": "2026-01-01T11:00:00Z"})
+    stage = Stage.of(Ports(), snapshot_of(*NODES, stuck, pod("b-0", ports=[port(80)])))
     assert stage.accepting("b-0") == ["n2"]
+
+
+def test_the_port_of_an_evicted_pod_is_waited_for():
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", on="n1", ports=[port(80)]), pod("b-0", ports=[port(80)])))
+    assert stage.waiting_on("b-0") == []
+    evict(stage.session, "a-0")
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2"], ["n1"])
 
 
 def test_a_finished_pod_holds_no_port():
@@ -120,9 +129,16 @@ def test_a_gang_that_fits_nowhere_leaves_no_port_behind():
     assert played.bound == {"a-0": "n1", "a-1": "n2"}
 
 
-def test_nobody_is_evicted_for_a_port_because_evicting_does_not_free_it():
-    held = pod("a-0", on="n1", ports=[port(80)], requests={"cpu": "60"})
-    for ports, victims in (([port(80)], []), ([port(81)], ["a-0"])):
-        wanting = pod("b-0", ports=ports, requests={"cpu": "60"})
-        snapshot = ranked(snapshot_of(NODES[0], held, wanting), a=50, b=90)
-        assert play(Ports(), snapshot, (Allocate(), Preempt())).evicted == victims
+def test_a_pod_is_evicted_for_its_port_although_the_node_has_room():
+    held = pod("a-0", on="n1", ports=[port(80)])
+    for ports, victims in (([port(80)], ["a-0"]), ([port(81)], [])):
+        snapshot = ranked(snapshot_of(NODES[0], held, pod("b-0", ports=ports)), a=50, b=90)
+        played = play(Ports(), snapshot, (Allocate(), Preempt()))
+        assert (played.evicted, played.bound) == (victims, {} if victims else {"b-0": "n1"})
+
+
+def test_what_an_earlier_action_evicted_is_waited_for_by_a_later_one():
+    pods = [pod("a-0", on="n1", ports=[port(80), port(81)]), pod("b-0", ports=[port(80)]), pod("c-0", ports=[port(81)])]
+    snapshot = ranked(snapshot_of(NODES[0], *pods), a=50, b=90, c=40)
+    session = play(Ports(), snapshot, (Preempt(), Allocate())).session
+    assert [Status(status).name for status in session.columns.status] == ["RELEASING", "PIPELINED", "PIPELINED"]

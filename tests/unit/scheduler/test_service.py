@@ -393,14 +393,14 @@ def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_no
 
 def test_an_error_at_most_groups_is_told_as_one(monkeypatch):
     poisoned = [f"poison-{number:02}" for number in range(30)]
-    place = allocate.place_group
+    place = allocate.place_waiting_group
 
-    def failing(session, statement, portion, nodes, *, promise):
+    def failing(session, statement, portion, nodes):
         if session.snapshot.groups[portion.group].name.startswith("poison"):
             raise LookupError("a bug")
-        return place(session, statement, portion, nodes, promise=promise)
+        return place(session, statement, portion, nodes)
 
-    monkeypatch.setattr(allocate, "place_group", failing)
+    monkeypatch.setattr(allocate, "place_waiting_group", failing)
 
     async def play(rig):
         rig.scheduler.cycles.profile = attrs.evolve(

@@ -143,12 +143,15 @@ def promised(played):
     return {snapshot.pods[each.pod].name: snapshot.nodes[each.node].name for each in nominated}
 
 
-def test_storage_that_a_terminating_pod_will_give_back_is_promised():
+def test_storage_that_a_terminating_pod_will_give_back_is_promised_where_none_is_free():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 1, here("n2")))
     stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == ["n1", "n2"]
     assert waiting(stage, "a-0") == ["n1", "n3"]
     played = play(Volumes(), stage.session.snapshot, parameters=SHARING)
+    assert (played.bound, promised(played)) == ({"a-0": "n2"}, {})
+    nowhere_else = snapshot_with(catalog(*objects[:-1], **SHARED), mounting("a-0", "data"), leaving())
+    played = play(Volumes(), nowhere_else, parameters=SHARING)
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1"})
 
 
@@ -158,7 +161,7 @@ def test_a_node_with_storage_that_is_free_now_is_better():
     uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in (Volumes(), Availability()))
     session = Session(snapshot, Profile(actions=(), plugins=uses, parameters=SHARING), Recorder(), Silent())
     row = next(row for row, each in enumerate(snapshot.pods) if each.name == "a-0")
-    scores = session.node_scores(row, session.all_nodes, session.no_extra)
+    scores, _ = session.node_scores(row, session.all_nodes, session.no_extra)
     assert scores[1] - scores[0] == 1000.0
     assert np.isnan(scores[2])
 

@@ -231,12 +231,13 @@ ONE_POD = bound(access_modes=("ReadWriteOncePod",))
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-def test_a_claim_for_one_pod_at_a_time_keeps_others_off_all_nodes_until_that_pod_is_gone(leaving):
+def test_a_claim_for_one_pod_at_a_time_is_waited_for_only_if_its_pod_leaves(leaving):
     objects = catalog(AT_ONCE, ONE_POD, volume("v"))
     held = mounting("a-0", "data", on="n1", leaving=leaving)
     stage = Stage.of(Volumes(), snapshot_with(objects, held, mounting("b-0", "data")))
-    assert stage.accepting("b-0") == []
-    assert set(stage.reasons("b-0")) == {IN_USE}
+    everywhere = ["n1", "n2", "n3"] if leaving else []
+    assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (everywhere, everywhere)
+    assert set(stage.reasons("b-0")) == (set() if leaving else {IN_USE})
 
 
 @pytest.mark.parametrize(("one", "wanted"), [(bound(), "data"), (ONE_POD, "other")])
