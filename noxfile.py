@@ -204,6 +204,7 @@ def nightly(session: nox.Session) -> None:
         python(session, "-m", "tests.fuzz", "--guided", "--objects", "200000")
         python(session, "-m", "tests.properties.resting")
         python(session, "-m", "tests.soak", "--virtual-days", "30")
+        python(session, "-m", "tests.simulation", "--flips", "--seeds", "1..2000")
     python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from tests.simulation.bugs import BUGS, planted
 from tests.simulation.evictions import FUTILE, PLACED
@@ -22,32 +23,34 @@ def main() -> int:
     parser.add_argument("--shrink", type=int, help="find out how little of one seed still breaks an invariant")
     parser.add_argument("--bugs", nargs="*", help="plant deliberate bugs, all or these, and tell which are caught")
     parser.add_argument("--whole", action="store_true", help="with --bugs: schedules of full length, not of half of it")
+    parser.add_argument("--flips", action="store_true", help="schedules of nodes that flip, and of short gangs")
     parser.add_argument("--evictions", action="store_true", help="say at the end what evictions were good for")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so much time")
     arguments = parser.parse_args()
+    plan_of = Plan.of_flips if arguments.flips else Plan.of
     if arguments.replay is not None:
-        return _replay(arguments.replay)
+        return _replay(plan_of(arguments.replay))
     if arguments.shrink is not None:
-        return _shrink(arguments.shrink)
+        return _shrink(plan_of(arguments.shrink))
     first, _, last = arguments.seeds.partition("..")
+    plans = map(plan_of, range(int(first), int(last or first) + 1))
     if arguments.bugs is not None:
-        seeds = range(int(first), int(last or first) + 1)
-        return _catch(arguments.bugs or sorted(BUGS), seeds, is_whole=arguments.whole)
-    return _run_all(int(first), int(last or first), arguments.seconds, tells_evictions=arguments.evictions)
+        is_whole = arguments.whole or arguments.flips
+        return _catch(arguments.bugs or sorted(BUGS), [plan if is_whole else plan.hastened() for plan in plans])
+    return _run_all(plans, arguments.seconds, tells_evictions=arguments.evictions)
 
 
-def _replay(seed: int) -> int:
-    result = run(Plan.of(seed))
+def _replay(plan: Plan) -> int:
+    result = run(plan)
     for when, text in result.timeline:
         _say(f"{when:9.3f}  {text}")
     _tell(result, 0.0)
     return int(not result.is_good)
 
 
-def _shrink(seed: int) -> int:
-    plan = Plan.of(seed)
+def _shrink(plan: Plan) -> int:
     if run(plan).is_good:
-        _say(f"seed {seed} breaks nothing")
+        _say(f"seed {plan.seed} breaks nothing")
         return 0
     plan = shrunk(plan)
     result = run(plan)
@@ -59,35 +62,33 @@ def _shrink(seed: int) -> int:
     return 1
 
 
-def _catch(names: list[str], seeds: range, *, is_whole: bool) -> int:
-    """Plant each bug, and run seeds until one breaks an invariant."""
+def _catch(names: list[str], plans: Sequence[Plan]) -> int:
+    """Plant each bug, and run plans until one breaks an invariant."""
     missed = []
     for name in names:
         with planted(name):
-            plans = map(Plan.of, seeds)
-            results = (run(plan if is_whole else plan.hastened()) for plan in plans)
-            caught = next((result for result in results if not result.is_good), None)
+            caught = next((result for result in map(run, plans) if not result.is_good), None)
         if caught is None:
             missed.append(name)
-            _say(f"{name}: missed by {len(seeds)} seeds")
+            _say(f"{name}: missed by {len(plans)} seeds")
         else:
             _say(f"{name}: caught by seed {caught.plan.seed}: {caught.violations[0]}")
     _say(f"{len(names) - len(missed)} of {len(names)} caught; missed: {', '.join(missed) or 'none'}")
     return 0
 
 
-def _run_all(first: int, last: int, most: float, *, tells_evictions: bool) -> int:
+def _run_all(plans: Iterable[Plan], most: float, *, tells_evictions: bool) -> int:
     begun, bad, faults, total = time.monotonic(), [], Counter[str](), Counter[str]()
     seeds, became = Counter[str](), Counter[str]()
-    for seed in range(first, last + 1):
+    for plan in plans:
         since = time.process_time()
-        result = run(Plan.of(seed))
+        result = run(plan)
         faults.update(result.happened)
         seeds.update(result.happened.keys())
         became.update(result.became)
         total.update(schedules=1, binds=result.binds, evictions=result.evictions, virtual=int(result.seconds))
         if not result.is_good:
-            bad.append(seed)
+            bad.append(plan.seed)
         _tell(result, time.process_time() - since)
         if most and time.monotonic() - begun > most:
             break

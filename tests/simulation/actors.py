@@ -87,7 +87,8 @@ class Kubelets(Actor):
             world.say(f"kubelet refuses {pod['metadata']['name']} on {node_of(pod)}")
             self._status(pod, {"phase": "Failed", "reason": "UnexpectedAdmissionError"})
             return
-        self._status(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+        told = [each for each in pod["status"].get("conditions") or () if each["type"] != "Ready"]
+        self._status(pod, {"phase": "Running", "conditions": [*told, {"type": "Ready", "status": "True"}]})
         if is_ours:
             self._name_device(pod)
         seconds = (pod["metadata"].get("annotations") or {}).get(SECONDS)
@@ -200,6 +201,9 @@ def _owners_of(obj: Manifest) -> list[str]:
 class JobController(Actor):
     """Keeps as many pods of each Job as it asks for, until they have succeeded."""
 
+    counts: bool = False
+    """Whether it runs no more pods at once than a Job asks for, and writes how many have succeeded."""
+
     def see(self, change: Change) -> None:
         if change.served is JOB and change.after is not None and change.before is None:
             self.later(0.05, 0.5, self._fill, change.after)
@@ -221,7 +225,10 @@ class JobController(Actor):
         ]
         done = sum(pod["status"]["phase"] == "Succeeded" for pod in mine)
         active = sum(not is_over(pod) for pod in mine)
-        for _ in range(spec["completions"] - done - active):
+        if self.counts and done != (job.get("status") or {}).get("succeeded", 0):
+            self.world.patch("job-controller", JOB, job, {"status": {"succeeded": done}}, "status")
+        most = spec["parallelism"] if self.counts else spec["completions"]
+        for _ in range(min(spec["completions"] - done, most) - active):
             self._make(job)
 
     def _make(self, job: Manifest) -> None:

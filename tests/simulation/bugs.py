@@ -24,6 +24,7 @@ from kai.cluster.election import leading, lease
 from kai.cluster.requesting import sending, write
 from kai.cluster.requests import Evict
 from kai.cluster.transport import answers, encoding, reachability
+from kai.intake import held
 from kai.podgrouper import links
 from kai.scheduler import outbox, service
 from kai.scheduler.committing import committer, verifying
@@ -316,6 +317,11 @@ def explanations_repeated() -> list[Patch]:
 @bug
 def cordoned_nodes_used() -> list[Patch]:
     return [(verifying, "is_wanted", lambda *_: True), (binder_checks, "untolerated", _nothing)]
+
+
+@bug
+def pods_that_succeeded_forgotten() -> list[Patch]:
+    return [(held.Granted, "left_of_gangs", lambda *_: {})]
 
 
 @bug

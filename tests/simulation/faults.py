@@ -14,17 +14,19 @@ from typing import Final
 from tests.simulation import aimed, disorder, rare, ways
 from tests.simulation import ambushes as ambushing
 from tests.simulation.episodes import Episode, Kind, Undo, vain
+from tests.simulation.flips import FLIPS
 from tests.simulation.users import Life
 from tests.simulation.world import World
 
 _SWARM: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
-KINDS: Final[dict[str, Kind]] = {**_SWARM, **ambushing.AMBUSHES.functions, **rare.RARE.functions}
+KINDS: Final[dict[str, Kind]] = {**_SWARM, **ambushing.AMBUSHES.functions, **rare.RARE.functions, **FLIPS.functions}
 NUMBERS: Final[dict[str, int]] = {
     **ways.KINDS.numbers,
     **disorder.KINDS.numbers,
     **aimed.KINDS.numbers,
     **ambushing.AMBUSHES.numbers,
     **rare.RARE.numbers,
+    **FLIPS.numbers,
 }
 """Where the fault matrix has each kind."""
 _MOST_AMBUSHES: Final = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.checks import bound_members, is_firm, members, queue_of
@@ -27,6 +28,7 @@ from tests.simulation.world import (
     node_of,
 )
 
+Rooms: TypeAlias = dict[str, tuple[int, int, int]]
 _GROUP_LABEL = "runai-gpu-group"
 
 
@@ -90,18 +92,7 @@ def _device(pod: Manifest) -> str:
 
 def _waiting(world: World) -> Iterator[tuple[int, str]]:
     """Return the gangs that wait although idle nodes and quotas would take them."""
-    queues = {each["metadata"]["name"]: each for each in world.all(QUEUE)}
-    pods = [each for each in world.all(POD) if node_of(each) and not is_over(each)]
-    free = {}
-    for node in world.all(NODE):
-        if (node.get("spec") or {}).get("unschedulable") or (node.get("spec") or {}).get("taints"):
-            continue
-        if POOL in (node["metadata"].get("labels") or {}) or "cpu" not in node["status"]["allocatable"]:
-            continue
-        name, size = node["metadata"]["name"], node["status"]["allocatable"]
-        on_it = [each for each in pods if node_of(each) == name]
-        left = (int(size.get(GPU, 0)) - sum(map(gpus_of, on_it)), int(size["cpu"]) - sum(map(cpus_of, on_it)))
-        free[name] = (*left, int(size["pods"]) - len(on_it))
+    free = free_rooms(world)
     for pod in world.workers():
         if node_of(pod) or is_over(pod) or is_leaving(pod) or pod["metadata"]["name"] in world.refused_binds:
             continue
@@ -114,13 +105,32 @@ def _waiting(world: World) -> Iterator[tuple[int, str]]:
             continue
         waiting = [each for each in members(world, group) if not node_of(each)]
         least = max(1, int(group["spec"].get("minMember") or 1) - len(bound_members(world, group)))
-        if len(waiting) >= least and _fits(waiting[:least], free, queues, world):
+        if len(waiting) >= least and has_room_for(world, waiting[:least], free):
             yield 18, f"{key_of(pod)} waits, and there is room for it"
 
 
-def _fits(
-    pods: list[Manifest], free: dict[str, tuple[int, int, int]], queues: dict[str, Manifest], world: World
-) -> bool:
+def free_rooms(world: World) -> Rooms:
+    """Return what nodes that take pods have left: GPUs, CPUs and places, by name."""
+    pods = [each for each in world.all(POD) if node_of(each) and not is_over(each)]
+    free = {}
+    for node in world.all(NODE):
+        if (node.get("spec") or {}).get("unschedulable") or (node.get("spec") or {}).get("taints"):
+            continue
+        if POOL in (node["metadata"].get("labels") or {}) or "cpu" not in node["status"]["allocatable"]:
+            continue
+        name, size = node["metadata"]["name"], node["status"]["allocatable"]
+        on_it = [each for each in pods if node_of(each) == name]
+        left = (int(size.get(GPU, 0)) - sum(map(gpus_of, on_it)), int(size["cpu"]) - sum(map(cpus_of, on_it)))
+        free[name] = (*left, int(size["pods"]) - len(on_it))
+    return free
+
+
+def has_room_for(world: World, pods: list[Manifest], free: Rooms) -> bool:
+    """Return whether nodes have room for pods of one queue, and quotas and limits allow them."""
+    return _fits(pods, free, {each["metadata"]["name"]: each for each in world.all(QUEUE)}, world)
+
+
+def _fits(pods: list[Manifest], free: Rooms, queues: dict[str, Manifest], world: World) -> bool:
     left = dict(free)
     for pod in pods:
         wanted = (gpus_of(pod) + bool(fraction_of(pod)), cpus_of(pod), 1 + bool(fraction_of(pod)))

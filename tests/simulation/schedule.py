@@ -23,6 +23,8 @@ from tests.simulation.checks import Checks
 from tests.simulation.conduct import Conduct
 from tests.simulation.evictions import Evictions
 from tests.simulation.faults import Episode, ambushes, blindness, drawn, happen, rarities
+from tests.simulation.flips import SECONDS as FLIPPING
+from tests.simulation.flips import Liveness, flips_of, use_briefly
 from tests.simulation.loop import SeededLoop, StuckError, numbered_scopes
 from tests.simulation.outcome import unsettled
 from tests.simulation.rare import order_once_more
@@ -45,6 +47,8 @@ _EMPTYING: Final = 40.0
 _SETTLING: Final = 420.0
 """Within so many seconds after them everything is as it must be: a pod whose bind failed rests for five minutes."""
 _LOOKS_APART: Final = 5.0
+_FLIPS_LAST: Final = 50.0
+"""Longer than a group of pods that came with the first flip may wait for idle nodes once they are over."""
 _CALMING: Final = 100.0  # in which the last writes come to an end
 _TAKE_OVER: Final = 25.0  # longer than a new leader waits for the lease of a dead one
 _QUIET: Final = 30.0
@@ -69,6 +73,8 @@ class Plan:
     """Whether the policy for terms is installed; kai must do without it."""
     reminded: bool = True
     """Whether nothing comes once all is settled; else a last pod does, whose order cannot be written for a while."""
+    brief: bool = False
+    """Whether users submit gangs of pods that end within seconds, each of which must be bound in bounded time."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -85,6 +91,14 @@ class Plan:
         fenced = random.Random(seed * 16 + 14).random() < _FENCED
         plan = cls(seed, whole, replicas, shuffle, direct=direct, coalescing=coalescing, fenced=fenced)
         return attrs.evolve(plan, reminded=rare.random() >= _UNREMINDED)
+
+    @classmethod
+    def of_flips(cls, seed: int) -> Plan:
+        """Return the plan of a seed in which nodes flip and pods are short, and nothing else goes wrong."""
+        draw = random.Random(seed * 16 + 12)
+        episodes, shuffle = flips_of(draw), draw.choice((0.0, 0.2, 1.0))
+        direct, coalescing = draw.random() < 0.5, draw.choice((0.1, 0.3))
+        return cls(seed, episodes, 1, shuffle, FLIPPING, direct=direct, coalescing=coalescing, brief=True)
 
     def written(self, about: str) -> dict[str, Any]:
         """Return the plan as data, to be kept."""
@@ -149,6 +163,7 @@ def end_all(loop: SeededLoop) -> None:
 async def _play(world: World, plan: Plan) -> Result:
     life = Life(world)
     checks, watchers = Checks(world, life), Watchers.of(world)
+    liveness = Liveness(world) if plan.brief else None
     for number in range(plan.replicas):
         replica = Replica(f"kai-{number}", world.wire, world.loop, random.Random(plan.seed * 16 + number))
         replica.binds_directly, replica.coalescing = plan.direct, plan.coalescing
@@ -156,8 +171,10 @@ async def _play(world: World, plan: Plan) -> Result:
         watchers.conduct.decisions.follow(replica)
         replica.start()
     ends_at = world.time + plan.seconds
+    life.controller.counts = plan.brief
+    users = use_briefly(world, life, plan.seconds) if plan.brief else life.use(plan.seconds)
     others = [
-        asyncio.ensure_future(life.use(plan.seconds)),
+        asyncio.ensure_future(users),
         asyncio.ensure_future(happen(world, life, plan.episodes, ends_at)),
     ]
     while world.time < ends_at and not world.violations:
@@ -172,6 +189,8 @@ async def _play(world: World, plan: Plan) -> Result:
             if isinstance(ended, Exception):
                 raise ended
         _calm(world)
+        if liveness is not None:
+            await _wait_for_groups(world, liveness)
         await _settle(world, watchers)
     settled = world.time - calm_since
     if not plan.reminded and not world.violations:
@@ -223,6 +242,14 @@ def look_at_size(world: World) -> None:
     tasks = len(asyncio.all_tasks(world.loop))
     if tasks > _MOST_TASKS * max(1, living):
         world.violate(23, f"{tasks} tasks are there for {living} processes that have nothing to do")
+
+
+async def _wait_for_groups(world: World, liveness: Liveness) -> None:
+    """Let flips have their consequences, and look how long groups wait for nodes that are idle."""
+    end = world.time + _FLIPS_LAST
+    while world.time < end and not world.violations:
+        await asyncio.sleep(1.0)
+        liveness.look()
 
 
 async def _settle(world: World, watchers: Watchers) -> None:

@@ -38,6 +38,7 @@ class Life:
     world: World
     kubelets: Kubelets = attrs.field(init=False)
     operator: GangOperator = attrs.field(init=False)
+    controller: JobController = attrs.field(init=False)
     jobs: int = 0
     changed_at: dict[str, float] = attrs.field(factory=dict)
     """When an administrator changed a node or a queue last."""
@@ -46,8 +47,9 @@ class Life:
         self._begin()
         self.kubelets = Kubelets(self.world)
         self.operator = GangOperator(self.world)
-        for actor in (NodeController, GarbageCollector, JobController):
-            actor(self.world)
+        NodeController(self.world)
+        GarbageCollector(self.world)
+        self.controller = JobController(self.world)
 
     # --- The beginning ---------------------------------------------------------------------------------------------
 
@@ -126,14 +128,14 @@ class Life:
         annotations = {SECONDS: seconds} if seconds else {}
         if form == "half":
             annotations["gpu-fraction"] = draw.choice(("0.25", "0.5", "0.5", "0.75"))
-        template = self._template(queue, priority, gpus, annotations)
+        template = self.template(queue, priority, gpus, annotations)
         if draw.random() < 0.2:
             nodes = world.all(NODE)
             wanted = draw.choice(nodes)["metadata"]["name"] if nodes else "node-0"
             template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": wanted}
         self.world.say(f"user submits {name}: {size} pods, {gpus} GPUs each, queue {queue}, {priority}")
         if form == "gang":
-            self._submit_gang(name, size, queue, priority, template)
+            self.submit_gang(name, size, queue, priority, template)
             return
         least = size if draw.random() < 0.4 else 1
         self.world.create(
@@ -163,9 +165,10 @@ class Life:
     def submit_last(self) -> None:
         """Submit one pod of a group that is there before it, so that there is nothing to write but its order."""
         self.world.say("user submits a last pod")
-        self._submit_gang("last", 1, "a1", "train", self._template("a1", "train", 0, {}))
+        self.submit_gang("last", 1, "a1", "train", self.template("a1", "train", 0, {}))
 
-    def _submit_gang(self, name: str, size: int, queue: str, priority: str, template: Manifest) -> None:
+    def submit_gang(self, name: str, size: int, queue: str, priority: str, template: Manifest) -> None:
+        """Submit pods with names, and a group that they are a gang of."""
         group = {"minMember": size, "queue": queue, "priorityClassName": priority}
         self.world.create("user", GROUP, {"metadata": {"name": name, "namespace": HOME}, "spec": group})
         metadata = template["metadata"]
@@ -180,7 +183,8 @@ class Life:
             ]
         )
 
-    def _template(self, queue: str, priority: str, gpus: int, annotations: dict[str, str]) -> Manifest:
+    def template(self, queue: str, priority: str, gpus: int, annotations: dict[str, str]) -> Manifest:
+        """Return what pods of a workload are made from."""
         resources: dict[str, Any] = {"requests": {"cpu": "1"}}
         if gpus:
             resources["limits"] = {GPU: str(gpus)}
