@@ -32,7 +32,10 @@ _WINDOW_UNITS: Final = (365 * 86_400.0, _WEEK, 86_400.0, 3600.0, 60.0, 1.0, 0.00
 _WANTED_WINDOW: Final = 'a duration as Prometheus writes it, such as "1w", "36h" or "1d12h"'
 _WANTED_TIME: Final = 'a time such as "2026-01-31T12:00:00Z"'
 _LONGEST: Final = 100 * 365 * 86_400.0
-_NODES: Final = 'sum(kube_node_status_capacity{resource="%s"})'
+_NODES: Final = 'sum(max by (node) (kube_node_status_capacity{resource="%s"}))'
+"""By node, since two instances of kube-state-metrics, or one that moves, would count each node twice."""
+_SHORTEST: Final = 0.001
+"""Seconds; Prometheus reads no shorter duration."""
 RESOURCES: Final = ("gpu", "cpu", "memory")
 """What usage is asked for, in the order of the questions."""
 
@@ -230,8 +233,8 @@ def _extra_duration(extra: Mapping[str, str], key: str, default: float, place: s
         seconds = durations.seconds(text)
     except ValueError:
         seconds = 0.0
-    if seconds > 0:
+    if seconds >= _SHORTEST:
         return seconds
-    wanted = durations.WANTED
+    wanted = f"{durations.WANTED}, of a millisecond at least"
     notes.append(f"{place}.extraParams.{key}: found {shown(text)}, expected {wanted}; used {durations.text(default)}")
     return default

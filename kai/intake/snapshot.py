@@ -23,6 +23,7 @@ from kai.intake.accounts import Accounts
 from kai.intake.assigned import Assigned, BaseColumns, read_assigned, read_base
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library
+from kai.intake.ending import EndingNamespaces
 from kai.intake.foreign import bind_requests, read_foreign
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
@@ -103,6 +104,7 @@ class Intake:
         self._grace = self._settings.stuck_in_releasing_seconds
         self._queues: tuple[Queue, ...] = ()
         self._known_axis = ResourceAxis.of(())
+        self._ending = EndingNamespaces()
         self._forget()
 
     def _forget(self) -> None:
@@ -152,6 +154,7 @@ class Intake:
 
         Raises: InputError for two objects of one kind and name.
         """
+        objects = self._ending.shown(objects)
         if (last := self._last) is not None and last.holds(objects, now, past):
             return self._dealt(last.snapshot.at(now, revision, past))
         self._last = None  # lest a failure leave a snapshot that is not what the caches hold

@@ -25,7 +25,7 @@ from kai.configuration.past_usage import RESOURCES, UsageSettings, check_address
 from kai.errors import ConfigError
 from kai.model.queue import Shares
 from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.usage_queries import UsageError, question, read_samples, shares
+from kai.scheduler.usage_queries import UsageError, question, read_samples, shares, unsaid
 
 NONE: Final[Mapping[str, Shares]] = MappingProxyType({})
 _PATH: Final = "/api/v1/query"
@@ -41,6 +41,8 @@ class Prometheus:
     settings: UsageSettings
     clock: Clock
     _connections: Connections | None = None
+    _lacking: tuple[str, ...] = ()
+    """Resources of which no queue said how much it held, as the log was told."""
     _posts: bool = True
     """Whether it takes questions in a body: long ones fit into no address."""
 
@@ -58,7 +60,13 @@ class Prometheus:
             capacity[resource] = next(iter(found.values()), None)
         for resource in RESOURCES:
             held[resource] = await self._ask(question(settings.allocation[resource], settings, now), now, until)
-        return shares(capacity, held)
+        usage = shares(capacity, held)
+        lacking = unsaid(capacity, held)
+        if lacking and lacking != self._lacking:
+            names = [settings.allocation[each] for each in lacking]
+            structlog.get_logger().warning("past usage lacks a resource", resources=list(lacking), metrics=names)
+        self._lacking = lacking
+        return usage
 
     async def close(self) -> None:
         """Give up connections."""

@@ -52,7 +52,12 @@ def over_window(expression: str, settings: UsageSettings, now: float) -> str:
         if age < settings.resolution_seconds:
             return expression
         length = f"{math.floor(age)}s"
-    return f"sum_over_time(({expression})[{length}:{durations.text(settings.resolution_seconds)}])"
+    return f"sum_over_time(({expression})[{length}:{_duration(settings.resolution_seconds)}])"
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as Prometheus reads it, which is as Go prints it, but for fractions of a second."""
+    return durations.text(seconds) if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
 
 
 def window_start(settings: UsageSettings, now: float) -> float:
@@ -130,15 +135,24 @@ def _number(value: Any) -> float:  # noqa: ANN401 - JSON from outside
         return math.inf if value > 0 else -math.inf
 
 
+def unsaid(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
+    """Return the resources that there were, and of which no queue says how much it held: usage of these counts as 0."""
+    return tuple(each for each in RESOURCES if capacity.get(each) and not any(held.get(each, {})))
+
+
 def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> dict[str, Shares]:
     """Return the past usage of each queue from what there was and what queues held, by resource.
 
-    Raises: UsageError for a resource that queues held and that had no capacity, or next to none, and where no resource
-        had any: a window without a sample, or nodes that no process reports. The caller should keep the usage it knows.
+    Raises: UsageError for a resource that queues held and that had no capacity, or next to none; where no resource had
+        any, which is a window without a sample, or nodes that no process reports; and where no queue says how much it
+        held of anything. The caller should keep the usage it knows.
     """
     if not any(capacity.values()):
         wanted = "that of cpu at least; is the window longer than the resolution, and are nodes reported?"
         raise UsageError(f"found no capacity of {', '.join(RESOURCES)}, expected {wanted}")
+    if not any(queue for samples in held.values() for queue in samples):
+        wanted = "a sample for each, 0 included; is the queue controller scraped, and are metrics named right?"
+        raise UsageError(f"found no queue that held {', '.join(RESOURCES)}, expected {wanted}")
     parts: dict[str, dict[str, float]] = {}
     for resource in RESOURCES:
         total = capacity.get(resource)

@@ -25,7 +25,7 @@ def test_what_is_left_out_has_the_peers_defaults():
     assert (settings.fetch_seconds, settings.staleness_seconds, settings.wait_seconds) == (60.0, 300.0, 60.0)
     assert (settings.timeout_seconds, settings.resolution_seconds, settings.half_life_seconds) == (10.0, 60.0, 0.0)
     assert settings.allocation["gpu"] == "kai_queue_allocated_gpus"
-    assert settings.capacity["gpu"] == 'sum(kube_node_status_capacity{resource="nvidia_com_gpu"})'
+    assert settings.capacity["gpu"] == 'sum(max by (node) (kube_node_status_capacity{resource="nvidia_com_gpu"}))'
 
 
 def test_everything_can_be_said():
@@ -88,7 +88,7 @@ def test_a_staleness_shorter_than_the_interval_is_the_interval():
     assert "stalenessPeriod: found less than fetchInterval" in notes[0]
 
 
-@pytest.mark.parametrize("text", ["soon", "-1s", "0s"])
+@pytest.mark.parametrize("text", ["soon", "-1s", "0s", "500us"])
 def test_an_extra_duration_that_cannot_be_used_is_the_default(text):
     settings, notes = read({"extraParams": {"queryResolution": text}})
     assert settings.resolution_seconds == 60.0

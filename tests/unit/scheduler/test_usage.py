@@ -185,9 +185,9 @@ def test_prometheus_is_asked_six_questions_and_answers_with_fractions_of_the_clu
     assert read_from(server) == {"a": Shares(cpu=0.1, gpu=0.125), "b": Shares(gpu=0.375)}
     assert {(each.method, each.path) for each in server.asked} == {("POST", "/base/api/v1/query")}
     assert [each.query for each in server.asked] == [
-        'sum_over_time((sum(kube_node_status_capacity{resource="nvidia_com_gpu"}))[1w:1m0s])',
-        'sum_over_time((sum(kube_node_status_capacity{resource="cpu"}))[1w:1m0s])',
-        'sum_over_time((sum(kube_node_status_capacity{resource="memory"}))[1w:1m0s])',
+        'sum_over_time((sum(max by (node) (kube_node_status_capacity{resource="nvidia_com_gpu"})))[1w:1m0s])',
+        'sum_over_time((sum(max by (node) (kube_node_status_capacity{resource="cpu"})))[1w:1m0s])',
+        'sum_over_time((sum(max by (node) (kube_node_status_capacity{resource="memory"})))[1w:1m0s])',
         "sum_over_time((kai_queue_allocated_gpus)[1w:1m0s])",
         "sum_over_time((kai_queue_allocated_cpu_cores)[1w:1m0s])",
         "sum_over_time((kai_queue_allocated_memory_bytes)[1w:1m0s])",

@@ -9,7 +9,7 @@ import pytest
 from kai.configuration.cron import Cron
 from kai.configuration.past_usage import UsageSettings, WindowType
 from kai.model.queue import Shares
-from kai.scheduler.usage_queries import UsageError, question, read_samples, shares, window_start
+from kai.scheduler.usage_queries import UsageError, question, read_samples, shares, unsaid, window_start
 from tests.doubles.prometheus import vector
 
 NOW = 1_762_777_987.6
@@ -22,8 +22,15 @@ def test_a_sliding_window_is_asked_as_the_peer_asks_for_it():
     assert question(GPUS, SLIDING, NOW) == "sum_over_time((kai_queue_allocated_gpus)[1w:1m0s])"
     assert (
         question(ALL_GPUS, SLIDING, NOW)
-        == 'sum_over_time((sum(kube_node_status_capacity{resource="nvidia_com_gpu"}))[1w:1m0s])'
+        == 'sum_over_time((sum(max by (node) (kube_node_status_capacity{resource="nvidia_com_gpu"})))[1w:1m0s])'
     )
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(60.0, "1m0s"), (1.5, "1500ms"), (60.5, "60500ms"), (0.5, "500ms")])
+def test_a_resolution_is_written_as_prometheus_reads_it(seconds, text):
+    """Go prints 1.5s and 1m0.5s, which Prometheus refuses."""
+    asked = question(GPUS, attrs.evolve(SLIDING, resolution_seconds=seconds), NOW)
+    assert asked == f"sum_over_time((kai_queue_allocated_gpus)[1w:{text}])"
 
 
 def test_fading_is_part_of_the_question():
@@ -142,6 +149,18 @@ def test_past_usage_is_what_was_held_of_what_there_was():
 def test_a_cluster_without_gpus_has_past_usage_of_the_rest():
     """The peer reads nothing at all there: it takes the missing capacity for a failure."""
     assert shares({"gpu": None, "cpu": 10.0}, {"gpu": {"a": 0.0}, "cpu": {"a": 5.0}}) == {"a": Shares(cpu=0.5)}
+
+
+@pytest.mark.parametrize("held", [{}, {"gpu": {}, "cpu": {}}, {"cpu": {"": 5.0}}])
+def test_nodes_without_any_queue_are_a_failure_and_no_lack_of_usage(held):
+    with pytest.raises(UsageError, match="found no queue that held gpu, cpu, memory"):
+        shares({"gpu": 8.0, "cpu": 10.0, "memory": 1e9}, held)
+
+
+def test_a_resource_of_which_no_queue_says_anything_is_named():
+    there = {"gpu": 8.0, "cpu": 10.0, "memory": None}
+    assert unsaid(there, {"gpu": {}, "cpu": {"a": 0.0}}) == ("gpu",)
+    assert unsaid(there, {"gpu": {"a": 0.0}, "cpu": {"a": 0.0}}) == ()
 
 
 def test_a_window_without_a_sample_is_a_failure_and_no_lack_of_usage():
