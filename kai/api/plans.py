@@ -219,6 +219,8 @@ class Emit:
     message: str
     uid: str = ""
     annotations: Mapping[str, str] = EMPTY
+    is_counted: bool = False
+    """Whether it happens again and again: one event about the object then counts how often, with the last message."""
 
 
 @attrs.frozen(kw_only=True)

@@ -136,6 +136,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
             reason=names.BINDING_ERROR_REASON,
             message=message,
             uid=pod.metadata.uid,
+            is_counted=True,
         )
         return written
     return None

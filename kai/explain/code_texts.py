@@ -106,9 +106,12 @@ def _preemption_delay(facts: Facts) -> str:
 
 
 def _queue_missing(facts: Facts) -> str:
-    queue, leaves = facts.get("queue", ""), facts.get("leaves", ())
-    if not isinstance(leaves, tuple) or not leaves:
-        return f"Queue '{queue}' does not exist"
+    return f"Queue '{facts.get('queue', '')}' does not exist"
+
+
+def _queue_not_leaf(facts: Facts) -> str:
+    queue, found = facts.get("queue", ""), facts.get("leaves", ())
+    leaves = [str(each) for each in found] if isinstance(found, tuple) else []
     shown = ", ".join(leaves[:_LEAVES_SHOWN]) + (", ..." if len(leaves) > _LEAVES_SHOWN else "")
     return f"Queue '{queue}' has children; only a queue without children runs jobs: {shown}"
 
@@ -141,6 +144,7 @@ WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
     Code.VICTIMS_PROTECTED: _victims_protected,
     Code.TRIES_SPENT: _tries_spent,
     Code.QUEUE_MISSING: _queue_missing,
+    Code.QUEUE_NOT_LEAF: _queue_not_leaf,
     Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
     Code.NOT_READY: not_ready,
     Code.WAITS_FOR_TURN: _waits_for_turn,

@@ -17,20 +17,22 @@ class Stage(IntEnum):
     """The group or its queue cannot be used as it is written."""
     READINESS = 1
     """Too few pods exist, or gates keep them."""
-    IMPOSSIBLE = 2
+    BIND = 2
+    """A node was chosen, and the bind was refused."""
+    IMPOSSIBLE = 3
     """The nodes could not hold it if they were empty."""
-    LIMIT = 3
-    QUOTA = 4
+    LIMIT = 4
+    QUOTA = 5
     """What may not be taken back is granted within quota only."""
-    MATCH = 5
+    MATCH = 6
     """No node matches what a pod demands."""
-    SPARED = 6
+    SPARED = 7
     """There is no room, and who could make some is spared."""
-    ROOM = 7
+    ROOM = 8
     """The whole gang, or a domain of a topology, has no room."""
-    FAIRNESS = 8
+    FAIRNESS = 9
     """There is no room, and none may be taken."""
-    OTHERS = 9
+    OTHERS = 10
     """Others are in the way, or are leaving."""
 
 
@@ -120,6 +122,14 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "NotReady",
             "Fewer pods, or sub-groups, exist than must start together.",
             "Wait until the owner has created the pods, see why it does not, or lower minMember or minSubGroup.",
+        ),
+    ),
+    *_codes(
+        Stage.BIND,
+        (
+            "BindRefused",
+            "A node was chosen and the bind was refused; the message says by what, how often, and the next try.",
+            "Mend what the message names, such as a quota; the pod is tried again by itself, at most 5 minutes later.",
         ),
     ),
     *_codes(

@@ -4,13 +4,19 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from kai.engine.records import GroupRecord
+from kai.engine.report import CycleReport
 from kai.explain import messages
 from kai.explain.code_texts import delay_of
 from kai.explain.phrases import Words, counted, listed, number, quantity
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
+from kai.model.pod import Pod
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
+from kai.model.status import TERMINATING, Status
+from kai.state.snapshot import Snapshot
 
 
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
@@ -39,6 +45,16 @@ def refusal_words(refusals: Sequence[Reason]) -> Words:
     texts = [f"{rule}: {text.rstrip('.')}" for rule, text in told]
     plugins = tuple(rule for rule, _ in told)
     return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
+
+
+def refused_pods(refused: Sequence[Pod], pods: int) -> Words:
+    """Return why pods of a group of so many ``pods`` are not scheduled: one exceeds a cap, or its bind was refused."""
+    first = next((pod for pod in refused if pod.refused_code == Code.BIND_REFUSED), refused[0])
+    facts = {"pod": first.key, "pods": len(refused)}
+    if first.refused_code != Code.BIND_REFUSED:
+        return Words(first.refused_code, f"{first.name} exceeds what is scheduled: {first.refused}", facts)
+    whose = "" if pods == 1 else f"of {first.name} "
+    return Words(first.refused_code, first.refused.replace("the bind was", f"the bind {whose}was", 1), facts)
 
 
 def share_text(numbers: Mapping[str, Any]) -> str:
@@ -241,6 +257,14 @@ def delay_text(facts: Mapping[str, object]) -> str:
     """Return until when a group itself asked not to evict others."""
     window, until = delay_of(facts)
     return f"no room; it asked for a preemption delay of {window}, and may evict no others before {until}"
+
+
+def vacated_nodes(snapshot: Snapshot, report: CycleReport) -> frozenset[str]:
+    """Return the nodes that pods leave: those that terminate, and those that move. Cost: columns."""
+    status, before = report.status, snapshot.pod_node
+    terminating = (TERMINATING >> status & 1).astype(np.bool_)
+    rows = {*report.node[terminating].tolist(), *before[status == Status.PIPELINED].tolist()}
+    return frozenset(snapshot.nodes[row].name for row in rows if row >= 0)
 
 
 def held_text(nodes: Sequence[str], vacated: Container[str]) -> str:

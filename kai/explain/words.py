@@ -32,11 +32,13 @@ from kai.explain.recorded import (
     missing_topology,
     no_room,
     refusal_words,
+    refused_pods,
     said_of_nodes,
     share_text,
     short_leaves,
     spared,
     sub_groups_asked,
+    vacated_nodes,
 )
 from kai.explain.takeable import ACTIONS, Takeable, takeable
 from kai.framework.decisions import Cause, Recorder
@@ -45,7 +47,7 @@ from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import GroupRow, PodRow, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, TERMINATING, Status, within
+from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, Status, within
 from kai.state.facts import gpus_by_memory
 from kai.state.snapshot import Snapshot
 
@@ -163,11 +165,8 @@ class Teller:
 
     @cached_property
     def _vacated(self) -> frozenset[str]:
-        """The nodes that pods leave: those that terminate, and those that move."""
-        status, before = self._report.status, self._snapshot.pod_node
-        terminating = (TERMINATING >> status & 1).astype(np.bool_)
-        rows = {*self._report.node[terminating].tolist(), *before[status == Status.PIPELINED].tolist()}
-        return frozenset(self._snapshot.nodes[row].name for row in rows if row >= 0)
+        """The nodes that pods leave."""
+        return vacated_nodes(self._snapshot, self._report)
 
     def _runs(self, pods: Sequence[int]) -> bool:
         return any(within(int(self._report.status[pod]), COUNTED) for pod in pods)
@@ -196,7 +195,7 @@ class Teller:
         refused = [self._snapshot.pods[pod] for pod in pods if self._snapshot.pods[pod].refused]
         needed = least_pods(facts)
         if refused:
-            yield Words(Code.POD_REFUSED, f"{refused[0].name} exceeds what is scheduled: {refused[0].refused}")
+            yield refused_pods(refused, len(pods))
         elif gated and (len(pods) - len(gated) < needed <= len(pods) or len(gated) == len(pods)):
             yield from self._gates(pods)
         elif asked := sub_groups_asked(facts):

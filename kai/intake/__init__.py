@@ -6,7 +6,8 @@ counts and that should be deleted.
 """
 
 from kai.intake.binding import expired_bind_requests
+from kai.intake.queues import declared_queues
 from kai.intake.settings import IntakeSettings, QueueAccess
 from kai.intake.snapshot import Intake, take_snapshot
 
-__all__ = ["Intake", "IntakeSettings", "QueueAccess", "expired_bind_requests", "take_snapshot"]
+__all__ = ["Intake", "IntakeSettings", "QueueAccess", "declared_queues", "expired_bind_requests", "take_snapshot"]

@@ -8,7 +8,9 @@ from kai.api import names
 from kai.api.conventions.caps import GATE
 from kai.api.conventions.gpu_sharing import gpu_groups
 from kai.api.conventions.grants import Grant, grant_of, group_under, is_held
+from kai.api.conventions.refused_binds import GATE as REST
 from kai.api.kubernetes import pod as api
+from kai.framework.verdict import Code
 from kai.intake.accounts import Accounts
 from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.packing import Packing
@@ -23,6 +25,8 @@ from kai.state.kinds import PodKind
 
 PACKING: Final = Packing(8)
 """In the order of ``kai.intake.table.PodColumns``."""
+_IN_MEMORY: Final = ((GATE, Code.POD_REFUSED.value), (REST, Code.BIND_REFUSED.value))
+"""How gates begin that no object has: the store, or the scheduler, shows a pod with them."""
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
 
 
@@ -100,6 +104,7 @@ class PodReader:
         leaving_since = deleted if phase == "Running" else None
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
         node, nodes = spec.node_name, self._node_names
+        code, refused = _refusal(spec)
         return PodRecord(
             source=source,
             order=(metadata.namespace, metadata.name),
@@ -115,7 +120,8 @@ class PodReader:
                 subgroup=subgroup,
                 signature=traits.signature,
                 priority=spec.priority,
-                refused=_refusal(spec),
+                refused=refused,
+                refused_code=code,
                 node_pool=self._settings.pool(labels) if grant is None else grant.pool,
             ),
             row=PACKING.pack(
@@ -153,10 +159,13 @@ class PodReader:
         return found
 
 
-def _refusal(spec: api.PodSpec) -> str:
-    """Return what is too much about a pod that is not scheduled for that; "" for others."""
-    gates = spec.scheduling_gates
-    return next((gate.name[len(GATE) :] for gate in gates if gate.name.startswith(GATE)), "") if gates else ""
+def _refusal(spec: api.PodSpec) -> tuple[str, str]:
+    """Return code and text of why a pod is not scheduled that exceeds a cap, or rests; "" as the text of others."""
+    for gate in spec.scheduling_gates:
+        for begin, code in _IN_MEMORY:
+            if gate.name.startswith(begin):
+                return code, gate.name[len(begin) :]
+    return Code.POD_REFUSED.value, ""
 
 
 def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Status, bool]:

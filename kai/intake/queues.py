@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from kai.api import names
 from kai.api.scheduling import queue as api
+from kai.explain.declared import Declared
 from kai.intake.settings import IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.model.queue import UNLIMITED, Queue, Shares
@@ -33,6 +34,18 @@ def read_queues(
     kept = _rooted({name: source.spec.parent_queue for name, source in chosen.items()})
     rows = {name: row for row, name in enumerate(sorted(kept))}
     return tuple(_queue(chosen[name], rows.get(chosen[name].spec.parent_queue, -1), usage) for name in rows)
+
+
+def declared_queues(sources: Iterable[api.Queue], settings: IntakeSettings) -> Declared:
+    """Return the parents of queues, and queues of other schedulers: why a queue is not among those that are read."""
+    parents: dict[str, str] = {}
+    elsewhere: set[str] = set()
+    for each in sources:
+        if settings.owns(each.metadata.labels):
+            parents[each.metadata.name] = each.spec.parent_queue or ""
+        else:
+            elsewhere.add(each.metadata.name)
+    return Declared(parents=parents, elsewhere=frozenset(elsewhere))
 
 
 def _rooted(parents: Mapping[str, str]) -> set[str]:

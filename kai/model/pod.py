@@ -140,7 +140,9 @@ class Pod:
     priority: int | None = None
     node_pool: str = ""
     refused: str = ""
-    """What the pod says too much of to be scheduled; "" for what is within all caps."""
+    """Why the pod is not scheduled: what it says too much of, or what refused its bind; "" for all others."""
+    refused_code: str = "PodRefused"
+    """The code of that."""
 
     @property
     def key(self) -> str:

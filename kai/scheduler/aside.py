@@ -67,6 +67,9 @@ def with_aside(
     mine = {(each.namespace, each.name) for each in left_out if each.kind == "PodGroup"}
     accounts = {(each.namespace, each.name): each for each in overall.groups if (each.namespace, each.name) not in mine}
     waiting = _waiting(objects.pods, groups, records)
+    tally = Counter(overall.waiting)
+    if count := sum(map(len, waiting.values())):
+        tally[SET_ASIDE] += count
     for suspect, record in records.items():
         text = message(suspect, record)
         pods = tuple(_pod(pod, text) for pod in waiting.get(suspect, ()))
@@ -82,7 +85,8 @@ def with_aside(
                 condition=Waiting(message=text, reasons=reasons),
                 pods=pods,
             )
-    return attrs.evolve(overall, groups=tuple(accounts.values()), settled=overall.settled - mine)
+    told = tuple(accounts.values())
+    return attrs.evolve(overall, groups=told, settled=overall.settled - mine, waiting=dict(tally))
 
 
 def message(suspect: Suspect, record: Record) -> str:

@@ -67,7 +67,7 @@ class CycleRecorder:
         self.metrics.searches(outcome.spent)
         for each in outcome.report.failures:
             self.metrics.plugin_failed(each.plugin, each.hook, each.times)
-        self.metrics.state(outcome.snapshot, outcome.report)
+        self.metrics.state(outcome.snapshot, outcome.report, outcome.overall.waiting)
 
     def _tell_aside(self) -> None:
         """Name each object once that was set aside since the last cycle."""

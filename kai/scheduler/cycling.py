@@ -24,9 +24,10 @@ from kai.engine.observe import Phase
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.errors import PluginError, told
+from kai.explain.declared import Declared
 from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
-from kai.intake import Intake
+from kai.intake import Intake, declared_queues
 from kai.intake.aside import Suspect, without
 from kai.model.past import Past
 from kai.model.queue import Shares
@@ -117,6 +118,8 @@ class Cycles:
     """The last objects, what was left out of them, and what remained."""
     _explained: tuple[CycleReport, Overall] | None = None
     """The last report, and what it comes to for users."""
+    _declared: Declared | None = None
+    """What queues said that are left out, if that was told to users; no report says why they are."""
     _told: frozenset[str] = frozenset()
     """UIDs of groups that were told why they wait, while some wait for their turn."""
     _accused: list[tuple[Blame, list[Suspect]]] = attrs.field(factory=list)
@@ -273,9 +276,10 @@ class Cycles:
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, budget)
         self.awaited = report.awaited
         known = self._explained
-        if known is None or known[0] is not report:  # a cycle at rest leaves the report of the one before
+        # A cycle at rest leaves the report of the one before.
+        if known is None or known[0] is not report or self._is_declared_anew(given.objects):
             with observer.phase(Phase.EXPLAIN):
-                known = self._explained = (report, self._explain(snapshot, report, observer.group))
+                known = self._explained = (report, self._explain(snapshot, report, observer.group, given.objects))
         overall = known[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(
@@ -294,13 +298,27 @@ class Cycles:
             decided=tuple(stream.decided),
         )
 
-    def _explain(self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None]) -> Overall:
+    def _explain(
+        self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None], objects: ClusterObjects
+    ) -> Overall:
         detailed, told = self.profile.parameters.detailed_fit_errors, self._told
-        overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=told, attend=attend)
+        self._declared = None
+
+        def declared() -> Declared:
+            self._declared = declared_queues(objects.queues, self.settings.intake)
+            return self._declared
+
+        pool = self.settings.pool
+        overall = explain(snapshot, report, pool, detailed=detailed, told=told, attend=attend, declared=declared)
         later = [*snapshot.crowds.waiting.tolist(), *report.left.tolist()]
         accounted = [each.uid for each in overall.groups if each.unschedulable or each.not_ready] if later else []
         self._told = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
         return overall
+
+    def _is_declared_anew(self, objects: ClusterObjects) -> bool:
+        """Return whether users were told why a queue is left out, and that may have changed since."""
+        known = self._declared
+        return known is not None and known != declared_queues(objects.queues, self.settings.intake)
 
     def _freeze(self) -> None:
         """Let the collector pass over what lives long, once: looking through a cluster again finds no garbage."""

@@ -7,6 +7,7 @@ makes cluster autoscalers add a node, and these pods have their places.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import attrs
@@ -18,7 +19,7 @@ from kai.api.scheduling.pod_group import PodGroup, least_members
 from kai.explain.code_texts import not_ready
 from kai.explain.phrases import listed
 from kai.model.podgroup import DEFAULT_SUBGROUP
-from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
+from kai.scheduler.explanations import NOT_READY, GroupAccount, Overall, PodAccount
 from kai.scheduler.feedback.moved_pods import group_of, is_stand_in
 
 
@@ -42,7 +43,10 @@ def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) 
         key = key_of(group)
         if key in mine:
             accounts[key] = _account(accounts.get(key), group, mine[key], members[key])
-    return attrs.evolve(overall, groups=tuple(accounts.values()), settled=overall.settled - mine.keys())
+    waiting = Counter(overall.waiting)
+    waiting[NOT_READY] += sum(map(len, mine.values()))
+    told = tuple(accounts.values())
+    return attrs.evolve(overall, groups=told, settled=overall.settled - mine.keys(), waiting=dict(waiting))
 
 
 def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], members: list[Pod]) -> GroupAccount:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import attrs
@@ -24,6 +24,9 @@ from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
 from kai.explain import messages
 from kai.explain.code_texts import not_ready
+from kai.explain.codes import stage_of
+from kai.explain.declared import Declared, missing_queue
+from kai.explain.recorded import held_text, refused_pods, vacated_nodes
 from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s
@@ -34,6 +37,8 @@ from kai.state.snapshot import Snapshot
 NOT_READY: Final = "NotReady"
 STALE: Final = "StaleJob"
 UNSCHEDULABLE: Final = "Unschedulable"
+NOT_GROUPED: Final = "NotGrouped"
+_NOT_TRIED: Final = "NotTried"
 _WAITING: Final = status_mask(Status.PENDING, Status.GATED)
 _BEING_BOUND: Final = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING)
 _READY: Final = ALIVE & ~status_mask(Status.GATED)
@@ -53,6 +58,14 @@ class PodAccount:
     uid: str
     message: str
     on_pod: bool = True
+    reason: str = names.UNSCHEDULABLE_REASON
+    """That of the condition. Autoscalers add nodes for pods that are unschedulable, and for no others."""
+    is_announced: bool = True
+    """Whether there is an event about it; where another part of kai sends one, a second says nothing new."""
+    is_figured: bool = False
+    """Whether what is new about it is figures, which are told at once: how often, and what comes next."""
+    only_instead: bool = False
+    """Whether it is written in place of another reason only."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +74,10 @@ class Waiting:
 
     message: str
     reasons: tuple[UnschedulableReason, ...] = ()
+    is_figured: bool = False
+    """As with pods."""
+    only_instead: bool = False
+    """As with pods."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +113,8 @@ class Overall:
     """Groups, by namespace and name, of which nothing waits or is being bound: what their conditions say is over."""
     fair_shares: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """By queue, in quantities."""
+    waiting: Mapping[str, int] = attrs.field(factory=dict)
+    """How many pods wait, by the code of what they wait for."""
 
 
 def explain(
@@ -106,16 +125,23 @@ def explain(
     detailed: bool = False,
     told: frozenset[str] = frozenset(),
     attend: Callable[[int], None] = lambda _: None,
+    declared: Callable[[], Declared] = Declared,
 ) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
 
     ``detailed``: messages have a line for each node. ``told``: UIDs of groups that were told before why they wait; that
-    they wait for their turn is no news to them. ``attend`` is told which group is being explained.
+    they wait for their turn is no news to them. ``attend`` is told which group is being explained. ``declared`` is
+    asked why a queue is none of the snapshot's, where a group names such a one.
 
     Cost: O(pods) in columns, then O(what waits).
     """
-    teller = _Teller(snapshot, report, pool, detailed=detailed, told=told, attend=attend)
-    return Overall(groups=tuple(teller.accounts()), settled=teller.settled(), fair_shares=fair_shares(snapshot, report))
+    teller = _Teller(snapshot, report, pool, detailed=detailed, told=told, attend=attend, declared=declared)
+    return Overall(
+        groups=tuple(teller.accounts()),
+        settled=teller.settled(),
+        fair_shares=fair_shares(snapshot, report),
+        waiting=teller.waiting(),
+    )
 
 
 def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping[str, str]]:
@@ -136,8 +162,10 @@ class _Teller:
         detailed: bool,
         told: frozenset[str],
         attend: Callable[[int], None],
+        declared: Callable[[], Declared],
     ) -> None:
         self._snapshot = snapshot
+        self._declare = declared
         self._attend = attend
         self._told = told
         self._later = np.zeros(len(snapshot.groups), np.bool_)
@@ -147,6 +175,8 @@ class _Teller:
         self._detailed = detailed
         self._report = report
         self._pool = pool
+        # One that moves has a node, and so has what stands in for it.
+        self._is_promised: Bools = (report.status == Status.PIPELINED) & (snapshot.pod_node < 0)
         grouped = snapshot.pod_group >= 0
         self._pods = np.flatnonzero(grouped)
         self._by_group = self._pods[np.argsort(snapshot.pod_group[self._pods], kind="stable")]
@@ -160,6 +190,8 @@ class _Teller:
         self._waiting = self._count(_WAITING)
         self._active = self._count(ACTIVE_ALLOCATED)
         self._binding = self._count(_BEING_BOUND)
+        promised = self._pods[self._is_promised[self._pods]]
+        self._promised: Int64s = np.bincount(snapshot.pod_group[promised], minlength=len(snapshot.groups))
 
     def _count(self, statuses: int) -> Int64s:
         """Return int64[G]: how many pods of each group have a status in the mask."""
@@ -170,12 +202,35 @@ class _Teller:
     def accounts(self) -> Iterator[GroupAccount]:
         """Yield what there is to tell about groups that wait, are stale, or have another timestamp than before."""
         changed = ~np.isnan(self._report.stale_since) | self._stamped()
-        for row in np.flatnonzero((self._waiting > 0) | changed).tolist():
+        for row in np.flatnonzero((self._waiting > 0) | (self._promised > 0) | changed).tolist():
             group = self._snapshot.groups[row]
             if changed[row] or not (self._later[row] and group.uid in self._told):
                 self._attend(row)
                 yield self._account(row, group)
         self._attend(-1)
+
+    def waiting(self) -> Mapping[str, int]:
+        """Return how many pods wait, by the code of what they wait for; those in no group wait for the pod grouper."""
+        counts = self._waiting + self._promised
+        tally = Counter[str]()
+        for row in np.flatnonzero(counts > 0).tolist():
+            tally[self._code(row)] += int(counts[row])
+        loose = (self._report.status == Status.PENDING) & (self._snapshot.pod_group < 0)
+        if count := int(np.count_nonzero(loose)):
+            tally[NOT_GROUPED] += count
+        return dict(tally)
+
+    def _code(self, row: int) -> str:
+        """Return the dominant reason of a group as metrics say it: finer ones take questions to plugins to know."""
+        group = self._snapshot.groups[row]
+        record = self._untriable(row, group)
+        if record is None and not self._waiting[row]:
+            return Code.HELD_FOR_LEAVING.value
+        if record is None and (missing := self._missing(row, group)):
+            return (Code.GATED if any(gated for _, _, _, gated in missing) else Code.NOT_READY).value
+        record = record or self._report.records.get(row)
+        reasons = record.reasons if record else ()
+        return min((each.code.value for each in reasons), key=stage_of, default=_NOT_TRIED)
 
     def settled(self) -> frozenset[tuple[str, str]]:
         """Return the groups of which nothing waits or is being bound."""
@@ -201,34 +256,51 @@ class _Teller:
             stale=self._stale(row, group),
         )
         strangers = (*self._strangers(row, group), *self._refused(row, group)) if self._strange[row] else ()
+        record = self._untriable(row, group)
+        if record is None and self._promised[row]:
+            strangers = (*strangers, *self._promised_pods(row, group))
         if not self._waiting[row]:
-            return attrs.evolve(base, pods=strangers) if strangers else base
-        missing = () if group.held else self._missing(row, group)
-        if missing:
-            text = not_ready({"missing": missing})
-            return attrs.evolve(base, not_ready=text, pods=strangers)
-        record = self._record(row, group)
+            held = self._held(row, group) if self._promised[row] == self._active[row] > 0 else None
+            return attrs.evolve(base, pods=strangers, condition=held) if strangers or held else base
+        if record is None and (missing := self._missing(row, group)):
+            return self._lacking(row, group, attrs.evolve(base, pods=strangers), not_ready({"missing": missing}))
+        record = record or self._report.records.get(row)
         write = messages.detailed_group_message if self._detailed else messages.group_message
         message = self._with_pool(group, write(record.reasons if record else ()))
+        condition = self._condition(row, record, message)
         return attrs.evolve(
             base,
-            unschedulable=message,
-            condition=None if self._active[row] else Waiting(message=message, reasons=self._reasons(row, record)),
+            unschedulable="" if condition.is_figured else message,
+            condition=None if self._active[row] else condition,
             pods=(*strangers, *self._waiting_pods(row, group, record)),
             waits_for_turn=bool(self._later[row]),
         )
 
-    def _record(self, row: int, group: PodGroup) -> GroupRecord | None:
-        """Return why a group waits; one that is held, or whose queue is no leaf, was not even tried."""
+    def _untriable(self, row: int, group: PodGroup) -> GroupRecord | None:
+        """Return why no place is looked for: the group, its queue or a pod of it forbids that; None where none does."""
         if group.held:
-            return GroupRecord(reasons=[Reason(code=Code(group.held_code), facts={"text": group.held})])
+            return _recorded(Code(group.held_code), text=group.held)
         if group.queue_row < 0:
-            return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts={"queue": group.queue})])
+            words = missing_queue(group.queue, self._declared)
+            if words.code == Code.QUEUE_MISSING:
+                return _recorded(Code.QUEUE_MISSING, queue=group.queue)
+            return _recorded(Code(words.code), text=_capitalized(words.text))
         if group.queue_row in self._parents:
             below = tuple(queue.name for queue in self._snapshot.queues if queue.parent == group.queue_row)
-            facts = {"queue": group.queue, "leaves": below}
-            return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts=facts)])
-        return self._report.records.get(row)
+            return _recorded(Code.QUEUE_NOT_LEAF, queue=group.queue, leaves=below)
+        if not self._strange[row]:
+            return None
+        rows = self._rows(row)
+        gated = [self._snapshot.pods[pod] for pod in rows[self._report.status[rows] == Status.GATED].tolist()]
+        refused = [pod for pod in gated if pod.refused]
+        if not refused:
+            return None
+        words = refused_pods(refused, len(rows))
+        return _recorded(Code(words.code), text=_capitalized(words.text))
+
+    @cached_property
+    def _declared(self) -> Declared:
+        return self._declare()
 
     def _stamps(self, row: int) -> Mapping[str, str | None]:
         found: dict[str, str | None] = {}
@@ -251,6 +323,27 @@ class _Teller:
             message = messages.pod_message(record, pod, detailed=self._detailed) if own else shared
             yield self._pod(pod, self._with_pool(group, message), on_pod=group.mark_unschedulable)
 
+    def _promised_pods(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
+        """Yield pods that have a place which others are leaving; the event of the promise says so, too."""
+        for pod in self._rows(row)[self._is_promised[self._rows(row)]].tolist():
+            text = held_text([self._snapshot.nodes[int(self._report.node[pod])].name], self._vacated)
+            told = self._pod(pod, self._with_pool(group, _capitalized(text)), on_pod=True)
+            yield attrs.evolve(told, reason=Code.HELD_FOR_LEAVING.value, is_announced=False)
+
+    def _held(self, row: int, group: PodGroup) -> Waiting:
+        """Return that a group has all of its places, which others are leaving."""
+        rows = self._rows(row)
+        nodes = sorted(
+            {self._snapshot.nodes[int(each)].name for each in self._report.node[rows[self._is_promised[rows]]]}
+        )
+        text = _capitalized(held_text(nodes, self._vacated))
+        reason = UnschedulableReason(reason=Code.HELD_FOR_LEAVING.value, message=text)
+        return Waiting(message=self._with_pool(group, f"{reason.reason}: {text}."), reasons=(reason,))
+
+    @cached_property
+    def _vacated(self) -> frozenset[str]:
+        return vacated_nodes(self._snapshot, self._report)
+
     def _strangers(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
         """Yield pods that name a sub-group which the group has not; they are told whatever the group says."""
         rows = self._rows(row)
@@ -264,12 +357,38 @@ class _Teller:
         """Yield pods whose manifest exceeds a cap; the cluster has no scheduling gate that would say so to users."""
         rows = self._rows(row)
         for pod in rows[self._report.status[rows] == Status.GATED].tolist():
-            if self._snapshot.pods[pod].refused:
-                yield self._pod(pod, self._with_pool(group, self._snapshot.pods[pod].refused), on_pod=True)
+            facts = self._snapshot.pods[pod]
+            if not facts.refused:
+                continue
+            told = self._pod(pod, self._with_pool(group, facts.refused), on_pod=True)
+            if facts.refused_code == Code.BIND_REFUSED:
+                text = self._with_pool(group, f"{_capitalized(facts.refused)}.")
+                told = attrs.evolve(
+                    told, message=text, reason=Code.BIND_REFUSED.value, is_announced=False, is_figured=True
+                )
+            yield told
 
     def _pod(self, row: int, message: str, *, on_pod: bool) -> PodAccount:
         facts = self._snapshot.pods[row]
         return PodAccount(name=facts.name, namespace=facts.namespace, uid=facts.uid, message=message, on_pod=on_pod)
+
+    def _lacking(self, row: int, group: PodGroup, base: GroupAccount, text: str) -> GroupAccount:
+        """Return the account of a group that lacks pods: an event, and conditions where others say something else."""
+        message = self._with_pool(group, f"{NOT_READY}: {text}.")
+        reason = UnschedulableReason(reason=NOT_READY, message=text)
+        waiting = Waiting(message=message, reasons=(reason,), only_instead=True)
+        pods = tuple(
+            attrs.evolve(
+                self._pod(pod, self._with_pool(group, text), on_pod=True),
+                reason=NOT_READY,
+                is_announced=False,
+                only_instead=True,
+            )
+            for pod in self._rows(row).tolist()
+            if self._report.status[pod] == Status.PENDING and self._snapshot.pod_subgroup[pod] >= 0
+        )
+        condition = None if self._active[row] else waiting
+        return attrs.evolve(base, not_ready=text, condition=condition, pods=(*base.pods, *pods))
 
     # --- Readiness and staleness ---------------------------------------------------------------------------------
 
@@ -331,6 +450,10 @@ class _Teller:
             for each in messages.explanations([reason])
         )
 
+    def _condition(self, row: int, record: GroupRecord | None, message: str) -> Waiting:
+        is_figured = record is not None and any(each.code == Code.BIND_REFUSED for each in record.reasons)
+        return Waiting(message=message, reasons=self._reasons(row, record), is_figured=is_figured)
+
     def _details(self, row: int, reason: Reason) -> UnschedulableDetails | None:
         if reason.code not in (Code.OVER_LIMIT, Code.OVER_QUOTA):
             return None
@@ -362,6 +485,14 @@ class _Teller:
     def _with_pool(self, group: PodGroup, text: str) -> str:
         """Return a message as the peer writes it for groups that give up on a pool after one attempt."""
         return f"Node-Pool '{self._pool}': {text}" if group.scheduling_backoff == 1 else text
+
+
+def _recorded(code: Code, **facts: object) -> GroupRecord:
+    return GroupRecord(reasons=[Reason(code=code, facts=facts)])
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _needed(minimum: int | None, absent: int) -> int:

@@ -335,10 +335,10 @@ class SchedulerMetrics:
             for generator, seconds in each.seconds.items():
                 self._search_seconds.labels(action, generator, "completed").observe(seconds)
 
-    def state(self, snapshot: Snapshot, report: CycleReport) -> None:
-        """Show how things are after a cycle."""
+    def state(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
+        """Show how things are after a cycle; ``waiting`` are pods by the code of what they wait for."""
         self._queues(snapshot, report)
-        self._reasons(snapshot, report)
+        self._reasons(snapshot, report, waiting)
         self._crowds(snapshot)
         self._evicted.keep(lambda: (group.uid for group in snapshot.groups))
         idle = np.maximum(report.idle[:, GPU], 0) if len(snapshot.nodes) else np.zeros(0)
@@ -362,19 +362,12 @@ class SchedulerMetrics:
             }
         )
 
-    def _reasons(self, snapshot: Snapshot, report: CycleReport) -> None:
-        waiting = np.flatnonzero(report.status == Status.PENDING)
-        groups, counts = np.unique(snapshot.pod_group[waiting], return_counts=True)
-        tally: Tally[str] = Tally()
-        capped = 0
-        for group, count in zip(groups.tolist(), counts.tolist(), strict=True):
-            record = report.records.get(group)
-            reasons = record.reasons if record else ()
-            capped += any(each.code is Code.EVICTIONS_CAPPED for each in reasons)
-            tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
-        self._capped.set(capped)
-        self._pending.show(tally)
-        self.waiting = tally
+    def _reasons(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
+        rows = np.unique(snapshot.pod_group[np.flatnonzero(report.status == Status.PENDING)]).tolist()
+        records = [report.records[row] for row in rows if row in report.records]
+        self._capped.set(sum(any(each.code is Code.EVICTIONS_CAPPED for each in one.reasons) for one in records))
+        self._pending.show(waiting)
+        self.waiting = dict(waiting)
 
     def _crowds(self, snapshot: Snapshot) -> None:
         crowds = snapshot.crowds.by_namespace

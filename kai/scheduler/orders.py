@@ -172,21 +172,12 @@ def scheduled_event(pod: Pod, node: str, settings: SchedulerSettings) -> Emit:
     return emit(Ref.to(pod), SCHEDULED, message, uid=pod.metadata.uid)
 
 
-def failed_binding(pod: Pod, node: str, error: str, now: float) -> tuple[Request, ...]:
-    """Return what to say about a bind that the API server did not take."""
+def failed_binding(pod: Pod, node: str, error: str) -> tuple[Request, ...]:
+    """Return the event about a bind that the API server did not take; the condition is the publisher's to write."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Failed to bind pod {where} to node {node}. {error}"
-    return (
-        pod_condition(
-            pod,
-            kind=names.POD_SCHEDULED_CONDITION,
-            status="False",
-            reason=names.BINDING_ERROR_REASON,
-            message=message,
-            now=now,
-        ),
-        Emit(ref=Ref.to(pod), type="Warning", reason=FAILED_BINDING, message=message, uid=pod.metadata.uid),
-    )
+    ref, uid = Ref.to(pod), pod.metadata.uid
+    return (Emit(ref=ref, type="Warning", reason=FAILED_BINDING, message=message, uid=uid, is_counted=True),)
 
 
 def pipelined_event(pod: Pod, node: str) -> Emit:

@@ -23,7 +23,9 @@ DRIFTS_IN_CLAIMS = "the peer's undo drifts for device claims, too: only figures 
 ALL_DEVICES = (
     "a claim of all GPUs of a node counts one with the peer, with kai as many as it has: only figures of nodes differ"
 )
-COMPANY = "the peer evicts for a group the very pods that it must be beside; with that rule off, kai decides as recorded"
+COMPANY = (
+    "the peer evicts for a group the very pods that it must be beside; with that rule off, kai decides as recorded"
+)
 MAKES_WAY = "the peer lets an evicted pod refuse others its node; with that rule off, kai decides as recorded"
 UNTOLD = "pods share GPUs after searches that came to nothing: drift, or a tie, which was not told apart"
 

@@ -7,6 +7,7 @@ from tests.reference.marks import table
 TITLES = {
     Stage.QUEUE: "The queue or the group cannot be used as it is written",
     Stage.READINESS: "Too few pods exist",
+    Stage.BIND: "A node was chosen, and the bind is refused",
     Stage.IMPOSSIBLE: "The nodes could not hold it if they were empty",
     Stage.LIMIT: "A limit",
     Stage.QUOTA: "A quota that non-preemptible work must fit into",

@@ -18,5 +18,5 @@ def test_a_pause_begins_with_the_first_one():
 def test_a_pod_whose_binds_fail_for_days_still_waits_for_the_longest_pause():
     backoff = BindBackoff()
     for _ in range(1100):
-        backoff.failed(("a",), 0.0)
+        backoff.failed("a", "no", 0.0, 0.0)
     assert backoff.next_due(0.0) == 300.0

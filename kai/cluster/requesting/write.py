@@ -9,6 +9,7 @@ once more is for the caller to decide.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -47,13 +48,21 @@ from kai.cluster.requesting.sending import Label, Sender, Withheld
 from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NamespaceEnding, NotLeading, Request
 from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, NoAnswer, always
-from kai.cluster.transport.encoding import Reporter, encode_event, encode_read, encode_write
+from kai.cluster.transport.encoding import (
+    Reporter,
+    encode_event,
+    encode_event_again,
+    encode_read,
+    encode_write,
+    event_name,
+)
 from kai.cluster.transport.paths import Served
 from kai.errors import InputError
 from kai.lenient import mapping_of, part_of
 
 _PAGE: Final = 500
 _POLL: Final = 1.0
+_MOST_COUNTED: Final = 1 << 12
 _SETTLE_PAUSES: Final = (0.5, 2.0, 5.0, 15.0, 30.0)
 
 Write = Create | Patch | Delete | Bind | Apply | JsonPatch | Evict
@@ -72,6 +81,34 @@ _VERBS: Final[Mapping[type[Any], str]] = {
 _SUBRESOURCES: Final[Mapping[type[Any], str]] = {Bind: "binding", Evict: "eviction"}
 
 
+@attrs.define
+class CountedEvents:
+    """The names of events that count how often something happened, the latest of them; a new process begins anew."""
+
+    _known: OrderedDict[tuple[str, str, str], tuple[str, int]] = attrs.field(factory=OrderedDict)
+
+    def again(self, event: Emit) -> tuple[str, int] | None:
+        """Return the event that counts this one, and how often it happened by now; None for the first time."""
+        key = _of_event(event)
+        known = self._known.get(key)
+        if known is None:
+            return None
+        name, count = known
+        self._known[key] = (name, count + 1)
+        self._known.move_to_end(key)
+        return name, count + 1
+
+    def begin(self, event: Emit, name: str) -> None:
+        """Count from the first time on."""
+        self._known[_of_event(event)] = (name, 1)
+        while len(self._known) > _MOST_COUNTED:
+            self._known.popitem(last=False)
+
+
+def _of_event(event: Emit) -> tuple[str, str, str]:
+    return event.uid, f"{event.ref}", event.reason
+
+
 @attrs.define(eq=False)
 class Requests:
     """Carries out the requests of one process; see `kai.cluster.port.Api`."""
@@ -87,6 +124,7 @@ class Requests:
     _unsettled: dict[Ref[Any], None] = attrs.field(factory=dict)
     _news: anyio.Event | None = None
     _events: int = 0
+    _counted: CountedEvents = attrs.field(factory=CountedEvents)
 
     def __attrs_post_init__(self) -> None:
         """Make what needs the others."""
@@ -202,16 +240,24 @@ class Requests:
         return self._typed(ref.cls, answer, is_write=True)
 
     async def _emit(self, request: Emit, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - None or a refusal
-        now = self.clock.now()
-        self._events += 1
-        unique = f"{int(now * 1e6):x}{self._events & 0xFFFF:04x}"
-        call = encode_event(request, self.reporter, self.served, unique=unique, now=now)
-        is_due = self._while_fitting(request, may_send)
-        answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=is_due, urgent=False)
-        is_done = isinstance(answer, Answer) and answer.is_good
+        now, is_due = self.clock.now(), self._while_fitting(request, may_send)
+        again = self._counted.again(request) if request.is_counted else None
+        answer: Answer | NoAnswer | Withheld
+        if again is not None:
+            call = encode_event_again(request, name=again[0], count=again[1], now=now)
+            answer = await self.sender.send(call, Label("patch", "events"), _alone(), may_send=is_due, urgent=False)
+            # It is gone after an hour or so; or roles of an earlier release let no event be changed.
+            again = None if isinstance(answer, Answer) and not answer.is_good else again
+        if again is None:
+            self._events += 1
+            name = event_name(request, f"{int(now * 1e6):x}{self._events & 0xFFFF:04x}")
+            call = encode_event(request, self.reporter, self.served, name=name, now=now)
+            answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=is_due, urgent=False)
+            if isinstance(answer, Answer) and answer.is_good and request.is_counted:
+                self._counted.begin(request, name)
         if isinstance(answer, Withheld) and may_send():
             return self._ending.refusal(request)
-        return None if is_done else self._refusal(answer, is_write=True)
+        return None if isinstance(answer, Answer) and answer.is_good else self._refusal(answer, is_write=True)
 
     def _show_bound(self, request: Bind) -> None:
         pod = self._written_pod(request)

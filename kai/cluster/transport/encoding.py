@@ -91,16 +91,14 @@ def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | E
             return Call(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH)
 
 
-def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: str, now: float) -> Call:
-    """Return the call that records an event; `unique` ends its name.
+def encode_event(request: Emit, reporter: Reporter, served: Served, *, name: str, now: float) -> Call:
+    """Return the call that records an event.
 
     Source: events of cluster-scoped objects are kept in namespace "default", as kubectl expects them.
     """
     ref = request.ref
     kind = BY_CLASS[ref.cls]
-    namespace = ref.namespace or "default"
-    moment = dt.datetime.fromtimestamp(now, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    message = request.message
+    namespace, moment = ref.namespace or "default", _moment(now)
     involved = {
         "apiVersion": served.version(ref.cls),
         "kind": kind.kind,
@@ -113,11 +111,11 @@ def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: s
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{ref.name[:200].rstrip('.-')}.{unique}", "namespace": namespace, **annotations},
+        "metadata": {"name": name, "namespace": namespace, **annotations},
         "involvedObject": {key: value for key, value in involved.items() if value},
         "type": request.type,
         "reason": request.reason,
-        "message": message if len(message) <= _LONGEST_EVENT else f"{message[: _LONGEST_EVENT - 1]}…",
+        "message": _short(request.message),
         "source": source,
         "reportingComponent": reporter.component,
         "reportingInstance": reporter.instance,
@@ -126,6 +124,30 @@ def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: s
         "count": 1,
     }
     return Call(method="POST", path=f"/api/v1/namespaces/{namespace}/events", body=to_json(manifest))
+
+
+def encode_event_again(request: Emit, *, name: str, count: int, now: float) -> Call:
+    """Return the call that says of an event that what it is about happened again, ``count`` times by now.
+
+    Source: the fields with which client-go's recorder counts, and that kubectl shows.
+    """
+    namespace = request.ref.namespace or "default"
+    body = to_json({"count": count, "lastTimestamp": _moment(now), "message": _short(request.message)})
+    path = f"/api/v1/namespaces/{namespace}/events/{name}"
+    return Call(method="PATCH", path=path, body=body, content_type=MERGE_PATCH)
+
+
+def event_name(request: Emit, unique: str) -> str:
+    """Return the name of an event; `unique` ends it."""
+    return f"{request.ref.name[:200].rstrip('.-')}.{unique}"
+
+
+def _moment(now: float) -> str:
+    return dt.datetime.fromtimestamp(now, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST_EVENT else f"{message[: _LONGEST_EVENT - 1]}…"
 
 
 def _created(request: Create, served: Served) -> bytes:

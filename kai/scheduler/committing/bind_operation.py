@@ -85,7 +85,7 @@ class BindOperation:
         if isinstance(refusal, NamespaceEnding):
             return self._dropped(refusal.message)
         node, why = self.request.spec.selected_node, refusal.why
-        return self._refused(refusal.message, orders.failed_binding(self.pod, node, why, at.wall))
+        return self._refused(refusal.message, orders.failed_binding(self.pod, node, why))
 
     def resumed(self, reader: Reader) -> Step:
         """Look again, or write the order once more unless the pod has gone or found a node meanwhile."""
@@ -114,7 +114,7 @@ class BindOperation:
             if has_failed(found) or self.pod.metadata.uid not in owners:
                 # Of a pod of the past, or of an attempt that is over: it only stands in the way.
                 if found.metadata.deletion_timestamp is not None:
-                    return self._blocked(found, at)
+                    return self._blocked(found)
                 self._stage = "clear"
                 return Ask(plans.Delete(ref=Ref.to(found), uid=found.metadata.uid))
             return self._dropped("another bind request for the pod is there")
@@ -122,13 +122,13 @@ class BindOperation:
             self._stage = "create"
         return Pause()
 
-    def _blocked(self, found: BindRequest, at: Moment) -> Step:
+    def _blocked(self, found: BindRequest) -> Step:
         """Wait a little for a request that is being deleted, then say what keeps it and leave the pod for a while."""
         if self.attempts < _PATIENCE:
             return Pause()
         held = ", ".join(found.metadata.finalizers) or "none"
         why = f"{title(found)} of an earlier bind is being deleted, but is still there (finalizers: {held})"
-        return self._refused(why, orders.failed_binding(self.pod, self.request.spec.selected_node, why, at.wall))
+        return self._refused(why, orders.failed_binding(self.pod, self.request.spec.selected_node, why))
 
     def _done(self, at: Moment, *, is_bound: bool = False) -> Step:
         created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node
@@ -142,7 +142,7 @@ class BindOperation:
     def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
         refused = BindRefused(pod=title_of(self.pod), why=why)
         refusal = orders.lack_of_room(self.request, self.pod.metadata.uid, why)
-        return End(signal=refused, then=said, backs_off=self.pod.metadata.uid, refusal=refusal)
+        return End(signal=refused, then=said, backs_off=self.pod.metadata.uid, why=why, refusal=refusal)
 
     def _dropped(self, why: str) -> Step:
         return End(signal=BindDropped(pod=title_of(self.pod), why=why))

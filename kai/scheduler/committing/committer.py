@@ -318,14 +318,15 @@ class Committer:
                 continue
             if expired.lost is None and uid not in self._kept:
                 for owner in request.metadata.owner_references:
-                    self._failed(owner.uid, orders.lack_of_room(request, owner.uid, request.status.reason), now)
+                    why = request.status.reason
+                    self._failed(owner.uid, why, orders.lack_of_room(request, owner.uid, why), now)
             effects += self._begin(RemovalOperation(expired, self.settings), now)
         return effects
 
-    def _failed(self, uid: str, refusal: NoRoom | None, now: float) -> None:
+    def _failed(self, uid: str, why: str, refusal: NoRoom | None, now: float) -> None:
         """Let a pod whose bind failed rest; one that a node had no room for may go elsewhere first."""
         if refusal is None or self.feedback.node_refusals.note(refusal, now) > _ELSEWHERE_AT_ONCE:
-            self.feedback.bind_backoff.failed((uid,), now)
+            self.feedback.bind_backoff.failed(uid, why, now, self.now())
 
     # --- Operations ----------------------------------------------------------------------------------------------
 
@@ -375,7 +376,7 @@ class Committer:
                 self.feedback.recent_evictions.forget(operation.pod.metadata.uid)
                 self.feedback.moved_pods.forget(operation.pod.metadata.uid)
         if end.backs_off:
-            self._failed(end.backs_off, end.refusal, now)
+            self._failed(end.backs_off, end.why, end.refusal, now)
         if isinstance(operation, BindOperation) and isinstance(end.signal, BindOrdered):
             self.feedback.recent_binds.note(operation.pod.metadata.uid, now)
         if isinstance(operation, BindOperation) and end.ordered is not None:

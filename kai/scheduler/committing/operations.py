@@ -69,6 +69,8 @@ class End:
     """What was assumed is true, although no reply shows it: it is shown until the watch does."""
     backs_off: str = ""
     """The UID of a pod whose bind failed."""
+    why: str = ""
+    """What refused it."""
     refusal: NoRoom | None = None
     """The node that had no room for it, if that was why."""
     shielded: str = ""

@@ -4,7 +4,7 @@ The committer fills the memories as answers come; the loop asks for the next inp
 A cycle sees nothing of them but its `CycleInput`, so what it decides follows from one value.
 
     memory             filled when                            what the next cycle is given
-    bind_backoff       a bind failed                          the pod is left out for a while
+    bind_backoff       a bind failed                          the pod is shown at rest for a while
     node_refusals      a node had no room for a bind          which node refused which pod
     recent_evictions   an eviction was ordered                what each queue lost within the hour
     protected_pods     a disruption budget held a pod         groups of such pods lose none
@@ -59,7 +59,7 @@ class Feedback:
         moved.look(objects, now)
         return attrs.evolve(
             given,
-            objects=moved.shown(self._without_resting(objects, now)),
+            objects=moved.shown(self._with_resting(objects, now)),
             early=moved.early(objects),
             past=attrs.evolve(
                 given.past,
@@ -87,9 +87,11 @@ class Feedback:
         self.moved_pods.clear()
         self.recent_binds.clear()
 
-    def _without_resting(self, objects: ClusterObjects, now: float) -> ClusterObjects:
+    def _with_resting(self, objects: ClusterObjects, now: float) -> ClusterObjects:
+        """Return the objects with pods that rest shown as such: they take no place, and count as pods that wait."""
         resting = self.bind_backoff.resting(now)
         if not resting:
             return objects
-        kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
-        return attrs.evolve(objects, pods=tuple(kept))
+        rests, shown = resting.keys(), self.bind_backoff.shown
+        pods = [shown(pod) if pod.metadata.uid in rests and not pod.spec.node_name else pod for pod in objects.pods]
+        return attrs.evolve(objects, pods=tuple(pods))

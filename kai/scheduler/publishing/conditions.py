@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Patch, Ref
 from kai.api.scheduling.pod_group import PodGroup, SchedulingCondition
+from kai.framework.verdict import Code
+
+OURS: Final = frozenset(
+    {names.UNSCHEDULABLE_REASON, Code.BIND_REFUSED.value, Code.HELD_FOR_LEAVING.value, Code.NOT_READY.value}
+)
+"""Reasons under which kai says of a pod why it has no node."""
 
 
 def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patch:
@@ -20,12 +27,15 @@ def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patc
     return Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status")
 
 
-def explanation(pod: Pod) -> str | None:
-    """Return what the pod's condition says about why it waits; None if it says something else or nothing."""
+def explanation(pod: Pod) -> tuple[str, str] | None:
+    """Return reason and message with which the pod's condition says why it waits; None if it says nothing of that.
+
+    The API server says of pods with gates that these keep them.
+    """
     for each in pod.status.conditions:
         if each.type == names.POD_SCHEDULED_CONDITION:
-            is_ours = (each.status, each.reason) == ("False", names.UNSCHEDULABLE_REASON)
-            return each.message if is_ours else None
+            is_ours = each.status == "False" and each.reason in OURS
+            return (each.reason, each.message) if is_ours else None
     return None
 
 

@@ -107,24 +107,27 @@ class GroupWrites:
             if last.node_pool == self.settings.pool and said == "":
                 yield from outgoing.announce(account, ref, UNSCHEDULABLE, last.message, now)
             return
-        wanted = self._wanted(account.condition)
+        wanted, waiting = self._wanted(account.condition), account.condition
+        if waiting.only_instead and not any(each.node_pool == self.settings.pool for each in known):
+            return
         if last is not None and same_condition(last, wanted):
             if said is None:
                 said = account.unschedulable
                 outgoing.history.note(account.uid, UNSCHEDULABLE, said, ref)
-            if not said:
+            if not said and account.unschedulable:
                 yield from outgoing.announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
             return
         topic = condition_topic(group)
         if outgoing.is_sent(topic, wanted, group.metadata.resource_version, now, account):
             return
-        is_news, speech = last is None or not same_in_kind(last, wanted), f"{account.uid}/{UNSCHEDULABLE}"
+        is_news = waiting.is_figured or last is None or not same_in_kind(last, wanted)
+        speech = f"{account.uid}/{UNSCHEDULABLE}"
         if not (account.waits_for_turn or outgoing.may_say(speech, account, now, is_news=is_news)):
             return
         fresh = attrs.evolve(wanted, transition_id=next_id(known), last_transition_time=float(int(self.now())))
         others = (each for each in known if each.node_pool != self.settings.pool)
         yield from outgoing.write(topic, group, conditions(group, (*others, fresh)), wanted, now, account)
-        if said != account.unschedulable:
+        if account.unschedulable and said != account.unschedulable:
             yield outgoing.say(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
     def _wanted(self, waiting: Waiting) -> SchedulingCondition:

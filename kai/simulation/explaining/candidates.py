@@ -316,6 +316,7 @@ _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "TopologyLevelMissing": (_near,),
     "DomainTooSmall": (_near, *_SIZE),
     "PodRefused": (),
+    "BindRefused": (),
     "Plugin": (),
     "NoScore": (),
     "HeldForLeaving": (),

@@ -361,6 +361,7 @@ _NO_ROOM: tuple[Maker, ...] = (
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (),
     Stage.READINESS: (),
+    Stage.BIND: (_needs,),
     Stage.IMPOSSIBLE: (_needs,),
     Stage.LIMIT: (_bound,),
     Stage.QUOTA: (_bound,),

@@ -42,6 +42,7 @@ from kai.simulation.outcomes.owners import Above, owners_in
 from kai.simulation.outcomes.pod_states import state_of
 from kai.simulation.outcomes.quota_gpus import memory_asked
 from kai.simulation.sources.live_cluster import list_some
+from kai.simulation.sources.unwritten import as_known
 from kai.state.snapshot import Snapshot
 
 _ENDED = (Status.SUCCEEDED, Status.FAILED)
@@ -91,7 +92,7 @@ def read_own(access: Access, namespace: str, refused: UnreachableError, clock: C
     pods = _allowed(access, Pod, namespace, watch)
     classes = _allowed(access, PriorityClass, "", watch)
     more = [each for each in (pods, classes) if each is not None]
-    objects = collect([*found.objects, *(one for each in more for one in each.objects)])
+    objects = as_known(collect([*found.objects, *(one for each in more for one in each.objects)]))
     now = watch.now()
     snapshot = Intake(IntakeSettings()).take(objects, now)
     reader = _Reader(objects, snapshot, refused, sees_pods=pods is not None, sees_classes=classes is not None)

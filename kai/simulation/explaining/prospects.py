@@ -23,6 +23,7 @@ _WAITING = {
     "TopologyLevelMissing": "does not help while the topology has no such level",
     "GpuMemoryUnknown": "does not help while no node has the label",
     "PodRefused": "does not help while its pod is refused",
+    "BindRefused": "until the next try, if what refused the bind does so no longer",
     "NoScore": "does not help while the plugin scores nodes like that",
     "NoNodes": "does not help while there are no nodes",
     "NotTried": "until an action tries it",

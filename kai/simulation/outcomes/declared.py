@@ -1,18 +1,18 @@
 """What the objects of a case say that its snapshot leaves out."""
 
+import attrs
+
 from kai.api.cluster_objects import ClusterObjects
 from kai.explain.declared import Declared, missing_queue
 from kai.explain.phrases import Words
-from kai.intake import IntakeSettings
+from kai.intake import IntakeSettings, declared_queues
 from kai.simulation.deciding.run import Outcome
 
 
 def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
     """Return parents of queues, queues of other schedulers, and the names of gates. Cost: a look at each object."""
-    mine = {queue.metadata.name: queue for queue in objects.queues if settings.owns(queue.metadata.labels)}
-    return Declared(
-        parents={name: queue.spec.parent_queue or "" for name, queue in mine.items()},
-        elsewhere=frozenset(queue.metadata.name for queue in objects.queues if queue.metadata.name not in mine),
+    return attrs.evolve(
+        declared_queues(objects.queues, settings),
         gates={
             f"{pod.metadata.namespace}/{pod.metadata.name}": tuple(gate.name for gate in pod.spec.scheduling_gates)
             for pod in objects.pods

@@ -19,7 +19,7 @@ from kai.simulation.outcomes.mig_slices import Slices, slices_of
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.quota_gpus import counted_gpus
 
-_TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.LIMIT, Stage.QUOTA)
+_TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.BIND, Stage.LIMIT, Stage.QUOTA)
 """Stages at which nodes do not matter yet."""
 
 

@@ -28,6 +28,7 @@ from kai.intake import IntakeSettings
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.origin import Origin
 from kai.simulation.sources.plugin_kinds import kinds_of
+from kai.simulation.sources.unwritten import as_known
 
 _COMPONENT = "cli"
 _OPERATED = "kai.scheduler/v1"
@@ -94,7 +95,7 @@ def read_cluster(
     return Case(
         name=title,
         title=title,
-        objects=collect(found.objects),
+        objects=as_known(collect(found.objects)),
         now=watch.now(),
         configuration=configuration,
         settings=IntakeSettings(),

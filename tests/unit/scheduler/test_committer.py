@@ -114,7 +114,7 @@ def test_a_bind_that_the_binder_could_not_carry_out_leaves_its_place_to_others_f
     world.answer("node n1 has taint x")
     assert world.get(BindRequest, "p0", "default") is None
     assert world.signals[-1].why == "node n1 has taint x"
-    assert world.committer.feedback.bind_backoff.resting(world.time) == {
+    assert world.committer.feedback.bind_backoff.resting(world.time).keys() == {
         world.server.get("Pod", "p0", "default")["metadata"]["uid"]
     }
     assert world.said() == []
@@ -137,10 +137,10 @@ def test_a_pod_that_a_node_has_no_room_for_may_try_others_at_once_and_rests_when
     for node in ("n1", "n2"):
         world.decide(world.bind("p0", node))
         world.answer(NO_ROOM.replace("n1", node))
-        assert world.committer.feedback.bind_backoff.resting(world.time) == frozenset()
+        assert world.committer.feedback.bind_backoff.resting(world.time) == {}
     world.decide(world.bind("p0", "n3"))
     world.answer(NO_ROOM.replace("n1", "n3"))
-    assert world.committer.feedback.bind_backoff.resting(world.time) == {uid}
+    assert world.committer.feedback.bind_backoff.resting(world.time).keys() == {uid}
     assert remembered(world) == [("p0", uid, node, NO_ROOM.replace("n1", node)) for node in ("n1", "n2", "n3")]
 
 
@@ -150,7 +150,7 @@ def test_what_a_failed_bind_request_says_of_room_is_remembered_for_its_pod():
     world = cluster(making.bind_request("p0", "n1", status=status, metadata={"ownerReferences": [owner]}))
     world.expire("p0")
     assert remembered(world) == [("p0", "uid-p0", "n1", NO_ROOM)]
-    assert world.committer.feedback.bind_backoff.resting(world.time) == frozenset()
+    assert world.committer.feedback.bind_backoff.resting(world.time) == {}
 
 
 def test_an_answer_that_comes_after_the_term_changes_nothing():
@@ -284,12 +284,13 @@ def test_a_bind_that_is_refused_is_said_on_the_pod_and_rests():
     world.decide(world.bind("p0", "n1"))
     world.deliver(fault="refused")
     assert world.assumed == {}
-    assert world.committer.feedback.bind_backoff.resting(world.time) == {world.get(Pod, "p0", "default").metadata.uid}
+    uid = world.get(Pod, "p0", "default").metadata.uid
+    assert world.committer.feedback.bind_backoff.resting(world.time).keys() == {uid}
     world.settle()
     assert world.said() == [("p0", "FailedBinding")]
-    (condition,) = world.server.get("Pod", "p0", "default")["status"]["conditions"]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "BindingError")
-    assert condition["message"] == "Failed to bind pod default/p0 to node n1. a webhook said no"
+    assert world.server.events[-1].message == "Failed to bind pod default/p0 to node n1. a webhook said no"
+    (text,) = world.committer.feedback.bind_backoff.resting(world.time).values()
+    assert text.startswith("the bind was refused once: a webhook said no; the next try is at ")
     assert world.requests() == {}
 
 
@@ -344,8 +345,8 @@ def test_a_failed_order_is_deleted_and_its_pod_rests_longer_each_time():
     assert len(world.wires) == 1
     world.settle()
     assert world.requests() == {}
-    assert world.committer.feedback.bind_backoff.resting(0.5) == {"uid-p0"}
-    assert world.committer.feedback.bind_backoff.resting(1.5) == frozenset()
+    assert world.committer.feedback.bind_backoff.resting(0.5).keys() == {"uid-p0"}
+    assert world.committer.feedback.bind_backoff.resting(1.5) == {}
 
 
 @pytest.mark.parametrize(

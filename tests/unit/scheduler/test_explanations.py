@@ -4,11 +4,13 @@ from unittest import mock
 
 import attrs
 import numpy as np
+import pytest
 
 from kai.api.conventions.caps import GATE
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
+from kai.intake import IntakeSettings, declared_queues, take_snapshot
 from kai.scheduler import explanations
 from kai.scheduler.explanations import explain
 from tests.unit.intake import making
@@ -79,7 +81,8 @@ def test_a_gang_that_lacks_pods_is_not_ready():
     text = "Job is not ready for scheduling. Waiting for 3 pods, currently 1 exist, 0 are gated"
     assert found["g"].not_ready == text
     assert found["g"].unschedulable == ""
-    assert found["g"].pods == ()
+    assert [(pod.message, pod.only_instead, pod.is_announced) for pod in found["g"].pods] == [(text, True, False)]
+    assert found["g"].condition.only_instead
 
 
 def test_a_pod_that_names_an_unknown_sub_group_is_told_whatever_the_group_says():
@@ -130,9 +133,9 @@ def test_the_figures_are_those_of_the_queue_and_not_of_its_namesake():
 
 def test_a_group_whose_queue_has_children_is_told_which_to_use():
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="root"), gpu_pod("p", 1, group="g"))
-    text = "QueueDoesNotExist: Queue 'root' has children; only a queue without children runs jobs: "
+    text = "QueueNotLeaf: Queue 'root' has children; only a queue without children runs jobs: "
     assert found["g"].unschedulable.startswith(text)
-    assert [reason.reason for reason in found["g"].condition.reasons] == ["QueueDoesNotExist"]
+    assert [reason.reason for reason in found["g"].condition.reasons] == ["QueueNotLeaf"]
 
 
 def test_a_group_whose_queue_does_not_exist_is_told_so():
@@ -200,3 +203,67 @@ def test_a_pod_behind_a_gate_of_others_is_not_told_anything():
     gated = gpu_pod("p", 1, group="g", spec={"schedulingGates": [{"name": "example.com/quota"}]})
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g"), gated)
     assert found["g"].pods == ()
+
+
+def resting(name, text, **options):
+    """Return a pod whose bind was refused, as cycles are shown it."""
+    return gpu_pod(name, 1, spec={"schedulingGates": [{"name": f"kai.scheduler/bind-refused {text}"}]}, **options)
+
+
+REFUSED = "the bind was refused 3 times: exceeded quota; the next try is at 2026-01-01T00:00:08Z"
+
+
+def test_a_pod_whose_bind_was_refused_waits_for_that_and_so_does_its_group():
+    node, group = making.node("n1", allocatable=GPUS), making.group("g")
+    found, overall = told(node, group, resting("p", REFUSED, group="g"))
+    (pod,), account = found["g"].pods, found["g"]
+    assert (pod.reason, pod.message, pod.is_announced) == ("BindRefused", f"T{REFUSED[1:]}.", False)
+    assert account.condition.message == f"BindRefused: T{REFUSED[1:]}."
+    assert [reason.reason for reason in account.condition.reasons] == ["BindRefused"]
+    assert (account.not_ready, account.unschedulable, overall.settled) == ("", "", frozenset())
+    assert overall.waiting == {"BindRefused": 1}
+
+
+def test_a_gang_of_which_one_bind_was_refused_is_not_said_to_lack_pods():
+    manifests = (making.node("n1", allocatable=GPUS), making.group("g", minMember=2), gpu_pod("a", 1, group="g"))
+    found, overall = told(*manifests, resting("b", REFUSED, group="g"))
+    assert found["g"].condition.message == f"BindRefused: {REFUSED.replace('the bind', 'The bind of b')}."
+    assert (found["g"].not_ready, overall.waiting) == ("", {"BindRefused": 2})
+
+
+@pytest.mark.parametrize(
+    ("queues", "code", "text"),
+    [
+        ((queue("a", parent="b"), queue("b", parent="a")), "QueueCycle", "its parents form a circle, a -> b -> a"),
+        ((queue("a", parent="gone"),), "QueueOrphaned", "gone, the parent of a, does not exist"),
+        ((queue("a", metadata={"labels": {"pool": "x"}}),), "QueueOfAnotherPool", "belongs to another node pool"),
+    ],
+)
+def test_a_queue_that_exists_and_cannot_be_used_is_not_said_to_be_missing(queues, code, text):
+    manifests = (*queues, making.node("n1", allocatable=GPUS), making.group("g", queue="a"), gpu_pod("p", 1, group="g"))
+    settings = IntakeSettings(node_pool_label="pool")
+    objects = making.objects(*manifests)
+    snapshot = take_snapshot(objects, making.NOW, settings)
+    report = run_cycle(snapshot, default_profile(), Recorder())
+    overall = explain(snapshot, report, "default", declared=lambda: declared_queues(objects.queues, settings))
+    (account,) = overall.groups
+    assert account.condition.message.startswith(f"{code}: Queue a ")
+    assert text in account.condition.message
+    assert [reason.reason for reason in account.condition.reasons] == [code]
+    assert overall.waiting == {code: 1}
+
+
+def test_a_pod_that_is_promised_a_place_says_who_is_in_it():
+    leaving = gpu_pod("old", 1, phase="Running", node="n1", metadata={"deletionTimestamp": "1970-01-12T13:46:00Z"})
+    found, overall = told(
+        making.node("n1", allocatable={**GPUS, "nvidia.com/gpu": "1"}),
+        making.group("h"),
+        {**leaving, "metadata": {**leaving["metadata"], "annotations": {"pod-group-name": "h"}}},
+        making.group("g"),
+        gpu_pod("p", 1, group="g"),
+    )
+    (pod,) = found["g"].pods
+    text = "Its place on n1 is being vacated by pods that are terminating"
+    assert (pod.reason, pod.message, pod.is_announced) == ("HeldForLeaving", text, False)
+    assert found["g"].condition.message == f"HeldForLeaving: {text}."
+    assert overall.waiting == {"HeldForLeaving": 1}

@@ -29,18 +29,21 @@ def test_with_nothing_to_know_a_cycle_is_given_what_there_is(feedback):
 
 def test_a_pod_whose_bind_failed_rests_and_what_refused_it_is_known_all_the_same(feedback):
     uid = GIVEN.objects.pods[0].metadata.uid
-    feedback.bind_backoff.failed((uid,), 0.0)
+    feedback.bind_backoff.failed(uid, "no", 0.0, 1e9)
     feedback.node_refusals.note(NoRoom(namespace="default", pod="a", uid=uid, node="n1", reason="no room"), 0.0)
     given = feedback.applied(GIVEN, 0.5)
-    assert names(given) == ["b"]
+    assert [(pod.metadata.name, bool(pod.spec.scheduling_gates)) for pod in given.objects.pods] == [
+        ("a", True),
+        ("b", False),
+    ]
     assert [each.node for each in given.past.refused] == ["n1"]
-    assert names(feedback.applied(GIVEN, 1.5)) == ["a", "b"]
+    assert feedback.applied(GIVEN, 1.5).objects == GIVEN.objects
 
 
 def test_the_first_that_is_no_longer_so_is_due(feedback):
     feedback.protected_pods.note("uid-a", 0.0, 10.0)
     assert feedback.next_due(0.0) == 10.0
-    feedback.bind_backoff.failed(("uid-b",), 0.0)
+    feedback.bind_backoff.failed("uid-b", "no", 0.0, 1e9)
     assert feedback.next_due(0.0) == 1.0
     assert feedback.applied(GIVEN, 0.0).past.protected == ("uid-a",)
 

@@ -8,6 +8,7 @@ from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.evicted_groups import EvictedGroups
+from kai.scheduler.explanations import explain
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.search_budget import Spent
 from kai.scheduler.signals import (
@@ -76,7 +77,7 @@ def test_a_plugin_whose_failure_stops_cycles_by_now_is_shown_as_that_alone():
 def test_queues_and_idle_gpus_are_shown_after_a_cycle():
     snapshot = take_snapshot(small_cluster(), 0.0)
     report = run_cycle(snapshot, default_profile(), Recorder())
-    text = shown(lambda metrics: metrics.state(snapshot, report))
+    text = shown(lambda metrics: metrics.state(snapshot, report, explain(snapshot, report, "").waiting))
     assert 'kai_queue_fair_share_gpu{queue_display_name="",queue_metadata_name="a",queue_name="a"}' in text
     assert "kai_gpu_idle 0.0" in text
     assert "kai_gpu_fragmentation_ratio 0.0" in text
@@ -91,7 +92,7 @@ def test_the_series_of_a_queue_go_with_it_and_those_of_others_stay():
 
     def act(metrics):
         for snapshot in snapshots:
-            metrics.state(snapshot, run_cycle(snapshot, default_profile(), Recorder()))
+            metrics.state(snapshot, run_cycle(snapshot, default_profile(), Recorder()), {})
 
     lines = [line for line in shown(act).splitlines() if line.startswith("kai_queue_")]
     names = [line.partition('queue_name="')[2].partition('"')[0] for line in lines]
@@ -107,7 +108,7 @@ def test_a_series_that_goes_on_is_not_missing_while_a_cycle_is_recorded(monkeypa
     def series():
         return {line.rpartition(" ")[0] for line in exposition(registry).decode().splitlines() if "{" in line}
 
-    metrics.state(snapshot, report)
+    metrics.state(snapshot, report, explain(snapshot, report, "").waiting)
     before, labels, seen = series(), Gauge.labels, []
     assert any(line.startswith("kai_pending_pods{") for line in before)
 
@@ -118,7 +119,7 @@ def test_a_series_that_goes_on_is_not_missing_while_a_cycle_is_recorded(monkeypa
     monkeypatch.setattr(Gauge, "labels", looking)
     *_, last = snapshot.queues
     fewer = attrs.evolve(report, fair_share=report.fair_share[:-1])
-    metrics.state(attrs.evolve(snapshot, queues=snapshot.queues[:-1]), fewer)
+    metrics.state(attrs.evolve(snapshot, queues=snapshot.queues[:-1]), fewer, metrics.waiting)
     assert seen
     stay = {line for line in before if f'queue_name="{last.name}"' not in line}
     assert all(stay <= each for each in seen)
@@ -163,7 +164,7 @@ def test_what_is_counted_of_a_group_that_is_gone_goes_once_it_was_scraped():
 
     def counted_after(seconds):
         times.append(times[-1] + seconds)
-        metrics.state(snapshot, report)
+        metrics.state(snapshot, report, explain(snapshot, report, "").waiting)
         lines = exposition(registry).decode().splitlines()
         return [line for line in lines if line.startswith("kai_pod_group_evicted_pods_total{")]
 
@@ -214,13 +215,13 @@ def test_a_namespace_with_a_crowd_is_shown_with_its_shapes_and_who_waits_for_a_t
     calm = Intake(IntakeSettings(namespace_shapes=10)).take(objects, NOW)
     report = run_cycle(crowded, default_profile(), Recorder())
 
-    text = shown(lambda metrics: metrics.state(crowded, report))
+    text = shown(lambda metrics: metrics.state(crowded, report, {}))
     assert 'kai_namespace_pending_shapes{namespace="default"} 10.0' in text
     assert 'kai_namespace_deferred_groups{namespace="default"} 6.0' in text
 
     def act(metrics):
-        metrics.state(crowded, report)
-        metrics.state(calm, report)
+        metrics.state(crowded, report, {})
+        metrics.state(calm, report, {})
 
     assert 'namespace="default"' not in shown(act)
 

@@ -65,8 +65,8 @@ def test_a_failed_request_that_must_not_be_deleted_is_tried_now_and_then_and_cou
     assert [each for each in world.signals if isinstance(each, RequestKept)] == [
         RequestKept(name="p0", why="a webhook said no")
     ]
-    assert world.committer.feedback.bind_backoff.resting(rests - 0.1) == {"uid-p0"}
-    assert world.committer.feedback.bind_backoff.resting(rests + 0.1) == frozenset(), "its bind failed once"
+    assert world.committer.feedback.bind_backoff.resting(rests - 0.1).keys() == {"uid-p0"}
+    assert world.committer.feedback.bind_backoff.resting(rests + 0.1) == {}, "its bind failed once"
     world.pass_time(60.0)
     world.expire("p0")
     world.settle()

@@ -522,3 +522,46 @@ def test_shares_of_several_queues_that_have_to_wait_are_asked_for_once_they_may_
     stage.time = 10.0
     assert len(stage.step(TimePassed())) == 2
     assert stage.publisher.step(TimePassed(), 10.0) == ()
+
+
+def why_of(stage):
+    """Return reason and message of the condition of the pod, and of that of the group."""
+    conditions = stage.world.server.get("Pod", "p", "default")["status"].get("conditions", [])
+    said = [(each["reason"], each["message"]) for each in conditions]
+    return said, [each["message"] for each in stage.group["status"].get("schedulingConditions", [])]
+
+
+def refused_bind(stage, times):
+    text = f"refused {times} times"
+    (pod,) = stage.account(text).pods
+    told = attrs.evolve(pod, reason="BindRefused", is_announced=False, is_figured=True)
+    why = Waiting(message=text, is_figured=True)
+    return stage.account(text, unschedulable="", condition=why, pods=(told,))
+
+
+def test_a_bind_that_is_refused_again_is_told_at_once_and_sends_no_event_from_here():
+    stage = Stage()
+    stage.tell(stage.account("no room"))
+    sent = len(stage.world.server.events)
+    for times in (1, 2, 3):
+        stage.time += 1.0
+        assert len(stage.tell(refused_bind(stage, times))) == 2
+        assert why_of(stage) == ([("BindRefused", f"refused {times} times")], [f"refused {times} times"])
+        assert stage.tell(refused_bind(stage, times)) == []
+    assert len(stage.world.server.events) == sent
+    stage.time += 1.0
+    stage.tell(stage.account("no room"))
+    assert why_of(stage) == ([("Unschedulable", "no room")], ["no room"]), "it was said before, and is true again"
+
+
+def test_what_is_only_written_in_place_of_another_reason_stands_where_one_stood():
+    stage = Stage()
+    (pod,) = stage.account("too few").pods
+    told = attrs.evolve(pod, reason="NotReady", is_announced=False, only_instead=True)
+    why = Waiting(message="too few", only_instead=True)
+    lacking = stage.account("", unschedulable="", not_ready="too few", condition=why, pods=(told,))
+    stage.tell(lacking)
+    assert why_of(stage) == ([], [])
+    stage.tell(stage.account("no room"))
+    stage.tell(lacking)
+    assert why_of(stage) == ([("NotReady", "too few")], ["too few"])

@@ -530,16 +530,18 @@ def replayed(given, settings, path):
     return [cycle.snapshot.pods[each.pod].name for each in cycle.decisions if isinstance(each, Bind)]
 
 
-def test_pods_that_rest_are_not_in_the_snapshot_that_is_served_as_they_are_in_no_cycle():
+def test_pods_that_rest_do_so_in_the_snapshot_that_is_served_as_well():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["a-0"])
         committer, clock = rig.scheduler.outbox.committer, rig.scheduler.cluster.clock
-        committer.feedback.bind_backoff.failed(("uid-b-0",), clock.monotonic())
+        committer.feedback.bind_backoff.failed("uid-b-0", "no", clock.monotonic(), clock.now())
         for each in job("b"):
             rig.memory.server.add(each)
         await rig.touch()
-        names = [{pod.metadata.name for pod in given.objects.pods} for given in rig.inputs()]
-        assert names == [{"a-0"}, {"a-0"}]
+        gated = [
+            {pod.metadata.name: len(pod.spec.scheduling_gates) for pod in given.objects.pods} for given in rig.inputs()
+        ]
+        assert gated == [{"a-0": 0, "b-0": 1}] * 2
 
     lead(cluster_of("a"), play)
 

@@ -598,3 +598,30 @@ async def test_what_is_assumed_counts_for_snapshots():
         assert cluster.store.cluster_objects().bind_requests == (request,)
         cluster.store.forget(BindRequest, ("team", "b"))
         assert cluster.store.cluster_objects().bind_requests == ()
+
+
+@in_virtual_time
+async def test_what_happens_again_is_counted_by_one_event_with_the_last_message():
+    server = server_with_pod()
+
+    def events():
+        found = [each for place, each in sorted(server.objects.items()) if place[0] == "events"]
+        return [(each["message"], each["count"], each["lastTimestamp"] > each["firstTimestamp"]) for each in found]
+
+    def emit(message, name="p"):
+        ref = Ref(Pod, name, "team")
+        return Emit(ref=ref, type="Warning", reason="BindingError", message=message, uid=name, is_counted=True)
+
+    async with running(server) as cluster:
+        for number in range(3):
+            await anyio.sleep(5)
+            assert await cluster.api.perform(emit(f"no {number}")) is None
+        assert await cluster.api.perform(emit("no", "q")) is None
+        assert events() == [("no 2", 3, True), ("no", 1, False)]
+        for place in [place for place in server.objects if place[0] == "events"]:
+            del server.objects[place]
+        assert await cluster.api.perform(emit("anew")) is None
+        assert events() == [("anew", 1, False)], "events are kept for an hour or so"
+        server.faults.before = lambda call: Answer(status=403, body=b'{"code":403}') if call.method == "PATCH" else None
+        assert await cluster.api.perform(emit("beside")) is None
+        assert sorted(events()) == [("anew", 1, False), ("beside", 1, False)], "with roles that let no event be changed"
