@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kai.doctor import access, doors, installation, leftovers, workloads
+from kai.doctor import access, doors, installation, leftovers, surroundings, workloads
 from kai.doctor.findings import Check
 
 CHECKS: Final = (
@@ -29,6 +29,12 @@ CHECKS: Final = (
     ),
     Check(code="D022", title="certificates of webhooks", look=doors.certificates, needs=("validating", "mutating")),
     Check(code="D023", title="admission policies", look=doors.policies, needs=("policies", "policybindings")),
+    Check(
+        code="D024",
+        title="webhooks",
+        look=doors.configurations,
+        needs=("pods", "validating", "mutating"),
+    ),
     Check(code="D031", title="tree of queues", look=workloads.queue_tree, needs=("queues",)),
     Check(code="D032", title="quotas", look=workloads.quotas, needs=("queues",)),
     Check(code="D033", title="jobs in parent queues", look=workloads.jobs_in_parents, needs=("queues", "podgroups")),
@@ -51,4 +57,14 @@ CHECKS: Final = (
         needs=("pods", "queues", "podgroups", "namespaces"),
     ),
     Check(code="D042", title="queues that go", look=workloads.leaving_queues, needs=("queues", "podgroups")),
+    Check(code="D043", title="binds", look=workloads.refused_binds, needs=("pods",)),
+    Check(
+        code="D044",
+        title="quotas of the namespace of reservations",
+        look=surroundings.reservation_quotas,
+        needs=("pods", "resourcequotas"),
+    ),
+    Check(code="D045", title="runtime classes", look=surroundings.runtime_classes, needs=("pods", "runtimeclasses")),
+    Check(code="D046", title="GPUs that nodes offer", look=surroundings.offered_gpus, needs=("nodes",)),
+    Check(code="D047", title="GPUs that pods hold", look=surroundings.held_gpus, needs=("nodes", "pods")),
 )

@@ -9,8 +9,10 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kai.api import names
+from kai.api.kubernetes.pod import ENDED
 from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import PART_OF, Manifest, Seen, labels_of, name_of
+from kai.doctor.seen import PART_OF, Manifest, Seen, annotations_of, key_of, labels_of, name_of
 from kai.lenient import list_of, part_of, text_of
 from kai.wording import counted, first_of
 
@@ -23,6 +25,12 @@ POLICIES: Final = (
 _SOON: Final = 7 * 86_400.0
 _SERVICE: Final = "kubernetes.io/service-name"
 _RENEW: Final = "kubectl apply -k deploy/components/certificates    or let kai make them; see docs/install.md#webhooks"
+_INSTALL: Final = "kubectl apply -k deploy/    (its component webhooks), or helm upgrade; see docs/install.md#webhooks"
+_SHARES: Final = frozenset({names.GPU_FRACTION, names.GPU_MEMORY})
+_LACKING: Final = {
+    "mutating": "pods that share a GPU are not prepared and cannot start",
+    "validating": "what it would refuse early is let through, and fails later",
+}
 _KINDS: Final = {"validating": "validatingwebhookconfiguration", "mutating": "mutatingwebhookconfiguration"}
 
 
@@ -48,6 +56,27 @@ def endpoints(seen: Seen) -> Looked:
             )
         )
     return Looked(well=f"{counted(count, 'webhook')}, all with an endpoint", findings=problems)
+
+
+def configurations(seen: Seen) -> Looked:
+    """Whether pods pass kai's webhooks: without the one that changes pods none can share a GPU."""
+    kinds = [kind for kind, _, _ in _hooks(seen)]
+    serves = any("admission" in each.roles for each in seen.programs())
+    sharing = [key_of(each) for each in seen.all("pods") if _SHARES & annotations_of(each).keys() and _waits(each)]
+    problems: list[Finding] = []
+    if not kinds and not serves and not sharing:
+        return Looked(well="no webhook of kai is installed, and no pod that waits shares a GPU")
+    waits = f", as {counted(len(sharing), 'pod')} that wait{'s' if len(sharing) == 1 else ''} asked" if sharing else ""
+    for kind, lacking in _LACKING.items():
+        if kind not in kinds:
+            told = f"kai has no {_KINDS[kind]}: {lacking}{waits if kind == 'mutating' else ''}"
+            tell = failure if kind == "mutating" else warning
+            problems.append(tell(told, _INSTALL, about=_KINDS[kind]))
+    return Looked(well=f"{counted(len(kinds), 'webhook')} of kai, pods pass them", findings=problems)
+
+
+def _waits(pod: Manifest) -> bool:
+    return text_of(pod, "status", "phase") not in ENDED and not text_of(pod, "spec", "nodeName")
 
 
 def certificates(seen: Seen) -> Looked:

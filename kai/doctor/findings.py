@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import attrs
 
-from kai.doctor.seen import Seen
+from kai.doctor.seen import NOT_ALLOWED, Seen, resource_of
 
 
 class Severity(StrEnum):
@@ -64,14 +64,20 @@ class Verdict:
 
 def run_check(check: Check, seen: Seen) -> Verdict:
     """Return what a check comes to; one that lacks what it needs is skipped and says why."""
-    lacking = [f"{name}: {seen.unread[name]}" for name in check.needs if name in seen.unread]
+    lacking = [name for name in check.needs if name in seen.unread]
     if lacking:
-        message = f"{check.title}: cannot be looked at ({'; '.join(lacking)})"
+        message = f"{check.title}: not looked at: {'; '.join(_why(name, seen.unread[name]) for name in lacking)}"
         return Verdict(check=check, severity=Severity.SKIP, message=message)
     looked = check.look(seen)
     findings = tuple(looked.findings)
     worst = Severity.FAIL if any(each.severity is Severity.FAIL for each in findings) else Severity.WARN
     return Verdict(check=check, severity=worst if findings else Severity.OK, message=looked.well, findings=findings)
+
+
+def _why(name: str, why: str) -> str:
+    """Return why a list could not be read."""
+    resource = resource_of(name)
+    return f"it takes the right to list {resource}" if why == NOT_ALLOWED and resource else f"{name}: {why}"
 
 
 def is_blind(verdicts: Iterable[Verdict]) -> bool:

@@ -34,6 +34,8 @@ _KINDS: Final = {
 _SLACK: Final = 5.0
 """Clocks that are so many seconds apart are nothing to speak of."""
 _ASLEEP: Final = 120.0
+_OFTEN: Final = 3
+"""So many restarts for want of memory are no accident, however well the pod is now."""
 
 
 def api_server(seen: Seen) -> Looked:
@@ -113,16 +115,40 @@ def programs(seen: Seen) -> Looked:
         if role not in running
     ]
     for each in found:
-        if not each.is_ready:
-            where = f"{each.namespace}/{each.pod}"
-            problems.append(
-                warning(
-                    f"pod {where} ({', '.join(each.roles)}) is not ready",
-                    f"kubectl -n {each.namespace} logs {each.pod}",
-                    about=f"pod/{where}",
-                )
-            )
+        problems += _troubles(each)
     return Looked(well=f"{counted(len(found), 'pod')} of kai, all roles run", findings=problems)
+
+
+def _troubles(program: Program) -> Iterator[Finding]:
+    """Yield what ails a pod of kai: out of memory, ending again and again, or not ready, in this order."""
+    where, count = f"{program.namespace}/{program.pod}", program.restarts
+    who = f"pod {where} ({', '.join(program.roles)})"
+    often = "once" if count == 1 else f"{count} times"
+    kubectl = f"kubectl -n {program.namespace}"
+    found = f"{counted(count, 'restart')}"
+    if count and program.ended_by == "OOMKilled":
+        mend = (
+            f"{kubectl} set resources deploy {program.owner} --limits=memory=2Gi    how much it takes: docs/install.md"
+        )
+        tell = warning if program.is_ready and count < _OFTEN else failure
+        yield tell(
+            f"{who} was restarted {often}, the last time for want of memory (OOMKilled)",
+            mend,
+            about=f"pod/{where}",
+            found=found,
+        )
+    elif program.waits_for == "CrashLoopBackOff":
+        why = f", the last time with {program.ended_by}" if program.ended_by else ""
+        yield failure(
+            f"{who} ends again and again (CrashLoopBackOff): it was restarted {often}{why}",
+            f"{kubectl} logs {program.pod} --previous",
+            about=f"pod/{where}",
+            found=found,
+        )
+    elif not program.is_ready:
+        why = f": {program.waits_for}" if program.waits_for else ""
+        help_text = f"{kubectl} describe pod {program.pod}    {kubectl} logs {program.pod}"
+        yield warning(f"{who} is not ready{why}", help_text, about=f"pod/{where}")
 
 
 def role_rights(seen: Seen) -> Looked:
@@ -200,7 +226,7 @@ def leases(seen: Seen) -> Looked:
             problems.append(
                 failure(
                     f"lease {key} was not renewed for {age:.0f}s; {holder} holds it",
-                    f"kubectl -n {program.namespace} logs {program.pod}    is its node alive?",
+                    f"kubectl -n {program.namespace} delete pod {holder.partition('_')[0]}    if its node is dead",
                     about=f"lease/{key}",
                     found=f"{age:.0f}s",
                     expected=f"at most {lasting}s",
@@ -210,7 +236,7 @@ def leases(seen: Seen) -> Looked:
             problems.append(
                 warning(
                     f"lease {key} is held by {holder}, which is no pod of {program.owner}: that one waits",
-                    "stop the program that has it; D007 says whether it is KAI-Scheduler",
+                    "stop that program: kubectl scale deploy NAME --replicas=0; D007 says whether it is KAI-Scheduler",
                     about=f"lease/{key}",
                     found=holder,
                 )

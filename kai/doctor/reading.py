@@ -19,31 +19,12 @@ from kai.cluster.requesting.listing import address_of, plain_words
 from kai.cluster.transport.answers import redirected, said
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport
 from kai.doctor.rights import rights_of, rights_of_readers
-from kai.doctor.seen import Manifest, Right, Seen
+from kai.doctor.seen import LISTS, NOT_ALLOWED, Manifest, Right, Seen, resource_of
 from kai.errors import UnreachableError
 from kai.lenient import part_of
 
-LISTS: Final[Mapping[str, str]] = {
-    "nodes": "/api/v1/nodes",
-    "pods": "/api/v1/pods",
-    "namespaces": "/api/v1/namespaces",
-    "queues": "/apis/scheduling.run.ai/v2/queues",
-    "podgroups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
-    "bindrequests": "/apis/scheduling.run.ai/v1alpha2/bindrequests",
-    "configs": "/apis/kai.scheduler/v1/configs",
-    "crds": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "deployments": "/apis/apps/v1/deployments",
-    "leases": "/apis/coordination.k8s.io/v1/leases",
-    "endpointslices": "/apis/discovery.k8s.io/v1/endpointslices",
-    "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-    "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "policies": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    "policybindings": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-}
 REVIEWS: Final = "reviews"
 """The name under which it is noted that rights of others could not be asked about."""
-_NOT_ALLOWED: Final = "not allowed"
 _AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
 _PAGE: Final = "1000"
 _AT_ONCE: Final = 8
@@ -163,13 +144,7 @@ class Look:
 
 def not_allowed(seen: Seen, lists: Iterable[str]) -> tuple[str, ...]:
     """Return which of these lists a look was not allowed, as rights have it: ``queues.scheduling.run.ai``."""
-    refused = (LISTS[name] for name in lists if name in LISTS and seen.unread.get(name) == _NOT_ALLOWED)
-    return tuple(map(_resource, refused))
-
-
-def _resource(path: str) -> str:
-    *_, group, _version, plural = path.split("/")
-    return plural if path.startswith("/api/") else f"{plural}.{group}"
+    return tuple(resource_of(name) for name in lists if name in LISTS and seen.unread.get(name) == NOT_ALLOWED)
 
 
 def foreign_module() -> str:
@@ -189,5 +164,5 @@ def _why(answer: Answer | NoAnswer) -> str:
     if isinstance(answer, NoAnswer):
         return answer.message or "no answer"
     if answer.status == 403:
-        return _NOT_ALLOWED
+        return NOT_ALLOWED
     return said(answer)

@@ -10,10 +10,34 @@ import attrs
 
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import ENDED
-from kai.lenient import has_condition, list_of, mapping_of, text_of
+from kai.lenient import has_condition, list_of, mapping_of, part_of, text_of
 from kai.numerals import truth
 
 Manifest = Mapping[str, Any]
+
+LISTS: Final[Mapping[str, str]] = {
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "namespaces": "/api/v1/namespaces",
+    "resourcequotas": "/api/v1/resourcequotas",
+    "queues": "/apis/scheduling.run.ai/v2/queues",
+    "podgroups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    "bindrequests": "/apis/scheduling.run.ai/v1alpha2/bindrequests",
+    "configs": "/apis/kai.scheduler/v1/configs",
+    "crds": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "deployments": "/apis/apps/v1/deployments",
+    "leases": "/apis/coordination.k8s.io/v1/leases",
+    "endpointslices": "/apis/discovery.k8s.io/v1/endpointslices",
+    "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "policies": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "policybindings": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+}
+"""What is listed, by the names that checks have for it."""
+NOT_ALLOWED: Final = "not allowed"
+"""Why a list could not be read that this account has no right to."""
 
 PART_OF: Final = "app.kubernetes.io/part-of"
 ROLES: Final = (
@@ -50,6 +74,11 @@ class Program:
     roles: tuple[str, ...]
     flags: Mapping[str, str]
     is_ready: bool
+    restarts: int = 0
+    waits_for: str = ""
+    """Why its container does not run, as the kubelet says it, such as ``CrashLoopBackOff``."""
+    ended_by: str = ""
+    """How its container ended the last time: ``OOMKilled``, or ``Error, exit code 1``."""
 
     @property
     def pool(self) -> tuple[str, str]:
@@ -96,6 +125,13 @@ class Seen:
         return tuple(_programs(self.all("pods")))
 
 
+def resource_of(name: str) -> str:
+    """Return a list as rights have it: ``queues.scheduling.run.ai``; "" for what is no list."""
+    path = LISTS.get(name, "")
+    *_, group, _version, plural = path.split("/") if path else ("", "", "")
+    return plural if path.startswith("/api/") else f"{plural}.{group}" if path else ""
+
+
 def name_of(manifest: Manifest) -> str:
     """Return the name of an object."""
     return text_of(manifest, "metadata", "name")
@@ -126,6 +162,7 @@ def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:
             if labels_of(pod).get(PART_OF) != "kai" or "run" not in words:
                 continue
             words = words[words.index("run") + 1 :]
+            restarts, waits_for, ended_by = _troubles(pod, text_of(container, "name"))
             yield Program(
                 namespace=text_of(pod, "metadata", "namespace"),
                 pod=name_of(pod),
@@ -134,7 +171,23 @@ def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:
                 roles=tuple(word for word in words if word in ROLES) or TOGETHER,
                 flags=dict(_flags(words)),
                 is_ready=has_condition(pod, "Ready"),
+                restarts=restarts,
+                waits_for=waits_for,
+                ended_by=ended_by,
             )
+
+
+def _troubles(pod: Manifest, container: str) -> tuple[int, str, str]:
+    """Return how often a container was restarted, why it does not run, and how it ended the last time."""
+    for each in list_of(pod, "status", "containerStatuses"):
+        if text_of(each, "name") == container:
+            count = part_of(each, "restartCount")
+            last = mapping_of(each, "lastState", "terminated") or mapping_of(each, "state", "terminated")
+            ended, code = text_of(last, "reason"), part_of(last, "exitCode")
+            if ended == "Error" and isinstance(code, int):
+                ended = f"exit code {code}"
+            return count if isinstance(count, int) else 0, text_of(each, "state", "waiting", "reason"), ended
+    return 0, "", ""
 
 
 def _owner(pod: Manifest) -> str:

@@ -8,17 +8,21 @@ from typing import Final
 
 from kai.ancestry import ancestry, is_below_itself
 from kai.api import names
-from kai.api.kubernetes.pod import ENDED
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.refused_binds import refusal_told
+from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, labels_of, name_of
-from kai.lenient import part_of, text_of
+from kai.errors import InputError
+from kai.lenient import list_of, part_of, text_of
 from kai.notation import shown
 from kai.wording import counted, first_of, number_text
 
 _LATE: Final = 120.0
 """A pod without a group, or a bind request without an outcome, is late after so many seconds."""
+_ABOUT_BINDS: Final = frozenset({names.POD_SCHEDULED_CONDITION, names.POD_BOUND_CONDITION})
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 _DEFAULT_CLASSES: Final = ("train", "build-preemptible", "build", "inference")
 
@@ -38,7 +42,11 @@ def queue_tree(seen: Seen) -> Looked:
             problems.append(failure(f"queue {name} is below itself", help_text, about=f"queue/{name}", found=parent))
     well = f"{counted(len(parents), 'queue')}, none without its parent"
     if not parents:
-        problems.append(warning("there is no queue: no job can be scheduled", "see docs/install.md"))
+        problems.append(
+            warning(
+                "there is no queue: no job can be scheduled", "kubectl apply -k deploy/queues    or see docs/queues.md"
+            )
+        )
     return Looked(well=well, findings=problems)
 
 
@@ -82,7 +90,7 @@ def jobs_in_parents(seen: Seen) -> Looked:
     problems = [
         failure(
             f"{_jobs(groups)} in queue {queue}, which has children; only a leaf queue runs jobs",
-            f"label the workloads with kai.scheduler/queue: one of {first_of(_leaves_below(seen, queue))}",
+            f"kubectl label JOB kai.scheduler/queue=QUEUE --overwrite    one of {first_of(_leaves_below(seen, queue))}",
             about=f"queue/{queue}",
             found=first_of(groups),
         )
@@ -101,7 +109,7 @@ def jobs_without_queue(seen: Seen) -> Looked:
             f"{_jobs(groups)} in queue {shown(queue)}, which does not exist"
             if queue
             else f"{_jobs(groups)} name no queue",
-            "label the workloads with kai.scheduler/queue, or create the queue    kubectl get queues",
+            "kubectl label JOB kai.scheduler/queue=QUEUE --overwrite, or create the queue    kubectl get queues",
             about=f"queue/{queue}",
             found=first_of(groups),
         )
@@ -163,7 +171,7 @@ def bind_requests(seen: Seen) -> Looked:
         problems.append(
             failure(
                 f"{counted(len(late), 'bind request')} without an outcome for {_LATE:g}s: {first_of(late)}",
-                "is the binder running?    kubectl -n kai-scheduler get pods",
+                "is the binder running? D004 says so; its log says why    kubectl -n kai-scheduler logs deploy/kai",
                 found=first_of(late),
             )
         )
@@ -177,6 +185,35 @@ def bind_requests(seen: Seen) -> Looked:
             )
         )
     return Looked(well=f"{counted(len(seen.all('bindrequests')), 'bind request')}, none late", findings=problems)
+
+
+def refused_binds(seen: Seen) -> Looked:
+    """Whether pods that have their place are bound: what refuses a bind again and again has to be mended."""
+    refused: dict[str, str] = {}
+    for each in _waiting(seen):
+        if any(part_of(one, "type") in _ABOUT_BINDS for one in list_of(each, "status", "conditions")):
+            try:
+                text = refusal_told(structure_as(Pod, each))
+            except InputError:
+                continue
+            if text:
+                refused[key_of(each)] = text
+    problems: list[Finding] = []
+    if refused:
+        first, text = next(iter(sorted(refused.items())))
+        namespace, _, name = first.partition("/")
+        who = f"{counted(len(refused), 'pod')} ({first_of(sorted(refused))})" if len(refused) > 1 else f"pod {first}"
+        which = f" of {name}" if len(refused) > 1 else ""
+        problems.append(
+            warning(
+                f"{who} cannot be bound: {text.replace('the bind was', f'the bind{which} was', 1)}",
+                "mend what the message names, such as a quota or a policy; the next try is by itself    "
+                f"kubectl -n {namespace} describe pod {name}",
+                about=f"pod/{first}",
+                found=first_of(sorted(refused)),
+            )
+        )
+    return Looked(well="no bind is refused", findings=problems)
 
 
 def gpu_memory(seen: Seen) -> Looked:

@@ -13,6 +13,7 @@ from kai.doctor.doors import POLICIES
 from kai.doctor.seen import Right, Seen
 
 NOW = 1_800_000_000.0
+GPUS = {"nvidia.com/gpu": "8"}
 READY = {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}
 AUTHORITY = Path(__file__).with_name("authority.pem")
 """A self-signed authority that is valid from 2026 to 2126."""
@@ -95,16 +96,45 @@ def binding(policy: str, action: str = "Deny") -> dict[str, Any]:
     return obj(policy, spec={"policyName": policy, "validationActions": [action]})
 
 
+def quota(name: str, namespace: str, *, used: str = "0", **hard: str) -> dict[str, Any]:
+    amounts = {key.replace("_", "."): value for key, value in hard.items()}
+    return obj(name, namespace, spec={"hard": amounts}, status={"used": dict.fromkeys(amounts, used)})
+
+
+def troubled(*, count: int, ended: str = "", code: int = 1, waits: str = "", ready: bool = False) -> dict[str, Any]:
+    """Return a pod of kai whose container was restarted."""
+    found = kai_pod()
+    last = {"terminated": {"reason": ended, "exitCode": code}} if ended else {}
+    state = {"waiting": {"reason": waits}} if waits else {"running": {}}
+    status = {"name": "kai", "restartCount": count, "state": state, "lastState": last}
+    return {**found, "status": {**(READY if ready else {"phase": "Running"}), "containerStatuses": [status]}}
+
+
+def holding(name: str, gpus: int, *, node: str = "gpu-1", scheduler: str = "default-scheduler") -> dict[str, Any]:
+    """Return a pod that holds GPUs of a node."""
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return obj(name, "them", spec={"schedulerName": scheduler, "nodeName": node, "containers": [container]})
+
+
+def refused(name: str, message: str) -> dict[str, Any]:
+    """Return a pod whose bind is refused, as its condition says."""
+    found = pod(name, annotations={"pod-group-name": name})
+    told = {"type": "PodScheduled", "status": "False", "reason": "BindRefused", "message": message}
+    return {**found, "status": {"conditions": [told]}}
+
+
 HEALTHY = Seen(
     now=NOW,
     version={"gitVersion": "v1.34.1", "major": "1", "minor": "34+"},
     lists={
         "nodes": (
-            obj("gpu-1", labels={"nvidia.com/gpu.memory": "81920"}, status={"allocatable": {"nvidia.com/gpu": "8"}}),
+            obj("gpu-1", labels={"nvidia.com/gpu.memory": "81920"}, status={"allocatable": GPUS, "capacity": GPUS}),
             obj("cpu-1", status={"allocatable": {"cpu": "8"}}),
         ),
         "pods": (kai_pod(), pod("train-0", annotations={"pod-group-name": "train"})),
         "namespaces": (obj("kai-resource-reservation"), obj("ml")),
+        "resourcequotas": (quota("all", "ml", pods="0"), quota("some", "kai-resource-reservation", pods="8", used="7")),
+        "runtimeclasses": (obj("nvidia"),),
         "queues": (
             queue("top", quota=8, limit=-1),
             queue("a", "top", quota=4, limit=8),

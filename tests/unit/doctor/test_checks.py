@@ -20,14 +20,18 @@ from tests.unit.doctor.cluster import (
     definition,
     deployment,
     group,
+    holding,
     kai_pod,
     lease,
     noted,
     obj,
     pod,
     queue,
+    quota,
+    refused,
     right,
     slice_of,
+    troubled,
     webhook,
     with_lists,
 )
@@ -41,6 +45,7 @@ GPU_NODE = obj("gpu-9", status={"allocatable": {"nvidia.com/gpu": "8"}})
 GOING = queue("going")
 GOING["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example/b"]}
 ALLOWED = "kai.scheduler/allowed-namespaces"
+GPUS, RESERVATION = {"nvidia.com/gpu": "8"}, "kai-resource-reservation"
 MEMORY = pod("m-0", annotations={"gpu-memory": "1000", "pod-group-name": "m"})
 
 
@@ -99,6 +104,30 @@ SPOILT = {
         "role binder runs nowhere",
     ),
     "not ready": ("D004", with_lists(pods=(UNREADY,)), "warn", "is not ready"),
+    "out of memory": (
+        "D004",
+        with_lists(pods=(troubled(count=57, ended="OOMKilled", code=137, ready=True),)),
+        "fail",
+        "was restarted 57 times, the last time for want of memory (OOMKilled)",
+    ),
+    "out of memory once": (
+        "D004",
+        with_lists(pods=(troubled(count=1, ended="OOMKilled", code=137, ready=True),)),
+        "warn",
+        "was restarted once, the last time for want of memory",
+    ),
+    "a crash loop": (
+        "D004",
+        with_lists(pods=(troubled(count=12, ended="Error", code=2, waits="CrashLoopBackOff"),)),
+        "fail",
+        "ends again and again (CrashLoopBackOff): it was restarted 12 times, the last time with exit code 2",
+    ),
+    "an image that cannot be pulled": (
+        "D004",
+        with_lists(pods=(troubled(count=0, waits="ImagePullBackOff"),)),
+        "warn",
+        "is not ready: ImagePullBackOff",
+    ),
     "a right of a role": (
         "D005",
         evolve(missing={"kai-scheduler/kai": (right(),)}),
@@ -235,6 +264,24 @@ SPOILT = {
         "warn",
         "admission policies are not installed: kai-podgroup-trees",
     ),
+    "no webhook that changes pods": (
+        "D024",
+        with_lists(mutating=()),
+        "fail",
+        "kai has no mutatingwebhookconfiguration: pods that share a GPU are not prepared and cannot start",
+    ),
+    "no webhook for those who share": (
+        "D024",
+        with_lists(mutating=(), validating=(), pods=(kai_pod(), MEMORY)),
+        "fail",
+        "cannot start, as 1 pod that waits asked",
+    ),
+    "no webhook that refuses": (
+        "D024",
+        with_lists(validating=()),
+        "warn",
+        "kai has no validatingwebhookconfiguration: what it would refuse early is let through",
+    ),
     "a lost parent": (
         "D031",
         with_lists(queues=(queue("a", "gone"),)),
@@ -333,7 +380,149 @@ SPOILT = {
         "warn",
         "queue going is being deleted since 2026-01-01T00:00:00Z, with 1 job in it; finalizers keep it: a.example/b",
     ),
+    "a bind that is refused": (
+        "D043",
+        with_lists(
+            pods=(kai_pod(), refused("fr", "The bind was refused 3 times: exceeded quota; the next try is at T."))
+        ),
+        "warn",
+        "pod ml/fr cannot be bound: the bind was refused 3 times: exceeded quota; the next try is at T",
+    ),
+    "binds that are refused": (
+        "D043",
+        with_lists(pods=(kai_pod(), *(refused(name, "The bind was refused once: no.") for name in ("a", "b")))),
+        "warn",
+        "2 pods (ml/a, ml/b) cannot be bound: the bind of a was refused once: no",
+    ),
+    "a quota where GPUs are held": (
+        "D044",
+        with_lists(resourcequotas=(quota("none", RESERVATION, pods="0"),)),
+        "fail",
+        "quota none in namespace kai-resource-reservation has no pods left (0 of 0): no further GPU can be shared",
+    ),
+    "a quota that is used up": (
+        "D044",
+        with_lists(resourcequotas=(quota("few", RESERVATION, pods="4", used="4"),)),
+        "fail",
+        "has no pods left (4 of 4)",
+    ),
+    "a quota of CPU where GPUs are held": (
+        "D044",
+        with_lists(resourcequotas=(quota("cpu", RESERVATION, limits_cpu="4"),)),
+        "fail",
+        "quota cpu in namespace kai-resource-reservation counts limits.cpu: reservation pods ask for none",
+    ),
+    "no runtime class": (
+        "D045",
+        with_lists(runtimeclasses=(), pods=(kai_pod("a", "admission"),)),
+        "warn",
+        "runtime class nvidia does not exist (setting --gpu-fraction-runtime-class-name); the API server refuses pods",
+    ),
+    "no runtime class for those who share": (
+        "D045",
+        with_lists(runtimeclasses=(), pods=(kai_pod("a", "admission"), MEMORY)),
+        "fail",
+        "runtime class nvidia does not exist",
+    ),
+    "a runtime class that pods name": (
+        "D045",
+        with_lists(pods=(pod("p", runtimeClassName="kata"),)),
+        "fail",
+        "runtime class kata does not exist (1 pod with it)",
+    ),
+    "a runtime class that a flag names": (
+        "D045",
+        with_lists(pods=(kai_pod("a", "binder", "--runtime-class-name=gpu"),)),
+        "warn",
+        "runtime class gpu does not exist (setting --runtime-class-name)",
+    ),
+    "GPUs that a node does not offer": (
+        "D046",
+        with_lists(nodes=(obj("n", status={"capacity": GPUS, "allocatable": {"nvidia.com/gpu": "0"}}),)),
+        "warn",
+        "1 node offers fewer GPUs than there are: n (0 of 8)",
+    ),
+    "a node that others fill": (
+        "D047",
+        with_lists(pods=(holding("a", 8, scheduler="kai-scheduler"), holding("b", 2))),
+        "fail",
+        "node gpu-1: pods hold 10 GPUs of 8; 1 pod of other schedulers: them/b",
+    ),
 }
+
+MENDS = {
+    "an old API server": "upgrade the control plane",
+    "own rights": "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups",
+    "own rights that are not known": "kubectl auth can-i --list",
+    "no kind": "kubectl apply -k deploy/crds",
+    "an old kind": "kubectl apply -k deploy/crds",
+    "no program": "kubectl apply -k deploy/",
+    "no binder": "kai run binder",
+    "not ready": "kubectl -n kai-scheduler describe pod kai-7c9-x",
+    "out of memory": "kubectl -n kai-scheduler set resources deploy kai --limits=memory=",
+    "out of memory once": "kubectl -n kai-scheduler set resources deploy kai --limits=memory=",
+    "a crash loop": "kubectl -n kai-scheduler logs kai-7c9-x --previous",
+    "an image that cannot be pulled": "kubectl -n kai-scheduler describe pod kai-7c9-x",
+    "a right of a role": "kubectl apply -k deploy/rights",
+    "two schedulers": "another --partition-label-value",
+    "two that do not elect": "--leader-elect=true",
+    "KAI-Scheduler beside": "kubectl -n kai-scheduler scale deploy kai-operator kai-scheduler-default --replicas=0",
+    "KAI-Scheduler alone": "kubectl -n kai-scheduler scale deploy kai-operator kai-scheduler-default --replicas=0",
+    "no lease": "kubectl -n kai-scheduler logs a",
+    "an old lease": "kubectl -n kai-scheduler delete pod kai-7c9-x",
+    "a clock ahead": "set the clocks of all nodes by NTP",
+    "a holder that died while its clock was ahead": "kubectl -n kai-scheduler delete pod kai-7c9-x",
+    "the only clock ahead": "set the clocks of all nodes by NTP",
+    "a clock behind": "set the clocks of all nodes by NTP",
+    "this clock behind": "set it by NTP",
+    "this clock ahead": "set it by NTP",
+    "a foreign module": "pip uninstall kai",
+    "a Deployment over one of KAI-Scheduler": "kubectl -n kai-scheduler delete deploy kai-scheduler-default",
+    "a lease that another program has": "kubectl scale deploy NAME --replicas=0",
+    "no endpoint": "kubectl -n kai-scheduler get endpointslices -l kubernetes.io/service-name=kai-admission",
+    "an endpoint that is not ready": "kubectl delete validatingwebhookconfiguration kai-pod-validation",
+    "an open webhook": "kubectl delete mutatingwebhookconfiguration kai-x",
+    "no authority": "kubectl apply -k deploy/components/certificates",
+    "no certificate": "kubectl apply -k deploy/components/certificates",
+    "a certificate that ended": "kubectl apply -k deploy/components/certificates",
+    "no policies": "kubectl apply -k deploy/policies",
+    "policies that are not bound": "kubectl apply -k deploy/policies",
+    "a policy that only audits": "kubectl apply -k deploy/policies",
+    "a policy of a later version": "kubectl apply -k deploy/policies",
+    "no webhook that changes pods": "kubectl apply -k deploy/",
+    "no webhook for those who share": "kubectl apply -k deploy/",
+    "no webhook that refuses": "kubectl apply -k deploy/",
+    "a lost parent": "kubectl edit queue a",
+    "a circle": "kubectl edit queue a",
+    "no queue": "kubectl apply -k deploy/queues",
+    "quotas promised twice": "kubectl edit queue top    quota: 9",
+    "a limit below the quota": "kubectl edit queue a    limit: -1",
+    "a job in a parent": "kubectl label JOB kai.scheduler/queue=QUEUE --overwrite    one of a, b",
+    "a job in no queue": "kubectl label JOB kai.scheduler/queue=QUEUE --overwrite",
+    "a pod without a group": "kubectl -n kai-scheduler logs deploy/kai",
+    "a bind request without an outcome": "kubectl -n kai-scheduler logs deploy/kai",
+    "a bind request that failed": "kubectl -n ml get bindrequest r -o yaml",
+    "nodes that do not tell": "kubectl label node gpu-9 nvidia.com/gpu.memory=81920",
+    "nodes that do not tell those who ask": "kubectl label node gpu-9 nvidia.com/gpu.memory=81920",
+    "no place to hold GPUs": "kubectl apply -k deploy/lasting",
+    "no place for those who share": "kubectl apply -k deploy/lasting",
+    "a node pool without a scheduler": "--partition-label-value=fast, or remove the label kai.scheduler/node-pool",
+    "an unknown priority class": "kubectl apply -k deploy/lasting",
+    "a queue that does not allow a namespace": "kubectl annotate queue a kai.scheduler/allowed-namespaces=NAMESPACE",
+    "a queue that is being deleted": "kubectl get queue going -o yaml",
+    "a bind that is refused": "kubectl -n ml describe pod fr",
+    "binds that are refused": "kubectl -n ml describe pod a",
+    "a quota where GPUs are held": "kubectl -n kai-resource-reservation delete resourcequota none    or raise",
+    "a quota that is used up": "kubectl -n kai-resource-reservation delete resourcequota few    or raise spec.hard",
+    "a quota of CPU where GPUs are held": "kai run --resource-reservation-pod-resources",
+    "no runtime class": "kai run --gpu-fraction-runtime-class-name=''",
+    "no runtime class for those who share": "kai run --gpu-fraction-runtime-class-name=''",
+    "a runtime class that pods name": "correct spec.runtimeClassName of the workloads",
+    "a runtime class that a flag names": "kai run --runtime-class-name=''",
+    "GPUs that a node does not offer": "kubectl describe node n",
+    "a node that others fill": "kubectl get pods -A --field-selector spec.nodeName=gpu-1",
+}
+"""What each finding tells its reader to type, or to change."""
 
 
 def test_a_holder_whose_clock_is_behind_renews_its_lease():
@@ -348,7 +537,7 @@ def test_a_spoilt_cluster_is_named(case):
     verdict = run_check(BY_CODE[code], seen)
     assert verdict.severity == severity
     assert message in verdict.findings[0].message
-    assert verdict.findings[0].help, "each finding has a line that helps"
+    assert MENDS[case] in verdict.findings[0].help
 
 
 def test_each_check_has_a_case_that_spoils_it():
@@ -449,7 +638,11 @@ def test_the_field_that_stops_kai_scheduler_is_named_where_its_version_has_it():
 def test_what_cannot_be_read_is_skipped_and_said():
     verdict = run_check(BY_CODE["D031"], Seen(now=NOW, unread={"queues": "not allowed"}))
     assert verdict.severity is Severity.SKIP
-    assert verdict.message == "tree of queues: cannot be looked at (queues: not allowed)"
+    right = "it takes the right to list queues.scheduling.run.ai"
+    assert verdict.message == f"tree of queues: not looked at: {right}"
+    verdict = run_check(BY_CODE["D044"], Seen(now=NOW, unread={"resourcequotas": "HTTP status 500"}))
+    why = "not looked at: resourcequotas: HTTP status 500"
+    assert verdict.message == f"quotas of the namespace of reservations: {why}"
 
 
 def test_every_right_that_is_asked_about_is_one_that_is_shipped():

@@ -1,0 +1,171 @@
+"""Checks of what kai stands on and does not own: quotas where GPUs are held, runtime classes, and what nodes offer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kai.api import names
+from kai.api.kubernetes.pod import ENDED
+from kai.doctor.findings import Finding, Looked, failure, warning
+from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, name_of
+from kai.lenient import list_of, mapping_of, text_of
+from kai.quantity import QuantityError, amount
+from kai.wording import counted, first_of
+
+_PODS: Final = ("pods", "count/pods")
+_COMPUTE: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+"""Of these a pod must ask for something wherever a quota has them."""
+_FRACTION_CLASS: Final = "gpu-fraction-runtime-class-name"
+_OLDER_CLASS: Final = "gpu-pod-runtime-class-name"
+_DEFAULT_CLASS: Final = "nvidia"
+_SHARES: Final = frozenset({names.GPU_FRACTION, names.GPU_MEMORY})
+
+
+def reservation_quotas(seen: Seen) -> Looked:
+    """Whether quotas leave room for the pods that hold shared GPUs, one for each."""
+    flag, default = "resource-reservation-namespace", names.RESERVATION_NAMESPACE
+    places = {each.flags.get(flag) or default for each in seen.programs()} or {default}
+    problems: list[Finding] = []
+    for quota in sorted(seen.all("resourcequotas"), key=key_of):
+        namespace, name = text_of(quota, "metadata", "namespace"), name_of(quota)
+        if namespace not in places:
+            continue
+        hard, used = mapping_of(quota, "spec", "hard"), mapping_of(quota, "status", "used")
+        mend = f"kubectl -n {namespace} delete resourcequota {name}    or raise spec.hard: each shared GPU takes a pod"
+        gpus = [f"requests.{each}" for each in names.GPU_RESOURCES]
+        for key in (each for each in (*_PODS, *gpus) if each in hard):
+            most, taken = _whole(hard[key]), _whole(used.get(key, "0"))
+            if taken < most:
+                continue
+            told = f"quota {name} in namespace {namespace} has no {key} left ({taken} of {most}): no further GPU can be"
+            problems.append(failure(f"{told} shared", mend, about=f"resourcequota/{key_of(quota)}", found=str(most)))
+        if asked := [each for each in _COMPUTE if each in hard and not _asks(seen)]:
+            told = f"quota {name} in namespace {namespace} counts {first_of(asked)}: reservation pods ask for none, and"
+            mend = f"{mend}    or kai run --resource-reservation-pod-resources"
+            problems.append(failure(f"{told} are refused", mend, about=f"resourcequota/{key_of(quota)}"))
+    return Looked(well="no quota stands in the way of pods that hold shared GPUs", findings=problems)
+
+
+def _asks(seen: Seen) -> bool:
+    """Return whether a flag says what reservation pods ask for."""
+    return any(each.flags.get("resource-reservation-pod-resources", "{}") not in {"", "{}"} for each in seen.programs())
+
+
+def runtime_classes(seen: Seen) -> Looked:
+    """Whether the runtime classes exist that pods that wait and the settings of kai name."""
+    known = {name_of(each) for each in seen.all("runtimeclasses")}
+    named: dict[str, list[str]] = {}
+    for program in seen.programs():
+        for flag, value in _classes(program.roles, program.flags):
+            named.setdefault(value, []).append(f"--{flag}")
+    shares = any(_SHARES & annotations_of(each).keys() for each in _alive(seen))
+    pods = Counter(
+        value for each in _alive(seen) if (value := text_of(each, "spec", "runtimeClassName")) not in {"", *known}
+    )
+    problems: list[Finding] = []
+    for name in sorted({*pods, *(each for each in named if each and each not in known)}):
+        flags = sorted(set(named.get(name, ())))
+        who = [f"{counted(pods[name], 'pod')} with it"] if pods[name] else []
+        said = " and ".join([*who, *([f"setting {first_of(flags)}"] if flags else [])])
+        refused = "; the API server refuses pods that share GPUs" if f"--{_FRACTION_CLASS}" in flags else ""
+        mend = f"or kai run {flags[0]}=''" if flags else "or correct spec.runtimeClassName of the workloads"
+        tell = failure if shares or pods[name] else warning
+        problems.append(
+            tell(
+                f"runtime class {name} does not exist ({said}){refused}",
+                f"install what makes it, such as the GPU operator, {mend}    kubectl get runtimeclasses",
+                about=f"runtimeclass/{name}",
+            )
+        )
+    well = f"{counted(len(known), 'runtime class', 'runtime classes')}: all that are named exist"
+    return Looked(well=well, findings=problems)
+
+
+def _classes(roles: Iterable[str], flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield flags and the runtime classes that they name, defaults included."""
+    if "admission" in roles:
+        flag = _OLDER_CLASS if _FRACTION_CLASS not in flags and _OLDER_CLASS in flags else _FRACTION_CLASS
+        yield flag, flags.get(flag, _DEFAULT_CLASS)
+    if "binder" in roles and flags.get("runtime-class-name"):
+        yield "runtime-class-name", flags["runtime-class-name"]
+
+
+def offered_gpus(seen: Seen) -> Looked:
+    """Whether nodes offer all the GPUs that they have."""
+    short: dict[str, tuple[int, int]] = {}
+    count = 0
+    for node in seen.all("nodes"):
+        has, offers = (_gpus(mapping_of(node, "status", field)) for field in ("capacity", "allocatable"))
+        count += bool(has or offers)
+        if offers < has:
+            short[name_of(node)] = (offers, has)
+    if not short:
+        return Looked(well=f"{counted(count, 'GPU node')} offer all of their GPUs")
+    listed = [f"{name} ({offers} of {has})" for name, (offers, has) in sorted(short.items())]
+    offer = "offers" if len(short) == 1 else "offer"
+    told = f"{counted(len(short), 'node')} {offer} fewer GPUs than there are: {first_of(listed)}"
+    name = min(short)
+    help_text = (
+        f"kubectl describe node {name}    its device plugin takes unhealthy GPUs out: look at the plugin's log there "
+        f"(kubectl get pods -A --field-selector spec.nodeName={name}), and at the GPUs with nvidia-smi"
+    )
+    return Looked(well="", findings=[warning(told, help_text, about=f"node/{name}", found=first_of(listed))])
+
+
+def held_gpus(seen: Seen) -> Looked:
+    """Whether pods hold no more GPUs of a node than it offers; other schedulers, or users, may put pods there."""
+    ours = {each.pool[0] for each in seen.programs()} or {names.SCHEDULER_NAME}
+    held: Counter[str] = Counter()
+    others: dict[str, list[str]] = {}
+    for pod in _alive(seen):
+        node, gpus = text_of(pod, "spec", "nodeName"), _requested(pod)
+        if node and gpus:
+            held[node] += gpus
+            if text_of(pod, "spec", "schedulerName") not in ours:
+                others.setdefault(node, []).append(key_of(pod))
+    problems: list[Finding] = []
+    for each in sorted(seen.all("nodes"), key=name_of):
+        name, offers = name_of(each), _gpus(mapping_of(each, "status", "allocatable"))
+        if held[name] <= offers:
+            continue
+        foreign = others.get(name, [])
+        whose = f"; {counted(len(foreign), 'pod')} of other schedulers: {first_of(foreign)}" if foreign else ""
+        problems.append(
+            failure(
+                f"node {name}: pods hold {held[name]} GPUs of {offers}{whose}",
+                f"kubectl get pods -A --field-selector spec.nodeName={name}    delete what no scheduler placed, or give"
+                " those pods schedulerName: kai-scheduler, and keep other schedulers off the node by a taint",
+                about=f"node/{name}",
+                found=str(held[name]),
+                expected=f"at most {offers}",
+            )
+        )
+    return Looked(well="no node has more GPUs in use than it offers", findings=problems)
+
+
+# --- What is looked at ---------------------------------------------------------------------------------------------
+
+
+def _alive(seen: Seen) -> Iterator[Manifest]:
+    yield from (each for each in seen.all("pods") if text_of(each, "status", "phase") not in ENDED)
+
+
+def _gpus(amounts: Mapping[str, object]) -> int:
+    return sum(_whole(amounts.get(name, "0")) for name in names.GPU_RESOURCES)
+
+
+def _requested(pod: Manifest) -> int:
+    """Return the whole GPUs that containers of a pod ask for; limits are requests where these are left out."""
+    return sum(
+        _gpus({**mapping_of(each, "resources", "limits"), **mapping_of(each, "resources", "requests")})
+        for each in list_of(pod, "spec", "containers")
+    )
+
+
+def _whole(text: object) -> int:
+    try:
+        return amount(str(text))
+    except QuantityError:
+        return 0
