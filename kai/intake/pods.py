@@ -92,19 +92,17 @@ class PodReader:
         Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
         """
         metadata, spec, phase = source.metadata, source.spec, source.status.phase
-        labels, deleted = metadata.labels, metadata.deletion_timestamp
+        labels, deleted, finished = metadata.labels, metadata.deletion_timestamp, phase in _FINISHED
         status, waiting = _status(phase, deleted, spec)
-        finished = phase in _FINISHED
         traits = self._traits_of(trait_key(source, finished=finished))
         grant = grant_of(source) if spec.node_name else None
         group = group_under(grant, source)
-        scheduler = self._settings.scheduler_name
-        amounts = self._bare if finished else self._demand_of(resource_key(source, grant, scheduler))
+        key = resource_key(source, grant, self._settings.scheduler_name)
+        amounts = self._bare if finished else self._demand_of(key)
         devices = () if not amounts.gpu.shared else gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))
         leaving_since = deleted if phase == "Running" else None
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
-        node, nodes = spec.node_name, self._node_names
-        code, refused = _refusal(spec)
+        node, nodes, (code, refused) = spec.node_name, self._node_names, _refusal(spec)
         return PodRecord(
             source=source,
             order=(metadata.namespace, metadata.name),

@@ -26,10 +26,10 @@ def as_known(objects: ClusterObjects, scheduler: str = names.SCHEDULER_NAME) -> 
     Cost: a look at each pod, and at each group where a pod names none.
     """
     waiting = [(row, pod) for row, pod in enumerate(objects.pods) if _waits(pod, scheduler)]
-    lone = [(row, pod) for row, pod in waiting if names.POD_GROUP not in pod.metadata.annotations]
-    groups = _Owned(objects.pod_groups) if lone else None
+    bare = [(row, pod) for row, pod in waiting if names.POD_GROUP not in pod.metadata.annotations]
+    groups = _Owned(objects.pod_groups) if bare else None
     changed: dict[int, Pod] = {}
-    for row, pod in lone:
+    for row, pod in bare:
         if groups is not None and (group := groups.of(pod)):
             changed[row] = _linked(pod, group)
     for row, pod in waiting:
@@ -64,7 +64,7 @@ class _Owned:
             self._names[key] = _NONE if key in self._names else name
 
     def of(self, pod: Pod) -> str:
-        """Return the name of the group that the pod, or its owner, owns; "" where that is none, or not one alone."""
+        """Return the name of the group that the pod, or its owner, owns; "" where that is none, or not one abare."""
         metadata = pod.metadata
         own: Mapping[tuple[str, str], str] = self._names
         uids = (metadata.uid, *(each.uid for each in metadata.owner_references))

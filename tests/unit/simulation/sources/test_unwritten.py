@@ -18,7 +18,7 @@ def owned(name, *owners):
     }
 
 
-def lone(name, **metadata):
+def bare(name, **metadata):
     pod = making.pod(name)
     found = {**pod["metadata"], "uid": f"uid-{name}", **metadata}
     return {**pod, "metadata": found, "spec": {**pod["spec"], "schedulerName": "kai-scheduler"}}
@@ -34,16 +34,16 @@ def group_of(objects, name):
 
 
 def test_a_pod_that_owns_its_group_is_in_it_before_that_is_written():
-    assert group_of(known(lone("p"), owned("pg-p", "uid-p")), "p") == "pg-p"
+    assert group_of(known(bare("p"), owned("pg-p", "uid-p")), "p") == "pg-p"
 
 
 def test_a_pod_of_a_job_is_in_the_group_of_the_job():
-    pod = lone("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
+    pod = bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
     assert group_of(known(pod, owned("pg-j", "uid-j")), "p") == "pg-j"
 
 
 def test_an_owner_of_several_groups_tells_nothing():
-    pod = lone("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
+    pod = bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
     assert group_of(known(pod, owned("a", "uid-j"), owned("b", "uid-j")), "p") is None
 
 
@@ -70,13 +70,13 @@ NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
     ],
 )
 def test_a_pod_rests_as_long_as_the_last_word_is_that_its_bind_was_refused(conditions, text):
-    pod = lone("p")
+    pod = bare("p")
     (seen,) = known({**pod, "status": {**pod.get("status", {}), "conditions": conditions}}).pods
     assert [gate.name for gate in seen.spec.scheduling_gates] == ([f"{GATE}{text}"] if text else [])
 
 
 def test_a_pod_with_a_node_rests_no_more():
-    (pod,) = making.objects(lone("p")).pods
+    (pod,) = making.objects(bare("p")).pods
     bound = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name="n1"))
     objects = attrs.evolve(making.objects(NODE), pods=(bound,))
     assert as_known(objects) is objects
