@@ -43,6 +43,7 @@ from kai.binder.reservation import ATTEMPTS, group_key, holds_gpu, leave_groups,
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import granted, portion_used
 from kai.binder.sweep import sweep_node
+from kai.kubernetes_version import KubernetesVersion, newest
 
 # What a decision was made on, among the annotations of a pod; others come and go without meaning anything to us.
 _DECIDING: Final = (
@@ -79,6 +80,8 @@ class Binder:
     refuse_order: Callable[[BindRequest], str] = _refuse_none
     """Returns why an order must not be carried out, whatever its pod and node; empty if it may."""
     reserve: Reserve = reserve_group
+    kubernetes: Callable[[], KubernetesVersion] = newest
+    """Returns the version of the API server: pods count as for its scheduler."""
 
 
 def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod]:
@@ -147,7 +150,10 @@ def _reserve_all(binder: Binder, context: BindContext) -> Plan[BindContext]:
 
 def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Plan[tuple[Pod, str]]:
     def gate() -> Plan[Fits]:
-        _, _, fits = yield from _look(context, refuse_reservation)
+        def refuse(node: Node, others: Iterable[Pod]) -> str:
+            return refuse_reservation(node, others, binder.kubernetes())
+
+        _, _, fits = yield from _look(context, refuse)
         return fits
 
     yield from _check_share(binder, context, group)
@@ -282,6 +288,7 @@ def _sight(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> Sig
         request=context.request,
         others=others,
         node_pool_label=binder.settings.node_pool_label,
+        kubernetes=binder.kubernetes(),
     )
 
 

@@ -23,6 +23,7 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.claims import requested_by_claim
 from kai.binder.matching import is_wanted, untolerated
 from kai.binder.sharers import portion_granted
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 
 # Portions are written with two places, so each may be half a hundredth more than what was meant; and they are floats.
 _ROUNDING: Final = 0.005 + 1e-9
@@ -38,6 +39,7 @@ class Sight:
     others: tuple[Pod, ...] = ()
     """The other pods on the node."""
     node_pool_label: str = names.NODE_POOL
+    kubernetes: KubernetesVersion = NEWEST
 
 
 Check: TypeAlias = Callable[[Sight], str]
@@ -83,7 +85,7 @@ def refuse_overfull(sight: Sight) -> str:
     """
     wanted = {
         name: amount
-        for name, amount in effective_requests(sight.pod).items()
+        for name, amount in effective_requests(sight.pod, sight.kubernetes).items()
         if amount.billionths > 0 and name not in requested_by_claim(sight.request)
     }
     allocatable = sight.node.status.allocatable
@@ -91,7 +93,7 @@ def refuse_overfull(sight: Sight) -> str:
         wanted[names.PODS] = _one()
     if not wanted:
         return ""
-    held = _held(sight.others, wanted)
+    held = _held(sight.others, wanted, sight.kubernetes)
     for name in sorted(wanted):
         left = exact(allocatable.get(name, "0")).billionths - held[name].billionths
         if wanted[name].billionths > left:
@@ -100,10 +102,10 @@ def refuse_overfull(sight: Sight) -> str:
     return ""
 
 
-def refuse_reservation(node: Node, others: Iterable[Pod]) -> str:
+def refuse_reservation(node: Node, others: Iterable[Pod], kubernetes: KubernetesVersion = NEWEST) -> str:
     """Return why no whole GPU of the node can be reserved for sharing; empty if one can."""
     wanted = {names.NVIDIA_GPU: _one()}
-    held = _held(others, wanted)[names.NVIDIA_GPU]
+    held = _held(others, wanted, kubernetes)[names.NVIDIA_GPU]
     if exact(node.status.allocatable.get(names.NVIDIA_GPU, "0")).billionths - held.billionths < _one().billionths:
         return lack_of_room.no_gpu_to_share(title(node))
     return ""
@@ -124,13 +126,13 @@ def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
     return ""
 
 
-def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount]) -> dict[str, Amount]:
+def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount], kubernetes: KubernetesVersion) -> dict[str, Amount]:
     """Return what pods hold of the wanted resources; each that has not ended holds one place."""
     held = {name: Amount() for name in wanted}
     for pod in pods:
         if pod.status.phase in ENDED:
             continue
-        requests = {**effective_requests(pod), names.PODS: _one()}
+        requests = {**effective_requests(pod, kubernetes), names.PODS: _one()}
         for name in held:
             if name in requests:
                 held[name] += requests[name]

@@ -314,4 +314,5 @@ def make_binder(
 
     Raises: ConfigError if a step or an argument of one does not exist.
     """
-    return BinderService(cluster, Binder(settings=settings, steps=resolve_steps(steps)), observe, traced)
+    binder = Binder(settings=settings, steps=resolve_steps(steps), kubernetes=cluster.kubernetes)
+    return BinderService(cluster, binder, observe, traced)

@@ -144,6 +144,7 @@ def assemble(
         silence=options.watch.silence,
         reachability=reachability,
         leadership=leadership,
+        kubernetes=lambda: reachability.kubernetes,
     )
 
 

@@ -20,6 +20,7 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import ApiObject, Key
 from kai.cluster.requests import Request
 from kai.cluster.threads import Threads
+from kai.kubernetes_version import KubernetesVersion, newest
 
 T = TypeVar("T", bound=ApiObject)
 A = TypeVarTuple("A")
@@ -371,3 +372,5 @@ class Cluster:
     draw: Draw
     connectivity: Connectivity = attrs.field(factory=AlwaysOpen)
     cpu: Cpu = attrs.field(factory=Threads)
+    kubernetes: Callable[[], KubernetesVersion] = newest
+    """Returns the version of the API server, as far as it said one."""

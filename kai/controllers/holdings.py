@@ -10,7 +10,7 @@ Source: the peer adds a group to the queue that it names, and forgets pods whose
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
@@ -28,6 +28,7 @@ from kai.cluster.port import Change, Index, Store
 from kai.controllers.podgroup import Surroundings, pod_group_resources
 from kai.controllers.sums import Sum, Sums
 from kai.errors import InputError
+from kai.kubernetes_version import KubernetesVersion, newest
 
 
 def _group(pod: Pod) -> Iterable[str]:
@@ -51,6 +52,7 @@ class Holdings:
     """What is counted on each queue, and which groups are on another queue than the one that they name."""
 
     store: Store
+    kubernetes: Callable[[], KubernetesVersion] = newest
     _sums: Sums = attrs.field(factory=Sums)
     """Of the groups that exist."""
     _queues: dict[Key, str] = attrs.field(factory=dict)
@@ -99,13 +101,14 @@ class Holdings:
         around = Surroundings(
             node=lambda node: self.store.get(Node, node),
             claim=lambda place, claim: self.store.get(ResourceClaim, claim, place),
+            kubernetes=self.kubernetes(),
         )
         for pod in self.store.find(MEMBERS, "/".join(key)):
             if held_under(pod) is not None:
                 try:
                     parts.append(pod_group_resources(group, [pod], around))
                 except InputError:
-                    amounts = texts(effective_requests(pod))
+                    amounts = texts(effective_requests(pod, around.kubernetes))
                     parts.append(PodGroupResources(allocated=amounts, requested=amounts))
         return PodGroupResources(
             allocated=texts(add_up(part.allocated for part in parts)),

@@ -33,6 +33,7 @@ from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.api.values.bad_value import BadValue
 from kai.api.values.quantity import amount
 from kai.controllers.sums import changed_lists
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.numerals import signed
 
 _SIZE: Final = re.compile(r"[0-9].*")
@@ -52,6 +53,7 @@ class Surroundings:
     priority_classes: tuple[PriorityClass, ...] = ()
     scheduler_name: str = names.SCHEDULER_NAME
     """Pods that other schedulers bound share no GPU, whatever their annotations say."""
+    kubernetes: KubernetesVersion = NEWEST
 
 
 def is_preemptible(group: PodGroup, classes: Iterable[PriorityClass]) -> bool:
@@ -114,9 +116,10 @@ def _count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str,
     requested: dict[str, Amount] = {}
     allocated: dict[str, Amount] = {}
     if pod.status.phase in {"Pending", "Running"}:
-        requested = plus(plus(effective_requests(pod), _requested_share(told)), devices)
+        requested = plus(plus(effective_requests(pod, around.kubernetes), _requested_share(told)), devices)
     if _is_placed(pod):
-        allocated = plus(plus(effective_requests(pod), _received_share(told, pod.spec.node_name, around.node)), devices)
+        received = _received_share(told, pod.spec.node_name, around.node)
+        allocated = plus(plus(effective_requests(pod, around.kubernetes), received), devices)
     return requested, allocated
 
 

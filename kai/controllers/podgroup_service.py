@@ -118,6 +118,7 @@ class PodGroupController:
             claim=lambda place, claim: store.get(ResourceClaim, claim, place),
             priority_classes=store.all(PriorityClass),
             scheduler_name=self.scheduler_name,
+            kubernetes=self.cluster.kubernetes(),
         )
         try:
             resources = pod_group_resources(group, store.find(MEMBERS, f"{namespace}/{name}"), around)

@@ -60,7 +60,7 @@ class QueueController:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        self._holdings = Holdings(self.cluster.store)
+        self._holdings = Holdings(self.cluster.store, self.cluster.kubernetes)
         self._workers = Workers.of(self.cluster, "queue-controller", self._look, OPTIONS, self.observe)
 
     async def run(self) -> None:

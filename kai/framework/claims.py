@@ -1,5 +1,6 @@
 """Resource claims and devices (dynamic resource allocation): what intake reads of them, and what a placement holds."""
 
+from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.model.claim import (
     CAPACITY_PARTS,
     AllocatedDevice,
@@ -27,6 +28,8 @@ from kai.model.pod import ClaimReference
 
 __all__ = [
     "CAPACITY_PARTS",
+    "NEWEST",
+    "V1_37",
     "AllocatedConfig",
     "AllocatedDevice",
     "Claim",
@@ -44,6 +47,7 @@ __all__ = [
     "DeviceSlice",
     "DeviceToleration",
     "ExtendedAllocation",
+    "KubernetesVersion",
     "SharePolicy",
     "qualified",
 ]

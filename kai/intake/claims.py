@@ -31,6 +31,7 @@ from kai.model.claim import (
     DeviceSlice,
     DeviceToleration,
     SharePolicy,
+    VersionText,
     qualified,
 )
 from kai.model.constraints import Taint
@@ -62,6 +63,7 @@ def read_claims(
         slices=slices,
         classes=classes,
         served=bool(claims or classes or objects.resource_slices or objects.resource_claim_templates),
+        kubernetes=settings.kubernetes,
     )
 
 
@@ -322,13 +324,12 @@ def _device(source: api.Device, driver: str, tainting: Sequence[tuple[str | None
             for name, each in source.attributes.items()
             if (value := _attribute(each)) is not None
         },
-        capacity={qualified(name, driver): _parts(each.value) for name, each in source.capacity.items()},
+        capacity={name: _parts(each.value) for name, each in source.capacity.items()},
         policies={
-            qualified(name, driver): _policy(each.request_policy)
+            name: _policy(each.request_policy)
             for name, each in source.capacity.items()
             if each.request_policy is not None
         },
-        written={qualified(name, driver): name for name in source.capacity if "/" not in name},
         node=source.node_name or "",
         all_nodes=bool(source.all_nodes),
         nodes=selection.node_terms(source.node_selector),
@@ -371,7 +372,8 @@ def _parts(text: str) -> int:
 
 def _attribute(source: api.DeviceAttribute) -> str | int | bool | None:
     """Return the value of an attribute, None for one of a kind that we do not know: devices do not agree in it."""
-    values = (source.int_, source.bool_, source.string, source.version)
+    version = None if source.version is None else VersionText(source.version)
+    values = (source.int_, source.bool_, source.string, version)
     return next((value for value in values if value is not None), None)
 
 

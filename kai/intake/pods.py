@@ -97,7 +97,8 @@ class PodReader:
         traits = self._traits_of(trait_key(source, finished=finished))
         grant = grant_of(source) if spec.node_name else None
         group = group_under(grant, source)
-        key = resource_key(source, grant, self._settings.scheduler_name)
+        scheduler, version = self._settings.scheduler_name, self._settings.kubernetes
+        key = resource_key(source, grant, scheduler, version)
         amounts = self._bare if finished else self._demand_of(key)
         devices = () if not amounts.gpu.shared else gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))
         leaving_since = deleted if phase == "Running" else None

@@ -10,8 +10,10 @@ from kai import numerals
 from kai.api import names
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.grants import Grant, is_foreign
-from kai.api.conventions.resizing import requests_of, requests_of_whole
+from kai.api.conventions.resizing import at_once, is_sidecar, requests_of, requests_of_whole, sums_of
+from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Container, Pod
+from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.model.amounts import Amounts, QuantityTexts, amounts, packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
@@ -27,22 +29,6 @@ _LONGEST = 64
 _is_profile = methodcaller("startswith", names.MIG_PREFIX)
 
 
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
-    for name, amount in least.items():
-        if amount > total.get(name, 0):
-            total[name] = amount
-
-
-def is_sidecar(container: Container) -> bool:
-    """Return whether an init container keeps running beside the others."""
-    return container.restart_policy == "Always"
-
-
 class ResourceKey(NamedTuple):
     """Everything in a pod that its amounts follow from; pods with equal keys have equal amounts."""
 
@@ -50,7 +36,7 @@ class ResourceKey(NamedTuple):
     initial: tuple[tuple[bool, QuantityTexts], ...] = ()
     overhead: QuantityTexts = ()
     whole: QuantityTexts = ()
-    """What the pod asks for as a whole, in place of its containers."""
+    """What the pod counts for as a whole, in place of its containers."""
     fraction: str | None = None
     memory: str | None = None
     devices: str | None = None
@@ -72,7 +58,12 @@ class Demand:
     """Whether containers may use of CPU and memory exactly what they ask for."""
 
 
-def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = names.SCHEDULER_NAME) -> ResourceKey:
+def resource_key(
+    pod: Pod,
+    grant: Grant | None = None,
+    scheduler_name: str = names.SCHEDULER_NAME,
+    kubernetes: KubernetesVersion = NEWEST,
+) -> ResourceKey:
     """Return what the amounts of ``pod`` follow from: of a pod with a ``grant``, its share of GPUs follows from that.
 
     One without, that another scheduler than ``scheduler_name`` bound, has no share; nor has one that names its node
@@ -82,12 +73,12 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
     """
     spec, annotations, guaranteed = pod.spec, pod.metadata.annotations, is_guaranteed(pod)
     initial = spec.init_containers
-    asked, first = _requests(pod, spec.containers), _requests(pod, initial) if initial else ()
+    asked, first = _requests(pod)
     fixed = (
         asked,
         tuple(zip(map(is_sidecar, initial), first, strict=True)),
         tuple(spec.overhead.items()) if spec.overhead else (),
-        tuple(requests_of_whole(pod).items()) if spec.resources is not None else (),
+        _whole(pod, kubernetes),
     )
     if grant is not None and grant.is_whole:
         return ResourceKey(*fixed, *_share(grant), guaranteed=guaranteed)
@@ -145,12 +136,29 @@ def _share(grant: Grant) -> tuple[str | None, str | None, str | None]:
     return portion, None if grant.memory is None else str(grant.memory), str(len(grant.gpus))
 
 
-def _requests(pod: Pod, containers: Sequence[Container]) -> tuple[QuantityTexts, ...]:
+def _requests(pod: Pod) -> tuple[tuple[QuantityTexts, ...], tuple[QuantityTexts, ...]]:
+    """Return what each container asks for, and each init container."""
     status = pod.status
     if not status.container_statuses and not status.init_container_statuses:  # as of each pod that waits
-        return tuple([_completed(each.resources.requests, each.resources.limits) for each in containers])
-    counted = requests_of(pod, containers)
+        return _own(pod.spec.containers), _own(pod.spec.init_containers)
+    asked, first = requests_of(pod)
+    return _all_completed(asked, pod.spec.containers), _all_completed(first, pod.spec.init_containers)
+
+
+def _own(containers: Sequence[Container]) -> tuple[QuantityTexts, ...]:
+    return tuple([_completed(each.resources.requests, each.resources.limits) for each in containers])
+
+
+def _all_completed(counted: Iterable[Mapping[str, str]], containers: Iterable[Container]) -> tuple[QuantityTexts, ...]:
     return tuple([_completed(asked, each.resources.limits) for asked, each in zip(counted, containers, strict=True)])
+
+
+def _whole(pod: Pod, kubernetes: KubernetesVersion) -> QuantityTexts:
+    """Return what stands in place of what containers ask for together."""
+    sums = sums_of(pod) if kubernetes >= V1_37 else EMPTY
+    if pod.spec.resources is None:
+        return tuple(sums.items()) if sums else ()
+    return tuple({**sums, **requests_of_whole(pod, kubernetes)}.items())
 
 
 def _completed(asked: Mapping[str, str], limits: Mapping[str, str]) -> QuantityTexts:
@@ -169,23 +177,12 @@ def demand(key: ResourceKey) -> Demand:
 
     Source: the peer's pod_info, which takes the overhead for everything but GPUs.
     """
-    total: dict[str, int] = {}
-    for texts in key.containers:
-        _add(total, amounts(texts))
-    sidecars: dict[str, int] = {}
-    peaks: list[dict[str, int]] = []
-    for sidecar, texts in key.initial:
-        if sidecar:
-            _add(sidecars, amounts(texts))
-        else:
-            peak = dict(sidecars)
-            _add(peak, amounts(texts))
-            peaks.append(peak)
-    _add(total, sidecars)
-    for peak in peaks:
-        _raise_to(total, peak)
+    initial = ((sidecar, amounts(texts)) for sidecar, texts in key.initial)
+    total = at_once((amounts(texts) for texts in key.containers), initial)
     total.update(amounts(key.whole))
-    _add(total, {name: amount for name, amount in amounts(key.overhead).items() if name != _GPU})
+    for name, more in amounts(key.overhead).items():
+        if name != _GPU:
+            total[name] = total.get(name, 0) + more
     if key.slices is not None:
         # In place of whole GPUs, as the peer has it: its queue is charged for them, and they are in use on its node.
         profile, count = key.slices

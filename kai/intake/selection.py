@@ -1,9 +1,9 @@
 """Selectors, affinities, tolerations and ports of the API in the form that shapes are made of."""
 
+from kai.api.conventions.resizing import is_sidecar
 from kai.api.kubernetes import selection as api
 from kai.api.kubernetes.meta import LabelSelector
 from kai.api.kubernetes.pod import PodSpec
-from kai.intake.requests import is_sidecar
 from kai.model.constraints import (
     AffinityTerm,
     HostPort,

@@ -7,6 +7,7 @@ import attrs
 
 from kai.api import names
 from kai.api.kubernetes.meta import ObjectMeta
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 
 
 class QueueAccess(StrEnum):
@@ -53,6 +54,8 @@ class IntakeSettings:
     """Shapes of pending pods of one namespace that one cycle considers; 0 is all of them."""
     namespace_pods: int = 0
     """Pending pods of one namespace that one cycle considers; 0 is all of them, and groups come whole."""
+    kubernetes: KubernetesVersion = NEWEST
+    """The version of the API server: what pods and devices count for follows that of its scheduler."""
     queue_access: QueueAccess = QueueAccess.OPEN
     """Which namespaces may use a queue (``kai.intake.permissions``)."""
 

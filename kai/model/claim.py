@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.constraints import NodeTerm, Taint, Toleration
 
 CAPACITY_PARTS = 1000
@@ -17,6 +18,12 @@ IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
 def qualified(name: str, driver: str) -> str:
     """Return the name of an attribute or a capacity with its domain, which is the driver's unless it says otherwise."""
     return name if "/" in name else f"{driver}/{name}"
+
+
+class VersionText(str):
+    """A semantic version as an attribute of a device: devices with a plain text of the same letters do not agree."""
+
+    __slots__ = ()
 
 
 @attrs.frozen
@@ -46,7 +53,7 @@ class DeviceRequest:
     alternatives: tuple["DeviceRequest", ...] = ()
     """First available: tried in order; the request itself then only carries the name."""
     capacity: tuple[tuple[str, int], ...] = ()
-    """What each device is to have, or a share of it; a name without domain is meant in that of the device's driver."""
+    """What each device is to have, or a share of it, by the name of the capacity as slices write it."""
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
 
@@ -164,7 +171,8 @@ class SharePolicy:
 class Device:
     """One device of a slice.
 
-    Attributes and capacities are by qualified name (domain/name); capacities are in thousandths of their unit.
+    Attributes are by qualified name (domain/name), capacities by the name that the slice writes, in thousandths of
+    their unit: a request finds a capacity by that name only, as in Kubernetes.
     """
 
     name: str
@@ -172,8 +180,6 @@ class Device:
     capacity: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     policies: Mapping[str, SharePolicy] = attrs.field(factory=dict, eq=False)
     """How capacities are shared, as far as the driver says so."""
-    written: Mapping[str, str] = attrs.field(factory=dict, eq=False)
-    """How the slice writes the names of capacities that it writes without domain."""
     node: str = ""
     all_nodes: bool = False
     nodes: tuple[NodeTerm, ...] | None = None
@@ -225,9 +231,13 @@ class DeviceClass:
 
 @attrs.frozen(kw_only=True)
 class ClaimCatalog:
-    """Everything about claims in a snapshot; ``served`` says whether the cluster has that API at all."""
+    """Everything about claims in a snapshot; ``served`` says whether the cluster has that API at all.
+
+    ``kubernetes`` is the version of its API server, as versions of Kubernetes allocate differently.
+    """
 
     claims: Mapping[tuple[str, str], Claim] = attrs.field(factory=dict)
     slices: tuple[DeviceSlice, ...] = ()
     classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
     served: bool = False
+    kubernetes: KubernetesVersion = NEWEST

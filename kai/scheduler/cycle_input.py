@@ -7,6 +7,7 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Pod
 from kai.intake.aside import Aside
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.past import Past
 from kai.scheduler.search_budget import Grants
 
@@ -19,6 +20,8 @@ class CycleInput:
     now: float
     cycle: int
     past: Past = attrs.field(factory=Past)
+    kubernetes: KubernetesVersion = NEWEST
+    """The version of the API server."""
     early: tuple[Pod, ...] = ()
     """Pods that are not among the objects: stand-ins stand for them until all have come that start with them."""
     aside: Aside = attrs.field(factory=dict)

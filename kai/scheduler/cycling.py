@@ -29,6 +29,7 @@ from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
 from kai.intake import Intake, declared_queues
 from kai.intake.aside import Suspect, without
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.past import Past
 from kai.model.queue import Shares
 from kai.model.status import Status
@@ -112,6 +113,8 @@ class Cycles:
     What another process evicted for is not known.
     """
     _intake: Intake | None = None
+    _read_for: KubernetesVersion = NEWEST
+    """The version by which the intake counts."""
     inquiry: Inquiry = attrs.field(factory=Inquiry)
     faults: Faults = attrs.field(factory=Faults)
     _left: tuple[ClusterObjects, Mapping[Suspect, bool], ClusterObjects] | None = None
@@ -193,16 +196,21 @@ class Cycles:
         except Exception:  # noqa: BLE001 - the cycle meets the same object, and has the boundary for it
             return
 
-    def rehearse(self, objects: ClusterObjects, now: float, usage: Mapping[str, Shares] = EMPTY) -> None:
+    def rehearse(
+        self,
+        objects: ClusterObjects,
+        now: float,
+        usage: Mapping[str, Shares] = EMPTY,
+        kubernetes: KubernetesVersion = NEWEST,
+    ) -> None:
         """Read a cluster as a cycle does, and decide nothing: the next cycle then reads only what changed since.
 
         Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
         """
-        if self._intake is None:
-            self._intake = Intake(self.settings.intake)
+        intake = self._intake_for(kubernetes)
         try:
             with paused() if self._is_frozen else growing():
-                self._intake.take(objects, now, Past(usage=usage, awaited=self.awaited))
+                intake.take(objects, now, Past(usage=usage, awaited=self.awaited))
         except Exception:  # noqa: BLE001 - the cycle meets the same objects, and has the boundary for them
             self._intake = None
         finally:
@@ -265,12 +273,18 @@ class Cycles:
             self.inquiry.accuse(blame, suspects)
         self._accused.clear()
 
+    def _intake_for(self, kubernetes: KubernetesVersion) -> Intake:
+        """Return what takes snapshots; anew for a server that was upgraded, as all is counted by its version."""
+        if self._intake is None or self._read_for != kubernetes:
+            self._read_for = kubernetes
+            self._intake = Intake(attrs.evolve(self.settings.intake, kubernetes=kubernetes))
+        return self._intake
+
     def _decide(self, given: CycleInput, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer
-        if self._intake is None:
-            self._intake = Intake(self.settings.intake)
+        intake = self._intake_for(given.kubernetes)
         with observer.phase(Phase.SNAPSHOT):
-            snapshot = stream.snapshot = self._intake.take(
+            snapshot = stream.snapshot = intake.take(
                 self._without_aside(given), given.now, given.past, revision=stream.number
             )
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, budget)

@@ -72,6 +72,7 @@ def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str
         "kai": {
             "now": given.now,
             "cycle": given.cycle,
+            "kubernetes": str(given.kubernetes),
             "awaited": list(past.awaited),
             **({"refused": [attrs.asdict(each) for each in past.refused]} if past.refused else {}),
             **({"evicted": dict(past.evicted)} if past.evicted else {}),

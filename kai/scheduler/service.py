@@ -141,7 +141,8 @@ class Scheduler:
                 async with self.intake_in_use:
                     objects, usage = store.cluster_objects(), self._past_usage()
                     await self.kernels.settle(objects)
-                    await self.cluster.cpu.run(self.cycles.rehearse, objects, clock.now(), usage)
+                    version = self.cluster.kubernetes()
+                    await self.cluster.cpu.run(self.cycles.rehearse, objects, clock.now(), usage, version)
             await clock.sleep(_REHEARSALS_APART)
 
     async def _watch_for_the_end(self) -> None:
@@ -308,7 +309,8 @@ class Scheduler:
         """Return what a cycle on these objects would be given now."""
         clock = self.cluster.clock
         past = Past(awaited=self.cycles.awaited, usage=self._past_usage())
-        given = CycleInput(objects=objects, now=clock.now(), cycle=self.number, past=past)
+        version = self.cluster.kubernetes()
+        given = CycleInput(objects=objects, now=clock.now(), cycle=self.number, past=past, kubernetes=version)
         return self.outbox.committer.feedback.applied(given, clock.monotonic())
 
     def _past_usage(self) -> Mapping[str, Shares]:

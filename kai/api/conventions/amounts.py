@@ -13,10 +13,12 @@ from typing import Final
 
 import attrs
 
-from kai.api.conventions.resizing import requests_of, requests_of_whole
+from kai.api.conventions.resizing import is_sidecar, requests_of, requests_of_whole, sums_of
+from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Pod
 from kai.api.values.bad_value import BadValue
 from kai.api.values.quantity import amount
+from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.quantity import canonical
 
 BILLION: Final = 10**9
@@ -100,7 +102,7 @@ def same(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
     )
 
 
-def effective_requests(pod: Pod) -> dict[str, Amount]:
+def effective_requests(pod: Pod, kubernetes: KubernetesVersion = NEWEST) -> dict[str, Amount]:
     """Return what a node must have for a pod: the most that it needs at any time, and its overhead.
 
     Init containers run one after the other before the containers; an init container that restarts always is a sidecar
@@ -108,20 +110,21 @@ def effective_requests(pod: Pod) -> dict[str, Amount]:
 
     Source: the effective requests of the Kubernetes scheduler.
     """
-    running = add_up(requests_of(pod, pod.spec.containers))
+    asked, first = requests_of(pod)
+    running = add_up(asked)
     sidecars: dict[str, Amount] = {}
     most: dict[str, Amount] = {}
-    initial = pod.spec.init_containers
-    for container, requests in zip(initial, requests_of(pod, initial), strict=True):
+    for container, requests in zip(pod.spec.init_containers, first, strict=True):
         own = add_up([requests])
-        if container.restart_policy == "Always":
+        if is_sidecar(container):
             running = plus(running, own)
             sidecars = plus(sidecars, own)
             starting = sidecars
         else:
             starting = plus(sidecars, own)
         most = _largest(most, starting)
-    return plus({**_largest(running, most), **add_up([requests_of_whole(pod)])}, add_up([pod.spec.overhead]))
+    whole = {**(sums_of(pod) if kubernetes >= V1_37 else EMPTY), **requests_of_whole(pod, kubernetes)}
+    return plus({**_largest(running, most), **add_up([whole])}, add_up([pod.spec.overhead]))
 
 
 def _largest(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> dict[str, Amount]:

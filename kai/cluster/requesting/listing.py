@@ -21,12 +21,22 @@ from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.caching.raw import Page, manifest_of, page_of
 from kai.cluster.port import Clock
-from kai.cluster.transport.answers import decoded, said
-from kai.cluster.transport.calls import JSON, LARGEST_PAGE, METADATA_LIST, Answer, Call, NoAnswer, Transport
+from kai.cluster.transport.answers import decoded, said, version_said
+from kai.cluster.transport.calls import (
+    JSON,
+    LARGEST_PAGE,
+    METADATA_LIST,
+    VERSION_CALL,
+    Answer,
+    Call,
+    NoAnswer,
+    Transport,
+)
 from kai.cluster.transport.encoding import page_query
 from kai.cluster.transport.paths import collection
 from kai.cluster.transport.rights import right_of
 from kai.errors import InputError, UnreachableError
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 
 _PAGE: Final = 2000
 _PATIENCE: Final = (1.0, 3.0)
@@ -87,6 +97,10 @@ class Lister:
             for page in read_pages:
                 _take(cls, page, found)
         return found
+
+    async def version(self) -> KubernetesVersion:
+        """Return the version of the API server; the newest that is known where it says none."""
+        return version_said(await self.transport.request(VERSION_CALL)) or NEWEST
 
     async def list_events(self, reason: str, namespace: str = "") -> list[Mapping[str, Any]]:
         """Return the events with this reason as they are written, in one namespace or in all.

@@ -18,6 +18,7 @@ from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import BudgetExhausted, Forbidden, NamespaceEnding, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.errors import on_one_line
+from kai.kubernetes_version import KubernetesVersion
 from kai.lenient import mapping_of, mappings_of, part_of
 
 _LONGEST_WAIT: Final = 3600.0
@@ -45,6 +46,13 @@ def decoded(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside; the codec 
 def status_of(body: bytes) -> Mapping[str, Any]:
     """Return the Status that a body is, empty for anything else."""
     return mapping_of(decoded(body)) if body[:1] == b"{" else {}
+
+
+def version_said(answer: Answer | NoAnswer) -> KubernetesVersion | None:
+    """Return the version that an API server says, None if it says none."""
+    if isinstance(answer, NoAnswer) or not answer.is_good:
+        return None
+    return KubernetesVersion.of(str(mapping_of(decoded(answer.body)).get("gitVersion", "")))
 
 
 def said(answer: Answer, status: Mapping[str, Any] | None = None) -> str:

@@ -73,6 +73,10 @@ class Answer:
         return 200 <= self.status < 300
 
 
+VERSION_CALL: Final = Call(method="GET", path="/version", timeout=4.0, is_foreign=True)
+"""Asks for the version of the API server."""
+
+
 @attrs.frozen(kw_only=True)
 class NoAnswer:
     """No complete response: the connection failed, was cut, or took too long."""

@@ -4,6 +4,9 @@ Calls that fail raise a suspicion; a call of the prober decides. While the serve
 everything else waits at `opened`: so the server meets one connection of ours when it comes back, not hundreds, and
 what waited goes on at once. The log says once that it is away, reminds now and then, and says once that it is back.
 
+Whenever the server was asked whether it is there, it is asked for its version too: one that was upgraded had cut its
+connections.
+
 Holds: what waited is let go within `_LONGEST_PAUSE` and the time of one probe after the server came back, however long
 it was away. A server that answers is reachable, whatever it answers, except for a gateway without a server behind it.
 """
@@ -20,8 +23,10 @@ import structlog
 
 from kai import durations
 from kai.cluster.port import Clock, Draw, Listener
-from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream, Transport
+from kai.cluster.transport.answers import version_said
+from kai.cluster.transport.calls import VERSION_CALL, Answer, Call, NoAnswer, Stream, Transport
 from kai.cluster.transport.rights import Rights
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 
 _PATH: Final = "/livez"
 _FIRST_PAUSE: Final = 0.25
@@ -46,6 +51,8 @@ class Reachability:
     away_since: float | None = None
     """Since when the server cannot be reached; None while it can."""
     why: str = ""
+    kubernetes: KubernetesVersion = NEWEST
+    """The version that the server said last."""
     _said_at: float = 0.0
     _doubted: anyio.Event = attrs.field(factory=anyio.Event)
     _back: anyio.Event = attrs.field(factory=anyio.Event)
@@ -98,9 +105,14 @@ class Reachability:
             why = await self._probe(_DOUBTING)
             if why:
                 await self._knock(why)
+            await self._ask_version()
             self._doubted = anyio.Event()
             await self.clock.sleep(_BETWEEN_DOUBTS)
             await self._doubted.wait()
+
+    async def _ask_version(self) -> None:
+        """Ask for the version; what is no answer changes nothing."""
+        self.kubernetes = version_said(await self.transport.request(VERSION_CALL)) or self.kubernetes
 
     async def _knock(self, why: str) -> None:
         """Probe until the server answers."""

@@ -2,7 +2,8 @@
 
 Requests are filled in order, each by the first devices that match, are free and agree with the constraints; where
 that leads nowhere the search steps back. The first solution is taken, so equal states give equal answers. The number
-of steps is bounded: a search that goes beyond it counts as failed.
+of steps is bounded: a search that goes beyond it counts as failed. Devices are asked one after the other: one on which
+a selector fails ends the search if the search comes to it, and not if it was over before.
 
 Source: the structured allocator of Kubernetes (resource.k8s.io/v1).
 """
@@ -11,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kai.framework import Bools, Int64s
-from kai.framework.claims import AllocatedDevice, DeviceConstraint
+from kai.framework import Int64s
+from kai.framework.claims import V1_37, AllocatedDevice, DeviceConstraint
 from kai.plugins.dra.accounting import Holding
 from kai.plugins.dra.demand import MOST_DEVICES, Demand, Want
-from kai.plugins.dra.inventory import Inventory, Tables
+from kai.plugins.dra.inventory import MOST_SHARES, Inventory, Tables
 
 MOST_STEPS = 20_000
 """Devices that one search looks at before it gives up: far more than claims on real nodes need."""
@@ -40,15 +41,20 @@ class _Pick:
     """Table, cell and amount of what it takes from others."""
 
 
+class _GivenUpError(Exception):
+    """The search ends without a result, whatever else could be tried."""
+
+
 class Allocator:
     """One search."""
 
-    def __init__(self, inventory: Inventory, taken: Tables, rows: Int64s, node_name: str) -> None:
-        """Search among the devices ``rows`` for a pod on a node; ``taken`` is what others hold."""
+    def __init__(self, inventory: Inventory, taken: Tables, rows: Int64s, node: int, node_name: str) -> None:
+        """Search among the devices ``rows`` for a pod on ``node``; ``taken`` is what others hold."""
         self._inventory = inventory
         self._taken = taken
         self._rows = rows
         self._node_name = node_name
+        self._is_unsettled = bool(inventory.unsettled[node])
         self._more: dict[tuple[int, int], int] = {}
         """What this search has taken so far, by table and cell."""
         self._picks: list[_Pick] = []
@@ -59,15 +65,20 @@ class Allocator:
     def allocate(self, demands: Sequence[Demand]) -> tuple[Holding, ...] | None:
         """Return what each of ``demands`` would hold, None if they cannot be met together."""
         self._demands = demands
-        if any(demand.fault or self._meets_a_fault(demand) for demand in demands):
+        if any(demand.fault or self._is_undecided(demand) for demand in demands):
             return None
         self._steps = [_Step(at, wants) for at, demand in enumerate(demands) for wants in demand.requests]
-        if not self._fill(0):
+        try:
+            if not self._fill(0):
+                return None
+        except _GivenUpError:
             return None
         return tuple(self._holding(at) for at in range(len(demands)))
 
-    def _meets_a_fault(self, demand: Demand) -> bool:
-        return any(want.faulty[self._rows].any() for wants in demand.requests for want in wants)
+    def _is_undecided(self, demand: Demand) -> bool:
+        """Return whether a want for all devices, be it the last alternative, is for more than can be known."""
+        every = [want for wants in demand.requests for want in wants if want.every]
+        return bool(every) and (self._is_unsettled or any(want.faulty[self._rows].any() for want in every))
 
     def _holding(self, claim: int) -> Holding:
         picks = [pick for pick in self._picks if pick.claim == claim]
@@ -76,8 +87,6 @@ class Allocator:
 
     def _allocated(self, pick: _Pick) -> AllocatedDevice:
         driver, pool, device = self._inventory.keys[pick.row]
-        written = self._inventory.devices[pick.row].written
-        consumed = pick.want.consumes.get(pick.row, {})
         return AllocatedDevice(
             request=pick.want.name,
             driver=driver,
@@ -85,7 +94,7 @@ class Allocator:
             device=device,
             admin_access=pick.want.admin,
             tolerations=pick.want.tolerations,
-            consumed=tuple((written.get(name, name), amount) for name, amount in consumed.items()),
+            consumed=tuple(pick.want.consumes.get(pick.row, {}).items()),
             shared=bool(self._inventory.multiple[pick.row]),
         )
 
@@ -109,14 +118,11 @@ class Allocator:
         return sum(pick.claim == claim for pick in self._picks) + count <= MOST_DEVICES
 
     def _all(self, want: Want) -> Sequence[int]:
-        """Return the devices that a want for all of them means; none if it cannot have one of them.
-
-        It means no device that has no share left for it. What a pool has is not known before all its slices are there.
-        """
-        if self._inventory.barred[self._rows].any():
-            return ()
-        rows = [row for row in map(int, self._rows[want.meant[self._rows]]) if want.admin or self._has_share(want, row)]
-        return rows if want.matching[rows].all() else ()
+        """Return the devices that a want for all of them means."""
+        rows = [int(row) for row in self._rows[want.meant[self._rows]]]
+        if self._inventory.kubernetes < V1_37:
+            return [row for row in rows if self._has_share(want, row)]
+        return rows
 
     def _has_share(self, want: Want, row: int) -> bool:
         taken, limits = self._taken[1], self._inventory.limits[1]
@@ -124,20 +130,35 @@ class Allocator:
         return all(taken[cell] + amount <= limits[cell] for cell, amount in cells)
 
     def _fill_every(self, step: int, want: Want, rows: Sequence[int]) -> bool:
-        """Pick all of ``rows``, then go on with the next request."""
+        """Pick all of ``rows``, then go on with the next request.
+
+        Raises: _GivenUpError where a constraint stands against one that can be had: no other choice would help.
+        """
         before = len(self._picks)
         claim = self._steps[step].claim
-        if all(self._pick(claim, want, row) for row in rows) and self._fill(step + 1):
+        for row in rows:
+            if not want.matching[row] or not self._pick(claim, want, row, must=True):
+                self._drop_to(before)
+                return False
+        if self._fill(step + 1):
             return True
         self._drop_to(before)
         return False
 
     def _fill_some(self, step: int, want: Want, count: int, at: int) -> bool:
-        """Pick ``count`` more devices, none before position ``at``, then go on with the next request."""
+        """Pick ``count`` more devices, none before position ``at``, then go on with the next request.
+
+        Raises: _GivenUpError at a device that the selectors of ``want`` fail on. Those that are in use are not asked.
+        """
         if count == 0:
             return self._fill(step + 1)
         claim, before = self._steps[step].claim, len(self._picks)
-        for position, row in self._candidates(want, at, want.matching):
+        for position in range(at, len(self._rows)):
+            row = int(self._rows[position])
+            if not (want.matching[row] or want.faulty[row]) or self._is_in_use(claim, want, row):
+                continue
+            if want.faulty[row]:
+                raise _GivenUpError
             if self._left == 0:
                 return False
             self._left -= 1
@@ -147,22 +168,35 @@ class Allocator:
                 self._drop_to(before)
         return False
 
-    def _candidates(self, want: Want, at: int, matching: Bools) -> Iterator[tuple[int, int]]:
-        in_use, multiple = self._taken[0], self._inventory.multiple
-        for position in range(at, len(self._rows)):
-            row = int(self._rows[position])
-            if matching[row] and (want.admin or multiple[row] or in_use[row] == 0):
-                yield position, row
+    def _is_in_use(self, claim: int, want: Want, row: int) -> bool:
+        """Return whether a device cannot be had as others have all of it.
 
-    def _pick(self, claim: int, want: Want, row: int) -> bool:
-        """Take a device if it is free and agrees with the constraints of its claim; say whether."""
-        if not self._inventory.multiple[row] and any(pick.claim == claim and pick.row == row for pick in self._picks):
-            return False  # an administrator looks at it already: a claim names a device once
-        takes = () if want.admin else tuple(self._takes(want, row))
-        if any(self._beyond(table, cell, amount) for table, cell, amount in takes):
+        An administrator sees what others have, but a claim names a device once.
+        """
+        if self._inventory.multiple[row]:
+            return not want.admin and self._held(0, row) >= MOST_SHARES
+        if want.admin:
+            return any(pick.claim == claim and pick.row == row for pick in self._picks)
+        return self._held(0, row) > 0
+
+    def _pick(self, claim: int, want: Want, row: int, *, must: bool = False) -> bool:
+        """Take a device if it is free and agrees with the constraints of its claim; say whether.
+
+        What an administrator looks at counts as taken by the other requests of the pod, and counters and capacity
+        must be there for it.
+
+        Raises: _GivenUpError if it is free, ``must`` be had and does not agree.
+        Source: Kubernetes' allocator, in the order of its checks.
+        """
+        takes = tuple(self._takes(want, row))
+        if self._is_in_use(claim, want, row) or self._lacks(takes, 2):
             return False
         pick = _Pick(claim, want, row, takes)
         if not all(self._agrees(constraint, pick) for constraint in self._demands[claim].claim.constraints):
+            if must:
+                raise _GivenUpError
+            return False
+        if self._lacks(takes, 1):
             return False
         for table, cell, amount in takes:
             self._more[table, cell] = self._more.get((table, cell), 0) + amount
@@ -174,11 +208,13 @@ class Allocator:
         if self._inventory.multiple[row] and not self._held(0, row):
             yield from self._inventory.draws_of(row)
 
+    def _lacks(self, takes: Sequence[tuple[int, int, int]], of: int) -> bool:
+        """Return whether there is not enough in the table ``of``."""
+        limits = self._inventory.limits[of]
+        return any(table == of and self._held(of, cell) + amount > int(limits[cell]) for table, cell, amount in takes)
+
     def _held(self, table: int, cell: int) -> int:
         return int(self._taken[table][cell]) + self._more.get((table, cell), 0)
-
-    def _beyond(self, table: int, cell: int, amount: int) -> bool:
-        return self._held(table, cell) + amount > int(self._inventory.limits[table][cell])
 
     def _drop_to(self, count: int) -> None:
         while len(self._picks) > count:

@@ -351,7 +351,8 @@ class Answers:
 
     def _allocate(self, demands: Sequence[Demand], node: NodeRow, taken: Tables) -> Sequence[Holding] | None:
         rows = self._accounting.seats.in_order(self._inventory.usable_on(node))
-        return Allocator(self._inventory, taken, rows, self._view.snapshot.nodes[node].name).allocate(demands)
+        name = self._view.snapshot.nodes[node].name
+        return Allocator(self._inventory, taken, rows, int(node), name).allocate(demands)
 
     # ------------------------------------------------------------------ how much of it the node counts already
 

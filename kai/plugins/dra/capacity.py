@@ -5,19 +5,16 @@ Source: the consumable capacity of Kubernetes' allocator (resource.k8s.io/v1, Ca
 
 from collections.abc import Mapping, Sequence
 
-from kai.framework.claims import Device, SharePolicy, qualified
+from kai.framework.claims import Device, SharePolicy
 
 
-def consumption(device: Device, driver: str, asked: Sequence[tuple[str, int]]) -> Mapping[str, int] | None:
-    """Return how much of each capacity of ``device`` a request has that asks for ``asked``, by qualified name.
+def consumption(device: Device, asked: Sequence[tuple[str, int]]) -> Mapping[str, int] | None:
+    """Return how much of each capacity of ``device`` a request has that asks for ``asked``, by name.
 
     None if the device cannot serve it, though it be unused: it lacks a capacity, has less of one than is asked for, or
     shares it in other amounts.
     """
-    wanted: dict[str, int] = {}
-    for written, amount in asked:
-        name = qualified(written, driver)
-        wanted[name] = max(amount, wanted.get(name, amount))
+    wanted = dict(asked)
     if not wanted.keys() <= device.capacity.keys():
         return None
     found: dict[str, int] = {}

@@ -31,7 +31,7 @@ class Want:
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
     consumes: Mapping[int, Mapping[str, int]]
-    """What it has of each capacity of a device that may be allocated many times, by row and qualified name."""
+    """What it has of each capacity of a device that may be allocated many times, by row and name."""
     matching: Bools
     """[D]"""
     meant: Bools
@@ -45,7 +45,7 @@ class Want:
     sharable: Int64s
     """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
     faulty: Bools
-    """[D] Devices on which a selector failed: nothing is allocated on a node that can use one of them."""
+    """[D] Devices on which a selector failed: a search that comes to one of them ends without a result."""
     fault: str = ""
     """The first failure, or why there can be no device at all."""
 
@@ -182,7 +182,7 @@ class Demands:
         enough = matching.copy()
         consumes: dict[int, Mapping[str, int]] = {}
         for row in map(int, rows):
-            found = consumption(inventory.devices[row], inventory.keys[row][0], capacity)
+            found = consumption(inventory.devices[row], capacity)
             if found is None:
                 enough[row] = False
             elif inventory.multiple[row]:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from kai.framework import NONE, Bools, Int64s, Node, NodeTerm, Requirement
-from kai.framework.claims import AllocatedDevice, Device, DeviceSlice, qualified
+from kai.framework.claims import NEWEST, V1_37, AllocatedDevice, Device, DeviceSlice, KubernetesVersion
 
 DeviceKey = tuple[str, str, str]
 """Driver, pool, device."""
@@ -51,6 +51,8 @@ class Inventory:
     """[D]"""
     barred: Bools
     """[D] Devices of pools of which slices are still to come, or that contradict themselves: they are not allocated."""
+    unsettled: Bools
+    """[N] Nodes that see a slice of such a pool, be it one without devices: what all devices are is not known there."""
     multiple: Bools
     """[D] The device may be allocated many times."""
     cells: Mapping[tuple[int, str], int]
@@ -63,6 +65,8 @@ class Inventory:
     """How many holders each device can have, how much there is of each capacity and of each counter."""
     local: Mapping[int, Int64s]
     """Device rows of each node that has devices of its own, ascending."""
+    kubernetes: KubernetesVersion
+    """The version whose scheduler the search for devices follows."""
 
     @property
     def intricate(self) -> bool:
@@ -102,8 +106,7 @@ class Inventory:
         for device in devices:
             row = self.rows.get(device.key)
             if row is not None and not device.admin_access:
-                consumed = {qualified(name, device.driver): amount for name, amount in device.consumed}
-                yield from self.takes_row(row, consumed if device.shared else None)
+                yield from self.takes_row(row, dict(device.consumed) if device.shared else None)
 
     def takes_row(self, row: int, consumed: Mapping[str, int] | None) -> Iterable[tuple[int, int, int]]:
         """Yield table, cell and amount of what a holder of the device in ``row`` takes.
@@ -188,7 +191,12 @@ class _Draft:
             self.distant[row], self.terms[row] = selected(at.nodes), at.nodes
 
 
-def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selected: Selected) -> Inventory:
+def take_inventory(
+    slices: Sequence[DeviceSlice],
+    nodes: Sequence[Node],
+    selected: Selected,
+    kubernetes: KubernetesVersion = NEWEST,
+) -> Inventory:
     """Return the devices that ``slices`` offer to ``nodes``; ``selected`` answers which nodes terms select.
 
     A device that is offered twice counts once, where it comes first.
@@ -229,6 +237,9 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
         terms=draft.terms,
         gpu=np.array([is_gpu(driver) for driver, _, _ in rows], np.bool_),
         barred=np.array([(driver, pool) in barred for driver, pool, _ in rows], np.bool_),
+        unsettled=_unsettled(
+            (each for each in ordered if (each.driver, each.pool) in barred), node_rows, selected, kubernetes
+        ),
         multiple=multiple,
         cells=draft.cells,
         counters=counters,
@@ -239,7 +250,34 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
             np.array([amount for _, amount in counters.values()], np.int64),
         ),
         local=_grouped(node),
+        kubernetes=kubernetes,
     )
+
+
+def _unsettled(
+    slices: Iterable[DeviceSlice], rows: Mapping[str, int], selected: Selected, kubernetes: KubernetesVersion
+) -> Bools:
+    """Return bool[N]: nodes that see one of ``slices``.
+
+    Source: Kubernetes' allocator. Before 1.37 every node sees the slices of counters, whichever nodes they name.
+    """
+    seen = np.zeros(len(rows), np.bool_)
+
+    def see(at: Device | DeviceSlice) -> None:
+        if at.node in rows:
+            seen[rows[at.node]] = True
+        elif at.all_nodes:
+            seen[:] = True
+        elif at.nodes is not None:
+            seen[selected(at.nodes)] = True
+
+    for source in slices:
+        if source.counters and kubernetes < V1_37:
+            seen[:] = True
+        see(source)
+        for device in source.devices:
+            see(device)
+    return seen
 
 
 def _barred(slices: Iterable[DeviceSlice], counters: Container[CounterKey]) -> frozenset[tuple[str, str]]:

@@ -36,9 +36,11 @@ class Memory:
         from kai.plugins.dra import answers, inventory, selectors  # noqa: PLC0415 - only clusters with claims pay for it
 
         slices, nodes = view.snapshot.catalog.claims.slices, view.snapshot.nodes
+        version = view.snapshot.catalog.claims.kubernetes
         known = self.inventory
-        if known is None or not _same(known.slices, slices) or not _same(self.nodes, nodes):
-            known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes)
+        is_same = known is not None and known.kubernetes == version and _same(known.slices, slices)
+        if known is None or not is_same or not _same(self.nodes, nodes):
+            known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes, version)
             self.nodes = nodes
         self.selectors = self.selectors or selectors.Selectors()
         return answers.Answers(view, known, self.selectors, concerns)

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from cel_expr_python import cel
 
-from kai.framework.claims import CAPACITY_PARTS, Device
+from kai.framework.claims import CAPACITY_PARTS, Device, qualified
 from kai.plugins.dra.libraries import LACKING, environment
 
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
@@ -57,16 +57,18 @@ def rewritten(expression: str) -> str:
 
 def _by_domain(values: Mapping[str, str | int | bool] | Mapping[str, int]) -> dict[str, dict[str, str | int | bool]]:
     out: dict[str, dict[str, str | int | bool]] = {}
-    for qualified, value in values.items():
-        domain, _, name = qualified.rpartition("/")
-        out.setdefault(domain, {})[name] = value
+    for whole, value in values.items():
+        domain, _, name = whole.rpartition("/")
+        # The library takes plain texts only, and functions on versions take texts.
+        out.setdefault(domain, {})[name] = str(value) if isinstance(value, str) else value
     return out
 
 
 def variable(driver: str, device: Device, domains: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return what an expression sees of ``device``; ``domains`` that it does not have are empty."""
     attributes = _by_domain(device.attributes)
-    capacity = _by_domain({name: -(-amount // CAPACITY_PARTS) for name, amount in device.capacity.items()})
+    amounts = {qualified(name, driver): -(-amount // CAPACITY_PARTS) for name, amount in device.capacity.items()}
+    capacity = _by_domain(amounts)
     empty: dict[str, dict[str, str | int | bool]] = {domain: {} for domain in domains}
     return {
         "driver": driver,

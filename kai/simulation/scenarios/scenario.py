@@ -25,6 +25,7 @@ from kai.configuration.reading import (
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import InputError
 from kai.intake import IntakeSettings
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.past import Past
 from kai.notation import shown
 from kai.numerals import is_whole
@@ -150,6 +151,7 @@ def read_short(document: Document, name: str) -> Case:
         settings=IntakeSettings(
             scheduler_name=configuration.parameters.scheduler_name,
             restrict_node_scheduling=configuration.parameters.restrict_node_scheduling,
+            kubernetes=_kubernetes(document.get("kubernetes"), name),
         ),
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
         past=Past(usage=read_past_usage(document.get("past_usage"), name, "past_usage")),
@@ -157,6 +159,17 @@ def read_short(document: Document, name: str) -> Case:
         short_groups=frozenset(mapping(document.get("groups"), f"{name}: groups")),
         notes=notes,
     )
+
+
+def _kubernetes(said: object, name: str) -> KubernetesVersion:
+    """Return the version of the API server.
+
+    Raises: InputError.
+    """
+    found = NEWEST if said is None else KubernetesVersion.of(str(said))
+    if found is None:
+        raise InputError.about(name, "kubernetes", found=said, wanted='a version, such as "1.36"')
+    return found
 
 
 def read_config(config: Mapping[str, Any], name: str) -> Configuration:

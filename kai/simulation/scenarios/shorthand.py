@@ -44,6 +44,7 @@ KEYS = (
     "parameters",
     "now",
     "past_usage",
+    "kubernetes",
     "expect",
     "idle",
     "shares",

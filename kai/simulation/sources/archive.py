@@ -23,6 +23,7 @@ from kai.configuration.peer_settings import Settings
 from kai.configuration.reading import Configuration, read_configuration, read_peer
 from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.noroom import NoRoom
 from kai.model.past import Past
 from kai.numerals import is_number, is_whole
@@ -66,7 +67,7 @@ def read_archive(path: Path, name: str) -> Case:
         document=written if isinstance(written, Mapping) and written else None,
         recorded=own.get("plan") if isinstance(own.get("plan"), Mapping) else None,
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
-        settings=intake_settings(settings),
+        settings=attrs.evolve(intake_settings(settings), kubernetes=_kubernetes(own)),
         past=Past(
             awaited=_texts(document, "awaited", "a list of namespace/name", name),
             refused=_refused(document, name),
@@ -83,6 +84,11 @@ def _configuration(own: Mapping[str, Any], document: Mapping[str, Any], name: st
     if own.get("config"):
         return read_configuration(own["config"], f"{name}: kai.config")
     return read_peer(_mapping(document, "config", name), f"{name}: config", None)
+
+
+def _kubernetes(own: Mapping[str, Any]) -> KubernetesVersion:
+    """Return the version of the API server: our own archives say so."""
+    return KubernetesVersion.of(str(own.get("kubernetes", ""))) or NEWEST
 
 
 def _now(own: Mapping[str, Any], objects: ClusterObjects) -> float:

@@ -25,6 +25,7 @@ from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import UnreachableError
 from kai.intake import IntakeSettings
+from kai.kubernetes_version import KubernetesVersion
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.origin import Origin
 from kai.simulation.sources.plugin_kinds import kinds_of
@@ -91,14 +92,14 @@ def read_cluster(
     watch = SystemClock() if clock is None else clock
     chosen = access.chosen
     title = chosen.name or "this cluster"
-    found = anyio.run(_list, access, (*FIELD_OF, *extra), watch)
+    found, version = anyio.run(_list_for_a_case, access, (*FIELD_OF, *extra), watch)
     return Case(
         name=title,
         title=title,
         objects=as_known(collect(found.objects)),
         now=watch.now(),
         configuration=configuration,
-        settings=IntakeSettings(),
+        settings=IntakeSettings(kubernetes=version),
         notes=tuple(found.notes),
         origin=Origin(type="live", cluster=title, namespace=chosen.namespace or "default", revision=found.revision),
     )
@@ -154,6 +155,13 @@ def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str
         return Listing()
 
     return [each.metadata.name for each in anyio.run(ask).objects]
+
+
+async def _list_for_a_case(
+    access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock
+) -> tuple[Listing, KubernetesVersion]:
+    async with _lister(access, clock) as lister:
+        return await lister.list_all(kinds), await lister.version()
 
 
 async def _list(access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock, namespace: str = "") -> Listing:

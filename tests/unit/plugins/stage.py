@@ -17,7 +17,7 @@ from kai.framework.decisions import Bind, Evict, Recorder
 from kai.framework.hooks import Plugin, PluginUse
 from kai.framework.parameters import Parameters
 from kai.framework.verdict import Histogram
-from kai.intake import take_snapshot
+from kai.intake import IntakeSettings, take_snapshot
 from kai.model.rows import PodRow
 from kai.model.status import Status
 from kai.plugins.node_local_victims import NodeLocalVictims
@@ -103,10 +103,12 @@ def groups_of(manifests: Sequence[Manifest], minimum: int = 1) -> list[Manifest]
     return queues + groups
 
 
-def snapshot_of(*manifests: Manifest, minimum: int = 1, **changes: Any) -> Snapshot:
+def snapshot_of(
+    *manifests: Manifest, minimum: int = 1, settings: IntakeSettings | None = None, **changes: Any
+) -> Snapshot:
     """Return the snapshot of nodes, pods and whatever else, with groups for the pods; ``changes`` replace parts."""
     everything = [*manifests, *groups_of(manifests, minimum)]
-    snapshot = take_snapshot(collect(structure_all(everything).objects), NOW)
+    snapshot = take_snapshot(collect(structure_all(everything).objects), NOW, settings)
     return attrs.evolve(snapshot, **changes) if changes else snapshot
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from kai.intake import IntakeSettings
+from kai.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.placement import ClaimPlacement
 from kai.model.rows import NodeRow
 from kai.plugins.dra import Dra
@@ -11,7 +13,8 @@ from tests.unit.plugins.stage import Manifest, Stage, snapshot_of
 
 def placed(*manifests: Manifest, claims: tuple[str, ...] = ("c",), node_row: int = 0, **parts: Any) -> Any:
     """Return what a pod with ``claims`` gets on a node, as `ClaimPlacement`; None if it gets nothing."""
-    stage = Stage.of(Dra(), snapshot_of(NODE, *manifests, claiming("a-0", *claims, **parts)))
+    settings = IntakeSettings(kubernetes=parts.pop("kubernetes", NEWEST))
+    stage = Stage.of(Dra(), snapshot_of(NODE, *manifests, claiming("a-0", *claims, **parts), settings=settings))
     filtered = stage.session.snapshot.nodes[node_row].name in stage.accepting("a-0")
     placement = stage.answers.placement.choose(stage.row("a-0"), NodeRow(node_row))
     assert (placement is not None) == filtered
@@ -19,7 +22,12 @@ def placed(*manifests: Manifest, claims: tuple[str, ...] = ("c",), node_row: int
     return placement
 
 
-def chosen(*manifests: Manifest, claims: tuple[str, ...] = ("c",), node_row: int = 0) -> list[tuple[str, str]] | None:
+def chosen(
+    *manifests: Manifest,
+    claims: tuple[str, ...] = ("c",),
+    node_row: int = 0,
+    kubernetes: KubernetesVersion = NEWEST,
+) -> list[tuple[str, str]] | None:
     """Return the devices that a pod with ``claims`` gets on a node, as (request, device); None if it gets none."""
-    placement = placed(*manifests, claims=claims, node_row=node_row)
+    placement = placed(*manifests, claims=claims, node_row=node_row, kubernetes=kubernetes)
     return None if placement is None else [(each.request, each.device) for each in placement.devices()]

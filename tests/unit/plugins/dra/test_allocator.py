@@ -57,6 +57,17 @@ def test_the_class_and_the_request_both_select():
     assert chosen(picky, offer("n1", *devices), wanted) == [("r", "d2")]
 
 
+def test_a_selector_is_asked_about_one_device_after_the_other():
+    fast = 'device.attributes["gpu.example.com"].speed > 1'
+    good, bad = device("d0", attributes={"speed": 2}), device("d1")
+    one, two = claim("c", exactly(selectors=[fast])), claim("c", exactly(selectors=[fast], count=2))
+    assert chosen(CLASS, offer("n1", good, bad), one) == [("r", "d0")]
+    assert chosen(CLASS, offer("n1", bad, good), one) is None
+    assert chosen(CLASS, offer("n1", good, bad), two) is None
+    assert chosen(CLASS, offer("n1", bad, good), claim("o", held=[("n1", "d1")]), one) == [("r", "d0")]
+    assert chosen(CLASS, offer("n1", good, bad), claim("c", exactly(selectors=[fast], every=True))) is None
+
+
 def test_a_failing_selector_refuses_the_nodes_whose_devices_it_fails_on():
     wanted = claim("c", exactly(selectors=['device.attributes["gpu.example.com"].speed > 1']))
     manifests = (CLASS, node("n2"), offer("n1", "d0"), offer("n2", device("d1", attributes={"speed": 2})), wanted)
@@ -213,7 +224,8 @@ def test_an_administrator_looks_at_a_device_once_in_a_claim():
     assert chosen(CLASS, offer("n1", "d0"), claim("c", looking, using)) is None
     assert chosen(CLASS, offer("n1", "d0"), claim("c", using, looking)) is None
     both = (claim("c", looking), claim("e", using))
-    assert chosen(CLASS, offer("n1", "d0"), *both, claims=("c", "e")) == [("look", "d0"), ("use", "d0")]
+    assert chosen(CLASS, offer("n1", "d0"), *both, claims=("c", "e")) is None
+    assert chosen(CLASS, offer("n1", "d0"), *both, claims=("e", "c")) == [("use", "d0"), ("look", "d0")]
 
 
 def test_a_device_that_binds_to_a_node_ties_its_claim_to_it():

@@ -308,9 +308,9 @@ def test_devices_that_no_gpu_is_behind_are_waited_for_too():
 
 def test_a_capacity_that_is_being_released_is_promised_not_given():
     shared = device("d0", capacity={"memory": "8Gi"}, allowMultipleAllocations=True)
-    half = {"of": NIC_CLASS, "capacity": {"requests": {f"{NIC_CLASS}/memory": "4Gi"}}}
+    half = {"of": NIC_CLASS, "capacity": {"requests": {"memory": "4Gi"}}}
     held = claim("c", exactly(**half), held=[("n1", "d0")], users=["gone"], driver=NIC_CLASS)
-    consumed = {f"{NIC_CLASS}/memory": "4Gi"}
+    consumed = {"memory": "4Gi"}
     held["status"]["allocation"]["devices"]["results"][0] |= {"consumedCapacity": consumed, "shareID": "s"}
     wanting = [each for at in range(2) for each in (claim(f"e{at}", exactly(**half)), claiming(f"b-{at}", f"e{at}"))]
     stage = stage_of(device_class(NIC_CLASS), offer("n1", shared, driver=NIC_CLASS), held, *wanting)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai.kubernetes_version import KubernetesVersion
 from kai.model.claim import Device, SharePolicy
 from kai.plugins.dra.capacity import consumption
 from tests.unit.plugins.dra.choosing import chosen, placed
@@ -15,7 +16,7 @@ def shared(name, memory):
 
 
 def wanting(memory, **parts):
-    return exactly(capacity={"requests": {"gpu.example.com/memory": memory}}, **parts)
+    return exactly(capacity={"requests": {"memory": memory}}, **parts)
 
 
 def test_a_device_with_room_is_allocated_many_times():
@@ -70,17 +71,17 @@ VALUES = SharePolicy(default=5, values=(5, 10, 20))
     ],
 )
 def test_what_a_share_has_follows_the_policy_of_its_capacity(policy, asked, had):
-    policies = {} if policy is None else {"d/memory": policy}
-    made = Device(name="x", capacity={"d/memory": 24}, policies=policies)
-    found = consumption(made, "d", () if asked is None else (("memory", asked),))
-    assert found == (None if had is None else {"d/memory": had})
+    policies = {} if policy is None else {"memory": policy}
+    made = Device(name="x", capacity={"memory": 24}, policies=policies)
+    found = consumption(made, () if asked is None else (("memory", asked),))
+    assert found == (None if had is None else {"memory": had})
 
 
-def test_a_name_without_domain_is_in_that_of_the_driver():
-    made = Device(name="x", capacity={"d/memory": 24, "other.io/memory": 8})
-    assert consumption(made, "d", (("memory", 5),)) == {"d/memory": 5, "other.io/memory": 8}
-    assert consumption(made, "d", (("d/memory", 5), ("other.io/memory", 1))) == {"d/memory": 5, "other.io/memory": 1}
-    assert consumption(made, "e", (("memory", 5),)) is None
+def test_a_capacity_is_found_by_the_name_that_its_slice_writes():
+    made = Device(name="x", capacity={"memory": 24, "other.io/memory": 8})
+    assert consumption(made, (("memory", 5),)) == {"memory": 5, "other.io/memory": 8}
+    assert consumption(made, (("memory", 5), ("other.io/memory", 1))) == {"memory": 5, "other.io/memory": 1}
+    assert consumption(made, (("d/memory", 5),)) is None
 
 
 def rationed(name, memory="40Gi", **policy):
@@ -99,11 +100,10 @@ def consumed(*manifests, claims=("c",)):
     return None if placement is None else [dict(each.consumed) for each in placement.devices()]
 
 
-@pytest.mark.parametrize("name", ["memory", "gpu.example.com/memory"])
-def test_what_is_consumed_is_told_under_the_name_that_the_slice_has(name):
+def test_what_is_consumed_is_told_under_the_name_that_the_slice_has():
     slices = offer("n1", device("d0", capacity={"memory": "40Gi", "x.io/bits": "8"}, allowMultipleAllocations=True))
-    found = consumed(CLASS, slices, claim("c", asking("1Gi", name)))
-    assert found == [{"memory": GI, "x.io/bits": 8000}]
+    assert consumed(CLASS, slices, claim("c", asking("1Gi"))) == [{"memory": GI, "x.io/bits": 8000}]
+    assert consumed(CLASS, slices, claim("c", asking("1Gi", "gpu.example.com/memory"))) is None
 
 
 def test_shares_take_what_their_policy_makes_of_their_requests():
@@ -131,9 +131,8 @@ def holding(name, **result):
     return made
 
 
-@pytest.mark.parametrize("name", ["memory", "gpu.example.com/memory"])
-def test_what_others_consume_is_taken_under_either_name(name):
-    other = holding("o", shareID="s", consumedCapacity={name: "30Gi"})
+def test_what_others_consume_is_taken():
+    other = holding("o", shareID="s", consumedCapacity={"memory": "30Gi"})
     manifests = (CLASS, offer("n1", shared("d0", "40Gi")), other)
     assert chosen(*manifests, claim("c", asking("10Gi"))) == [("r", "d0")]
     assert chosen(*manifests, claim("c", asking("11Gi"))) is None
@@ -168,15 +167,16 @@ def test_all_shares_of_a_device_draw_from_counters_once():
     assert chosen(*manifests, other, claim("c", asking("30Gi"))) == [("r", "d0")]
 
 
-def test_all_devices_means_those_that_have_a_share_left():
+@pytest.mark.parametrize(("minor", "found"), [(36, [("r", "d1")]), (37, None)])
+def test_all_devices_means_those_that_have_a_share_left_before_kubernetes_1_37(minor, found):
     wanted = claim("c", exactly(every=True, capacity={"requests": {"memory": "10Gi"}}))
     slices = offer("n1", shared("d0", "40Gi"), shared("d1", "40Gi"), shared("d2", "5Gi"))
     assert chosen(CLASS, slices, wanted) == [("r", "d0"), ("r", "d1")]
     other = holding("o", shareID="s", consumedCapacity={"memory": "31Gi"})
-    assert chosen(CLASS, slices, other, wanted) == [("r", "d1")]
+    assert chosen(CLASS, slices, other, wanted, kubernetes=KubernetesVersion(1, minor)) == found
 
 
-def test_a_device_for_one_is_asked_for_its_capacity_by_either_name():
+def test_a_device_for_one_is_asked_for_its_capacity():
     slices = offer("n1", device("d0", capacity={"memory": "40Gi"}), device("d1", capacity={"memory": "80Gi"}))
     assert chosen(CLASS, slices, claim("c", asking("60Gi"))) == [("r", "d1")]
     assert placed(CLASS, slices, claim("c", asking("60Gi"))).devices()[0].consumed == ()

@@ -75,7 +75,7 @@ def test_gpus_of_a_node_are_named_once():
 
 
 def test_a_device_takes_itself_or_what_is_consumed_of_it():
-    shared = Device(name="m", capacity={"gpu.example.com/memory": 10}, multiple_allocations=True)
+    shared = Device(name="m", capacity={"memory": 10}, multiple_allocations=True)
     partition = Device(name="p", counters=(("set", "memory", 4),))
     found = inventory(on("n1", "a", shared, partition, node="n1", counters=(("set", "memory", 8),)))
     consumed = held("n1", "m", consumed=(("memory", 3), ("d/other", 1)), shared=True)

@@ -1,0 +1,36 @@
+"""Which version of Kubernetes an API server has, where its schedulers count otherwise than those before."""
+
+import re
+from typing import Final
+
+import attrs
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
+
+
+@attrs.frozen(order=True)
+class KubernetesVersion:
+    """Major and minor number; patches of one minor version decide alike."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def of(cls, text: str) -> "KubernetesVersion | None":
+        """Return the version that a text begins with (``v1.37.2``, ``1.36+``), None if it begins with none."""
+        found = _VERSION.match(text)
+        return None if found is None else cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        """Return it as people write it."""
+        return f"{self.major}.{self.minor}"
+
+
+V1_37: Final = KubernetesVersion(1, 37)
+NEWEST: Final = V1_37
+"""What kai goes by where no API server says its version: the newest one that kai was compared with."""
+
+
+def newest() -> KubernetesVersion:
+    """Return the version of an API server that has not said it."""
+    return NEWEST

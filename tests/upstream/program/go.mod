@@ -1,0 +1,3 @@
+module kai/tests/upstream
+
+go 1.26.0
