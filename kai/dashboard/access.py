@@ -7,13 +7,14 @@ token, and the API server says whose it is and what its owner may list. What it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import attrs
 
+from kai.ancestry import ancestry
 from kai.cluster.requesting.reviews import KEPT, Identity, Permission, Reviews
 from kai.dashboard.scope import EVERYTHING, Scope
 from kai.telemetry.connections import Request
@@ -63,9 +64,22 @@ class Refused:
 
 @attrs.frozen(kw_only=True)
 class JobQueues:
-    """What a scope is asked for: namespaces that have jobs, and the queues of those jobs."""
+    """What a scope is asked for: namespaces that have jobs, the queues of those jobs, and those above."""
 
     queues_by_namespace: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    parents: Mapping[str, str] = attrs.field(factory=dict)
+    """The parent of each queue, "" for none."""
+
+    def queues_of(self, namespaces: Collection[str] | None) -> list[str]:
+        """Return the queues of the jobs of namespaces, of all with None, and then those above them."""
+        known = self.queues_by_namespace
+        own = sorted({queue for each in (known if namespaces is None else namespaces) for queue in known.get(each, ())})
+        above = {name for queue in own for name in ancestry(queue, self.parents)} - {*own, ""}
+        return [*own, *sorted(above)]
+
+
+FindQueues: TypeAlias = Callable[[], Awaitable[JobQueues]]
+"""Finds out what a scope is asked for; a reader who may see everything needs none of it."""
 
 
 class Access(Protocol):
@@ -90,8 +104,10 @@ class Access(Protocol):
         """
         ...
 
-    async def scope(self, reader: Reader, places: JobQueues, namespace: str = "") -> Scope:
+    async def scope(self, reader: Reader, places: FindQueues, namespace: str = "", queue: str = "") -> Scope:
         """Return what a reader may see; only one namespace is looked at where one is asked for.
+
+        ``queue``: one that is asked for by its name, whether or not jobs of the reader's are in it.
 
         Raises: as ``reader``.
         """
@@ -119,9 +135,9 @@ class LocalAccess:
         del reader
         return True
 
-    async def scope(self, reader: Reader, places: JobQueues, namespace: str = "") -> Scope:
+    async def scope(self, reader: Reader, places: FindQueues, namespace: str = "", queue: str = "") -> Scope:
         """Show everything."""
-        del reader, places, namespace
+        del reader, places, namespace, queue
         return EVERYTHING
 
     async def may_take_all(self, reader: Reader) -> bool:
@@ -152,20 +168,20 @@ class TokenAccess:
         found = await self.reviews.identify(reader.token, most_age=_FRESH)
         return found is not None and found == reader.identity
 
-    async def scope(self, reader: Reader, places: JobQueues, namespace: str = "") -> Scope:
+    async def scope(self, reader: Reader, places: FindQueues, namespace: str = "", queue: str = "") -> Scope:
         """Return what the owner of a token may list."""
         if reader.identity is None:
             return Scope(namespaces=frozenset(), queues=frozenset(), nodes=False)
-        known = places.queues_by_namespace
         namespaces: frozenset[str] | None = None
         if not await self._may(reader, _JOBS):
-            asked = [namespace] if namespace else sorted(known)[:_MOST_NAMESPACES]
+            asked = [namespace] if namespace else sorted((await places()).queues_by_namespace)[:_MOST_NAMESPACES]
             wanted = {each: attrs.evolve(_JOBS, namespace=each) for each in asked}
             namespaces = await self._allowed(reader, wanted)
         queues: frozenset[str] | None = None
         if not await self._may(reader, _QUEUES):
-            own = sorted({queue for each in namespaces or () for queue in known.get(each, ())})[:_MOST_QUEUES]
-            queues = await self._allowed(reader, {each: attrs.evolve(_QUEUES, name=each) for each in own})
+            own = (await places()).queues_of(namespaces)[:_MOST_QUEUES]
+            named = {each: attrs.evolve(_QUEUES, name=each) for each in (*own, queue) if each}
+            queues = await self._allowed(reader, named)
         return Scope(namespaces=namespaces, queues=queues, nodes=await self._may(reader, _NODES))
 
     async def may_take_all(self, reader: Reader) -> bool:

@@ -1,14 +1,15 @@
-"""Where answers are computed: in a thread, one after the other, each once for a moment and a scope.
+"""Where answers are computed: in a thread, each once for a moment and a scope.
 
 A cycle computes in a thread of its own, and both want the interpreter. So what readers ask for is computed at most for
 a part of the time: a moment is looked at until as many times as it cost have passed, and later moments wait or are
-skipped.
+skipped. A reader does not wait for longer than the server allows; what was begun goes on, and is there when the reader
+asks again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 import attrs
@@ -17,17 +18,47 @@ from anyio import to_thread
 from kai.cluster.port import Clock
 from kai.dashboard.access import Access, JobQueues, Reader
 from kai.dashboard.feed import Feed
-from kai.dashboard.look import Look
+from kai.dashboard.look import Look, WholeLook
+from kai.dashboard.own import OwnLook
 from kai.dashboard.scope import EVERYTHING, Scope
+from kai.telemetry.connections import Response
 
 LEAST_SECONDS: Final = 1.0
 """A moment is looked at for so long at least."""
+UNASKED_SECONDS: Final = 60.0
+"""For so long without a reader a moment is kept: it holds on to a snapshot that is needed for nothing else."""
 _REST: Final = 4.0
 """Times that a moment's answers took, for which later moments wait: a fifth of a core at most."""
 _MOST_SCOPES: Final = 32
 _MOST_KEPT: Final = 256
+_MOST_BYTES: Final = 16 << 20
+"""Of answers that are kept. One of 3,000 queues has two megabytes."""
+_GLANCE: Final = 0.25
 
 R = TypeVar("R")
+Place: TypeAlias = tuple[int, Scope, Hashable]
+
+
+@attrs.define(eq=False)
+class _Turn:
+    """An answer that a thread computes, for a reader who may have gone meanwhile."""
+
+    has_begun: bool = False
+    is_over: bool = False
+
+
+@attrs.define(eq=False)
+class _Lane:
+    """Answers that are computed one after the other."""
+
+    turn: _Turn = attrs.field(factory=lambda: _Turn(is_over=True))
+    """The last answer."""
+    news: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def end(self) -> None:
+        """Wake those who wait for their turn."""
+        news, self.news = self.news, anyio.Event()
+        news.set()
 
 
 @attrs.define(eq=False)
@@ -36,13 +67,18 @@ class AnswerCache:
 
     feed: Feed
     clock: Clock
-    _whole: Look | None = None
+    _whole: WholeLook | None = None
     _revision: int = -1
     _since: float = 0.0
+    _asked: float = 0.0
+    """When a reader asked last."""
     _spent: float = 0.0
     """Seconds that answers of the present look took."""
     _looks: dict[Scope, Look] = attrs.field(factory=dict)
-    _turn: anyio.Lock = attrs.field(factory=anyio.Lock)
+    _kept: dict[Place, tuple[object, int]] = attrs.field(factory=dict)
+    """Answers with their sizes, the oldest first."""
+    _lanes: dict[bool, _Lane] = attrs.field(factory=lambda: {False: _Lane(), True: _Lane()})
+    """For answers that read the moment, and for those that decide on it again: these take seconds."""
 
     @property
     def revision(self) -> int:
@@ -52,44 +88,76 @@ class AnswerCache:
 
     def look(self, scope: Scope = EVERYTHING) -> Look | None:
         """Return the present moment within a scope; None where no cycle has ended yet, or another process leads."""
+        self._asked = self.clock.monotonic()
         self._turn_over()
         if self._whole is None or scope == EVERYTHING:
             return self._whole
-        found = self._looks.pop(scope, None) or self._whole.within(scope)
+        found = self._looks.pop(scope, None) or OwnLook.of(self._whole, scope)
         self._looks[scope] = found
         while len(self._looks) > _MOST_SCOPES:
             del self._looks[next(iter(self._looks))]
         return found
 
-    async def look_for(self, access: Access, reader: Reader, namespace: str = "") -> Look | None:
+    async def look_for(self, access: Access, reader: Reader, namespace: str = "", queue: str = "") -> Look | None:
         """Return what a reader sees of the present moment; None before the first.
 
+        ``namespace`` and ``queue`` are the only ones that are asked about, if any.
         Raises: ReviewError.
         """
         whole = self.look()
-        places = JobQueues() if whole is None else await self.ask(whole, "places", _places)
-        scope = await access.scope(reader, places, namespace)
+
+        async def places() -> JobQueues:
+            return JobQueues() if whole is None else await self.ask(whole, "places", _places)
+
+        scope = await access.scope(reader, places, namespace, queue)
         return None if whole is None else self.look(scope)
 
     @property
     def seconds_behind(self) -> float:
         """Return how much older the cycle is that readers are answered from than the last one."""
         last, whole = self.feed.cycle, self._whole
-        return 0.0 if last is None or whole is None else max(0.0, last.time - whole.cycle.time)
+        return 0.0 if last is None or whole is None else max(0.0, last.time - whole.time)
 
-    async def ask(self, look: Look, key: Hashable, answer: Callable[[Look], R]) -> R:
-        """Return an answer, computed in a thread unless it was for this look before."""
-        if key not in look.kept:
-            async with self._turn:
-                if key not in look.kept:
-                    began = self.clock.monotonic()
-                    found = await to_thread.run_sync(answer, look)
-                    self._spent += self.clock.monotonic() - began
-                    while len(look.kept) >= _MOST_KEPT:
-                        del look.kept[next(iter(look.kept))]
-                    look.kept[key] = found
-        result: R = look.kept[key]
+    async def ask(self, look: Look, key: Hashable, answer: Callable[[Look], R], *, decides: bool = False) -> R:
+        """Return an answer, computed in a thread unless it was for this look before.
+
+        ``decides``: whether the cluster is decided on again for it, which other answers do not wait for.
+        A reader who leaves leaves the thread at work, and what it finds is kept.
+        """
+        place, lane = (look.number, look.scope, key), self._lanes[decides]
+        while place not in self._kept:
+            if lane.turn.is_over:
+                turn = lane.turn = _Turn()
+                try:
+                    return await to_thread.run_sync(self._compute, turn, place, look, answer, abandon_on_cancel=True)
+                finally:
+                    turn.is_over |= not turn.has_begun  # the reader left before there was a thread
+                    lane.end()
+            with anyio.move_on_after(_GLANCE):
+                await lane.news.wait()
+        result: R = self._kept[place][0]  # type: ignore[assignment]  # the key says what it is an answer to
         return result
+
+    def _compute(self, turn: _Turn, place: Place, look: Look, answer: Callable[[Look], R]) -> R:
+        """Return an answer, and keep it: the reader may be gone before it is there."""
+        turn.has_begun = True
+        try:
+            began = self.clock.monotonic()
+            found = answer(look)
+            self._keep(place, found)
+            self._spent += self.clock.monotonic() - began
+            return found
+        finally:
+            turn.is_over = True
+
+    def _keep(self, place: Place, found: object) -> None:
+        """Keep an answer, and not too many. Called in threads: each step is one that no other sees half done."""
+        size = len(found.body) if isinstance(found, Response) else int(getattr(found, "size", 0))
+        kept = {**self._kept, place: (found, size)}
+        sizes = sum(size for _, size in kept.values())
+        while len(kept) > _MOST_KEPT or (sizes > _MOST_BYTES and len(kept) > 1):
+            sizes -= kept.pop(next(iter(kept)))[1]
+        self._kept = kept
 
     async def newer(self, revision: int) -> int:
         """Wait until there is a later moment to be looked at, and return its revision."""
@@ -98,14 +166,27 @@ class AnswerCache:
             await self.clock.sleep(max(0.05, self._due() - self.clock.monotonic()))
         return self._revision
 
+    async def run(self) -> None:
+        """Forget the moment where no reader asks, until cancelled."""
+        while True:
+            await self.clock.sleep(UNASKED_SECONDS / 2)
+            if self.clock.monotonic() - self._asked >= UNASKED_SECONDS:
+                self._forget()
+                self._revision = -1
+
+    def _forget(self) -> None:
+        self._whole = None
+        self._looks.clear()
+        self._kept = {}
+
     def _turn_over(self) -> None:
         feed, now = self.feed, self.clock.monotonic()
         if self._revision == feed.revision or (
             self._whole is not None and feed.cycle is not None and now < self._due()
         ):
             return
-        self._whole = None if feed.cycle is None else Look(cycle=feed.cycle)
-        self._looks.clear()
+        self._forget()
+        self._whole = None if feed.cycle is None else WholeLook.of(feed.cycle)
         self._revision, self._since, self._spent = feed.revision, now, 0.0
 
     def _due(self) -> float:
@@ -115,6 +196,9 @@ class AnswerCache:
 
 def _places(look: Look) -> JobQueues:
     found: dict[str, set[str]] = {}
-    for group in look.cycle.outcome.last.snapshot.groups:
-        found.setdefault(group.namespace, set()).add(group.queue)
-    return JobQueues(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})
+    for line in look.lines:
+        found.setdefault(line.job.namespace, set()).add(line.job.queue)
+    parents = {line.name: line.parent for line in look.queues}
+    return JobQueues(
+        queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()}, parents=parents
+    )

@@ -6,29 +6,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from kai.api.values.times import instant_text
 from kai.dashboard.access import missing_rights
 from kai.dashboard.feed import CycleLine, Happening
-from kai.dashboard.look import Look
-from kai.dashboard.scope import FOREIGN_NAMESPACE, FOREIGN_QUEUE
+from kai.dashboard.look import History, Look, WholeLook
+from kai.dashboard.scope import FOREIGN_NAMESPACE
 from kai.documents.entitlements import entitlement_values
 from kai.documents.explanations import eviction, explanation, past_eviction, settled_values, told_of_jobs
 from kai.documents.jobs import job_values
 from kai.documents.nodes import node_values, occupancy_values
 from kai.documents.queues import queue_items
 from kai.notation import shown
-from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.explanation import Fold
 from kai.simulation.explaining.past_evictions import RULES, SERVICE, PastEviction
 from kai.simulation.outcomes.job_lines import lines_named
-from kai.simulation.outcomes.owners import owners_in
 from kai.telemetry.connections import Response
 
+T = TypeVar("T")
 ROOT: Final = "/api/v1"
 PATHS: Final = (
     "jobs",
@@ -42,15 +41,17 @@ PATHS: Final = (
     "evictions",
     "cycles",
 )
+_PAGED: Final = frozenset({"limit", "continue"})
 _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
-    "jobs": frozenset({"namespace", "queue", "state", "pods"}),
-    "queues": frozenset({"queue"}),
-    "nodes": frozenset(),
+    "jobs": frozenset({"namespace", "queue", "state", "pods"}) | _PAGED,
+    "queues": frozenset({"queue"}) | _PAGED,
+    "nodes": _PAGED,
     "why": frozenset({"name", "namespace"}),
-    "waiting": frozenset({"namespace"}),
+    "waiting": frozenset({"namespace"}) | _PAGED,
     "evictions": frozenset({"namespace"}),
     "cycles": frozenset(),
 }
+_LONGEST_NUMBER: Final = 9
 _BODY: Final = "application/json"
 
 
@@ -67,6 +68,18 @@ class Question:
         if self.parts[:1] == ("jobs",) and len(self.parts) == 3:
             return self.parts[1]
         return dict(self.parameters).get("namespace", "")
+
+    @property
+    def queue(self) -> str:
+        """The one queue that is asked about; "" for none."""
+        if self.parts[:1] == ("queues",) and len(self.parts) == 2:
+            return self.parts[1]
+        return dict(self.parameters).get("queue", "")
+
+    @property
+    def decides(self) -> bool:
+        """Whether the cluster is decided on again for the answer."""
+        return self.parts == ("why",) or (self.parts[:1] == ("jobs",) and len(self.parts) == 3)
 
 
 def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
@@ -85,13 +98,17 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
     if unknown:
         wanted = f"one of {', '.join(sorted(known))}" if known else "none"
         return problem(400, f"parameter: found {shown(unknown[0][:80])}, expected {wanted}")
+    for name in sorted(_PAGED & set(query)):
+        if not (query[name].isdecimal() and 0 < len(query[name]) <= _LONGEST_NUMBER and int(query[name])):
+            return problem(400, f"parameter {name}: found {shown(query[name][:80])}, expected a number above 0")
+    if len(parts) > 1 and (_PAGED & set(query)):
+        return problem(400, f"parameter: found {min(_PAGED & set(query))}, expected it with a list only")
     return Question(parts=parts, parameters=tuple(sorted((name, query[name]) for name in known & set(query))))
 
 
-def answer(
-    look: Look, question: Question, cycles: tuple[CycleLine, ...] = (), happenings: tuple[Happening, ...] = ()
-) -> Response:
+def answer(look: Look, question: Question, history: History | None = None) -> Response:
     """Return the answer to a question, from one moment. Cost: seconds in a large cluster; not for the event loop."""
+    told = look.history(history or History())
     parameters = dict(question.parameters)
     match question.parts:
         case ("jobs",):
@@ -99,35 +116,53 @@ def answer(
         case ("jobs", namespace, name):
             return _job(look, namespace, name)
         case ("queues", *rest):
-            return _queues(look, rest[0] if rest else parameters.get("queue", ""), is_one=bool(rest))
+            return _queue(look, rest[0]) if rest else _queues(look, parameters)
         case ("nodes", *rest):
-            return _nodes(look, rest[0] if rest else "")
+            return _node(look, rest[0]) if rest else _nodes(look, parameters)
         case ("evictions",):
-            return _evictions(look, parameters, happenings)
+            return _evictions(look, parameters, told.happenings)
         case ("why",):
             return _why(look, parameters)
         case ("waiting",):
             return _waiting(look, parameters)
         case _:
-            return as_json(look.document("CycleList", {"items": [cycle_values(each) for each in reversed(cycles)]}))
+            return as_json(
+                look.document("CycleList", {"items": [cycle_values(each) for each in reversed(told.cycles)]})
+            )
 
 
 def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
     namespace, queue, state = (parameters.get(each, "") for each in ("namespace", "queue", "state"))
     if refused := _refused(look, namespace):
         return refused
-    below = look.seen.queues_below(queue) if queue else frozenset[str]()
+    below = look.below(queue) if queue else frozenset[str]()
     with_pods = parameters.get("pods") == "true"
-    objects = look.outcome.case.objects
-    owners = owners_in(objects.pods, objects.pod_groups) if with_pods else {}
-    items = [
-        job_values(line, with_pods=with_pods, owners=owners.get(line.job.key, ()) if with_pods else None)
+    owners = look.owners if with_pods else {}
+    chosen = [
+        line
         for line in look.lines
         if namespace in {"", line.job.namespace}
         and (not queue or line.job.queue in below)
         and (not state or line.job.state.lower() == state.lower() or (state == "waiting" and line.waits))
     ]
-    return as_json(look.document("JobList", {"items": items}))
+    lines, more = _page(chosen, parameters)
+    items = [
+        job_values(line, with_pods=with_pods, owners=owners.get(line.job.key, ()) if with_pods else None)
+        for line in lines
+    ]
+    return as_json(look.document("JobList", {"items": items, **more}))
+
+
+def _page(items: Sequence[T], parameters: Mapping[str, str]) -> tuple[Sequence[T], Mapping[str, Any]]:
+    """Return the items that are asked for, and, where a ``limit`` is, where the rest begins.
+
+    A page of a later moment begins after as many items as were told before.
+    """
+    limit, first = int(parameters.get("limit", "0")), int(parameters.get("continue", "0"))
+    if not limit:
+        return items[first:], {}
+    end = first + limit
+    return items[first:end], {"continue": str(end) if end < len(items) else None}
 
 
 def _job(look: Look, namespace: str, name: str) -> Response:
@@ -144,7 +179,7 @@ def _why(look: Look, parameters: Mapping[str, str]) -> Response:
     name, namespace = (parameters.get(each, "") for each in ("name", "namespace"))
     if not name:
         return problem(400, "parameter: found no name, expected that of a job, of its owner or of a pod")
-    if not look.scope.is_whole:
+    if not isinstance(look, WholeLook):
         return problem(403, "not allowed to list podgroups and nodes, and to get queues, everywhere")
     lines = lines_named(name, [line for line in look.lines if namespace in {"", line.job.namespace}])
     if not lines:
@@ -163,67 +198,73 @@ def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
     told = look.explain(line)
     fields = settled_values(line) if told is None else explanation(Fold(explanation=told))
     mine = [each for each in look.evictions if each.job == line.job.key]
-    case = look.outcome.case
-    return {
-        **fields,
-        "evicted": [eviction(each) for each in mine],
-        "assumptions": list(assumptions(case.objects, {line.job.queue})),
-    }
+    return {**fields, "evicted": [eviction(each) for each in mine], "assumptions": list(look.assumptions(line))}
 
 
-def _queues(look: Look, queue: str, *, is_one: bool) -> Response:
+def _queues(look: Look, parameters: Mapping[str, str]) -> Response:
+    queue = parameters.get("queue", "")
+    if refused := _refused_queue(look, queue):
+        return refused
+    below = look.below(queue) if queue else frozenset[str]()
+    lines, more = _page([line for line in look.queues if not queue or line.name in below], parameters)
+    items = queue_items(lines, look.queue_facts(), labels=look.queue_labels())
+    return as_json(look.document("QueueList", {"items": items, **more}))
+
+
+def _queue(look: Look, queue: str) -> Response:
+    if refused := _refused_queue(look, queue):
+        return refused
+    found = look.entitlement(queue)
+    if found is None:
+        return problem(404, f"found no queue {queue[:80]}")
+    below = look.below(queue)
+    waiting = [line.job for line in look.lines if line.waits and line.job.queue in below]
+    return as_json(look.document("QueueExplanation", entitlement_values(found, waiting)))
+
+
+def _refused_queue(look: Look, queue: str) -> Response | None:
     if refused := missing_rights(look.scope, ["queues"]):
         return problem(403, f"not allowed to {refused}")
     if queue and not look.scope.reads(queue):
         return problem(403, f"not allowed to get queue {queue[:80]}")
-    if is_one:
-        found = look.entitlement(queue)
-        if found is None:
-            return problem(404, f"found no queue {queue[:80]}")
-        below = look.seen.queues_below(queue)
-        waiting = [line.job for line in look.lines if line.waits and line.job.queue in below]
-        return as_json(look.document("QueueExplanation", entitlement_values(found, waiting)))
-    below = look.seen.queues_below(queue) if queue else frozenset[str]()
-    lines = [line for line in look.queues if not queue or line.name in below]
-    labels = {each.metadata.name: each.metadata.labels for each in look.outcome.case.objects.queues}
-    items = queue_items(lines, look.outcome.last.snapshot.queues, labels=labels)
-    for item in items:
-        if item["parent"] == FOREIGN_QUEUE:
-            item["parent"] = None
-    return as_json(look.document("QueueList", {"items": items}))
+    return None
 
 
-def _nodes(look: Look, name: str) -> Response:
+def _nodes(look: Look, parameters: Mapping[str, str]) -> Response:
     if refused := missing_rights(look.scope, ["nodes"]):
         return problem(403, f"not allowed to {refused}")
-    if not name:
-        return as_json(look.document("NodeList", {"items": [node_values(node) for node in look.nodes]}))
+    nodes, more = _page(look.nodes, parameters)
+    return as_json(look.document("NodeList", {"items": [node_values(node) for node in nodes], **more}))
+
+
+def _node(look: Look, name: str) -> Response:
+    if refused := missing_rights(look.scope, ["nodes"]):
+        return problem(403, f"not allowed to {refused}")
     found = look.occupancy(name)
     if found is None:
         return problem(404, f"found no node {name[:80]}")
     return as_json(look.document("NodeExplanation", occupancy_values(found)))
 
 
-def _evictions(look: Look, parameters: Mapping[str, str], happenings: tuple[Happening, ...]) -> Response:
-    """Return which pods of the reader's jobs have to go or went, and which went for them."""
+def _evictions(look: Look, parameters: Mapping[str, str], happenings: Sequence[Happening]) -> Response:
+    """Return which pods of the reader's jobs have to go or went, and, to readers of all, which go for jobs."""
     namespace = parameters.get("namespace", "")
     if refused := _refused(look, namespace):
         return refused
 
     def is_asked(*namespaces: str) -> bool:
-        return any(look.scope.sees(each) and namespace in {"", each} for each in namespaces if each)
+        return any(each and namespace in {"", each} for each in namespaces)
 
     now = [each for each in look.evictions if is_asked(each.job.partition("/")[0], each.beneficiary.partition("/")[0])]
     before = [
         past_eviction(one)
         for each in happenings
-        if each.kind == "evicted" and each.number < look.cycle.number and is_asked(each.namespace, each.for_namespace)
-        if (own := look.own(each)) is not None
-        for one in _past(own)
+        if each.kind == "evicted" and each.number < look.number and is_asked(each.namespace, each.for_namespace)
+        for one in _past(each)
     ]
     fields = {
         "items": [eviction(each) for each in now],
-        "unusedEvictions": list(look.unused()) if not namespace else [],
+        "unusedEvictions": list(look.unused) if not namespace else [],
         "past": before,
         "lookedAt": [SERVICE],
     }
@@ -252,7 +293,8 @@ def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:
     namespace = parameters.get("namespace", "")
     if refused := _refused(look, namespace):
         return refused
-    fields = {"items": [explanation(each) for each in look.folds(namespace)], "assumptions": []}
+    folds, more = _page(look.folds(namespace), parameters)
+    fields = {"items": [explanation(each) for each in folds], "assumptions": [], **more}
     return as_json(look.document("ExplanationList", fields))
 
 

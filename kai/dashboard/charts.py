@@ -101,18 +101,19 @@ class Rack:
     """None where the rack is folded."""
 
 
-def shares_of(queues: Sequence[QueueLine], names: Sequence[str], colors: Mapping[str, str], total: float) -> list[Part]:
-    """Return who has the GPUs, by the queues of ``names``; what is left is idle."""
-    out, at = [], 0.0
+def shares_of(queues: Sequence[QueueLine], colors: Mapping[str, str], total: float) -> list[Part]:
+    """Return how much of the GPUs each of some queues has, none of which is below another."""
+    out: list[Part] = []
     for line in queues:
-        if line.name not in names:
-            continue
-        amount = line.shares[GPU].used
-        width = min(WIDTH - at, WIDTH * amount / total) if total else 0.0
-        color = colors.get(line.name, OTHERS)
-        out.append(Part(name=line.name, color=color, at=at, width=width, amount=amount / GPU_UNIT))
-        at += width
+        out.append(part_after(out, line.name, line.shares[GPU].used, total, colors.get(line.name, OTHERS)))
     return out
+
+
+def part_after(parts: Sequence[Part], name: str, amount: float, total: float, color: str = OTHERS) -> Part:
+    """Return the part that follows others in a bar; it ends where the bar does."""
+    at = parts[-1].at + parts[-1].width if parts else 0.0
+    width = min(WIDTH - at, WIDTH * amount / total) if total else 0.0
+    return Part(name=name, color=color, at=at, width=width, amount=amount / GPU_UNIT)
 
 
 def bar_of(line: QueueLine, color: str, total: float, resource: int) -> QueueBar:

@@ -7,7 +7,7 @@ skipped, however slow a reader is.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import anyio
@@ -22,7 +22,8 @@ from kai.simulation.outcomes.quota_gpus import counted_on
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400
-_MOST_OF_ONE_CYCLE: Final = 100
+_MOST_OF_NAMESPACE: Final = 24
+"""Of one namespace, apart from others: how much happens to others must not show in what is remembered of it."""
 _MOST_PENDING: Final = 8
 _MOST_NODES: Final = 8
 
@@ -93,6 +94,8 @@ class Feed:
     cycles: deque[CycleLine] = attrs.field(factory=lambda: deque(maxlen=_CYCLES))
     happenings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=_HAPPENINGS))
     """The newest last."""
+    by_namespace: dict[str, deque[Happening]] = attrs.field(factory=dict)
+    """What happened to the jobs of each namespace within as many cycles, the newest last."""
     _pending: deque[EndedCycle] = attrs.field(factory=lambda: deque(maxlen=_MOST_PENDING))
     _news: anyio.Event = attrs.field(factory=anyio.Event)
 
@@ -128,8 +131,18 @@ class Feed:
             while self._pending:
                 cycle = self._pending.popleft()
                 line, found = await to_thread.run_sync(_summed_up, cycle)
-                self.cycles.append(line)
-                self.happenings.extend(found)
+                self.remember(line, found)
+
+    def remember(self, line: CycleLine, happenings: Iterable[Happening]) -> None:
+        """Take what is remembered of a cycle."""
+        self.cycles.append(line)
+        for each in happenings:
+            self.happenings.append(each)
+            self.by_namespace.setdefault(each.namespace, deque(maxlen=_MOST_OF_NAMESPACE)).append(each)
+        if len(self.cycles) == _CYCLES:
+            first = self.cycles[0].number
+            for name in [name for name, found in self.by_namespace.items() if found[-1].number < first]:
+                del self.by_namespace[name]
 
 
 def _summed_up(cycle: EndedCycle) -> tuple[CycleLine, list[Happening]]:
@@ -138,7 +151,7 @@ def _summed_up(cycle: EndedCycle) -> tuple[CycleLine, list[Happening]]:
     for each in last.decisions:
         kinds[_kind(each)] += 1
     line = CycleLine(number=cycle.number, time=cycle.time, took=cycle.took, phases=cycle.phases, counts=dict(kinds))
-    return line, list(_happenings(cycle))[:_MOST_OF_ONE_CYCLE]
+    return line, list(_happenings(cycle))
 
 
 def _kind(decision: Bind | Nominate | Evict) -> str:

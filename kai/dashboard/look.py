@@ -1,43 +1,45 @@
 """What a reader sees of one moment: jobs, queues, nodes and explanations, each computed when it is asked for.
 
+`Look` is what pages and documents are made of. A reader of everything has a `WholeLook`, others have a
+`kai.dashboard.own.OwnLook`, which is made of what their rights show and holds nothing else.
+
 Everything here computes, for seconds in a large cluster, and belongs in a thread, where `kai.dashboard.answer_cache`
 runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import attrs
 
-from kai.dashboard.feed import EndedCycle, Happening
-from kai.dashboard.scope import (
-    EVERYTHING,
-    FOREIGN_JOB,
-    FOREIGN_NAMESPACE,
-    FOREIGN_NODE,
-    FOREIGN_QUEUE,
-    Scope,
-    known_queues,
-    masked,
-)
+from kai.api.fields import EMPTY
+from kai.colors import colors_of
+from kai.dashboard.feed import CycleLine, EndedCycle, Happening
+from kai.dashboard.scope import EVERYTHING, Scope
 from kai.documents.envelope import enveloped
-from kai.explain.codes import BY_CODE
-from kai.explain.phrases import Words
+from kai.model.axis import GPU
+from kai.model.queue import Queue
 from kai.simulation.cases.origin import Origin
-from kai.simulation.deciding.run import Outcome
-from kai.simulation.explaining.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
+from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.evictions import Eviction, Evictions
-from kai.simulation.explaining.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs
-from kai.simulation.explaining.suggestions import Suggestions
-from kai.simulation.explaining.trials import ChangeTrial
+from kai.simulation.explaining.explanation import (
+    Explained,
+    Explainer,
+    Fold,
+    JobExplanation,
+    explained_jobs,
+    unproved,
+)
 from kai.simulation.outcomes.entitlement import Entitlement, entitlement
 from kai.simulation.outcomes.gpu_slots import NodeSlots, node_slots
-from kai.simulation.outcomes.job_lines import JobLine, PodLine, job_lines
-from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant, occupancy, spare
-from kai.simulation.outcomes.overview import Overview, overview
+from kai.simulation.outcomes.job_lines import JobLine, job_lines
+from kai.simulation.outcomes.node_occupancy import Occupancy, occupancy, spare
+from kai.simulation.outcomes.overview import Job, Overview, overview
+from kai.simulation.outcomes.owners import Above, owners_in
 from kai.simulation.outcomes.queue_lines import QueueLine
 
 _MOST_DECISIONS = 40
@@ -45,178 +47,281 @@ _SEARCH_SECONDS = 1.0
 """For about so long changes are searched that would help: as many decisions as a cycle's own time allows."""
 
 
-@attrs.define(eq=False, slots=False)
-class Look:
-    """One moment, within a scope."""
+@attrs.frozen(kw_only=True)
+class Capacity:
+    """What the cluster has, whoever uses it. Units: those of the axis."""
 
-    cycle: EndedCycle
+    nodes: int
+    totals: tuple[int, int, int]
+    """CPU, memory and GPUs."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes, in thousandths; MIG slices count as GPUs."""
+        return self.totals[GPU]
+
+
+@attrs.frozen(kw_only=True)
+class History:
+    """What is remembered of cycles before, and how the process is."""
+
+    cycles: tuple[CycleLine, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    """The newest last."""
+    by_namespace: Mapping[str, Sequence[Happening]] = EMPTY
+    """What happened to the jobs of each namespace, which is remembered for longer where much happens to others."""
+    facts: tuple[tuple[str, str, bool], ...] = ()
+
+    @property
+    def newest(self) -> int:
+        """The number of the last cycle that is remembered; 0 for none."""
+        return self.cycles[-1].number if self.cycles else 0
+
+
+@attrs.define(eq=False, slots=False, kw_only=True)
+class Look(ABC):
+    """One moment, as far as a reader may see it."""
+
+    number: int
+    """Of the cycle."""
+    time: float
+    failing: tuple[str, ...]
+    """Plugins that fail."""
+    groups: Mapping[str, tuple[int, int]] = EMPTY
+    """By action: how many groups it bound, and for how many it decided something."""
     scope: Scope = EVERYTHING
-    whole: Look | None = None
-    """The same moment without a limit, where this one has some."""
     kept: dict[Hashable, Any] = attrs.field(factory=dict)
     """What was computed for readers of this look."""
 
-    def within(self, scope: Scope) -> Look:
-        """Return the same moment as a reader with less rights sees it."""
-        return self if scope == self.scope else Look(cycle=self.cycle, scope=scope, whole=self)
+    # --- What there is ---------------------------------------------------------------------------------------------
 
-    @cached_property
-    def outcome(self) -> Outcome:
-        """The outcome, without the names that the reader may not know."""
-        return masked(self.cycle.outcome, self.scope)
+    @property
+    @abstractmethod
+    def capacity(self) -> Capacity:
+        """What the cluster has: its own figures, which every reader is shown."""
 
-    @cached_property
-    def seen(self) -> Overview:
-        """Jobs and queues, those that the reader may not see among them, nameless."""
-        return overview(self.outcome)
+    @property
+    @abstractmethod
+    def lines(self) -> Sequence[JobLine]:
+        """The jobs that the reader may see, those that wait last."""
 
-    @cached_property
-    def lines(self) -> tuple[JobLine, ...]:
-        """The jobs that the reader may see."""
-        if self.whole is None:
-            return job_lines(self.outcome, self.seen)
-        # Places in line are those among all jobs.
-        own = {job.key: job for job in self.seen.jobs}
-        return tuple(
-            attrs.evolve(line, job=own[line.job.key], pods=self._pods(line))
-            for line in self.whole.lines
-            if self.scope.sees(line.job.namespace) and line.job.key in own
-        )
-
-    def _pods(self, line: JobLine) -> tuple[PodLine, ...]:
-        if self.scope.nodes:
-            return line.pods
-        return tuple(attrs.evolve(each, node=FOREIGN_NODE) if each.node else each for each in line.pods)
-
-    @cached_property
-    def queues(self) -> tuple[QueueLine, ...]:
+    @property
+    @abstractmethod
+    def queues(self) -> Sequence[QueueLine]:
         """The queues that the reader may read, parents before their children."""
-        return tuple(line for line in self.seen.queues if self.scope.reads(line.name))
 
-    @cached_property
-    def known_queues(self) -> frozenset[str]:
-        """The queues whose names the reader may know."""
-        return known_queues(self.cycle.outcome.last.snapshot, self.scope)
-
-    @cached_property
-    def nodes(self) -> tuple[NodeSlots, ...]:
+    @property
+    @abstractmethod
+    def nodes(self) -> Sequence[NodeSlots]:
         """The nodes, none where the reader may not list them."""
-        return node_slots(self.outcome) if self.scope.nodes else ()
 
+    @property
+    @abstractmethod
+    def evictions(self) -> Sequence[Eviction]:
+        """The pods of the reader's jobs that have to go."""
+
+    @abstractmethod
+    def history(self, history: History) -> History:
+        """Return what is remembered, as far as the reader may see it."""
+
+    @abstractmethod
     def occupancy(self, node: str) -> Occupancy | None:
         """Return what is on a node, and what keeps which of the reader's jobs away; None for one that is not shown."""
-        if not self.scope.nodes or node not in self.outcome.last.snapshot.node_rows:
-            return None
-        if self.whole is None:
-            return occupancy(self.outcome, self.seen, node)
-        # Foreign jobs have one name in what is masked, so the whole is looked at and its names go afterwards.
-        own = attrs.evolve(self.whole.seen, jobs=tuple(line.job for line in self.lines))
-        found = occupancy(self.whole.outcome, own, node)
-        return attrs.evolve(found, tenants=tuple(map(self._tenant, found.tenants)))
 
-    def spare(self, node: str) -> tuple[str, ...]:
+    @abstractmethod
+    def spare(self, node: str) -> Sequence[str]:
         """Return what a node that is shown has free besides GPUs, in words."""
-        return spare(self.outcome, node)
 
-    def _tenant(self, tenant: Tenant) -> Tenant:
-        if self.scope.sees(tenant.job.partition("/")[0]):
-            return tenant
-        queue = tenant.queue if tenant.queue in self.known_queues or not tenant.queue else FOREIGN_QUEUE
-        return attrs.evolve(tenant, job=f"{FOREIGN_NAMESPACE}/{FOREIGN_JOB}", title=FOREIGN_JOB, queue=queue)
+    @abstractmethod
+    def entitlement(self, queue: str) -> Entitlement | None:
+        """Return how the share of a queue came about; None for one that the reader may not read."""
+
+    @abstractmethod
+    def explain(self, line: JobLine) -> JobExplanation | None:
+        """Return why a job waits, and which changes would help; None for a job that does not wait."""
+
+    @abstractmethod
+    def assumptions(self, line: JobLine) -> Sequence[str]:
+        """Return what is taken for granted in what is said of a job."""
+
+    @property
+    @abstractmethod
+    def unused(self) -> Sequence[str]:
+        """Where more is vacated than jobs are promised, for readers who may see all of it."""
+
+    @property
+    @abstractmethod
+    def owners(self) -> Mapping[str, Sequence[Above]]:
+        """What the jobs belong to, by ``namespace/name``."""
+
+    @abstractmethod
+    def queue_facts(self) -> Iterable[Queue]:
+        """Return the queues that the reader may read, as they take part."""
+
+    @abstractmethod
+    def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of the queues that the reader may read, by name."""
+
+    # --- What is made of it ----------------------------------------------------------------------------------------
 
     @cached_property
-    def evictions(self) -> tuple[Eviction, ...]:
-        """The pods that have to go; whose they are and for whom, as far as the reader may know."""
-        return Evictions(self.outcome.last).all()
-
-    def unused(self) -> tuple[str, ...]:
-        """Return where more is vacated than jobs are promised, for readers who may see all of it."""
-        return tuple(Evictions(self.outcome.last).unused()) if self.whole is None and self.evictions else ()
-
-    def own(self, each: Happening) -> Happening | None:
-        """Return what happened, without foreign names; None where it happened to others only."""
-        sees = self.scope.sees(each.namespace)
-        gains = bool(each.for_job) and self.scope.sees(each.for_namespace)
-        if not sees and not gains:
-            return None
-        out = each
-        if not sees:
-            queue = each.queue if each.queue in self.known_queues else FOREIGN_QUEUE
-            out = attrs.evolve(out, namespace="", job=FOREIGN_JOB, queue=queue)
-        if each.for_job and not gains:
-            out = attrs.evolve(out, for_namespace="", for_job=FOREIGN_JOB)
-        return out if self.scope.nodes else attrs.evolve(out, nodes=())
-
-    # --- Explanations --------------------------------------------------------------------------------------------
+    def colors(self) -> Mapping[str, str]:
+        """The colours of queues, by name."""
+        return colors_of(self.queues)
 
     @cached_property
-    def _explainer(self) -> Explainer:
-        most = 0 if self.whole is not None else int(_SEARCH_SECONDS / max(0.001, self.cycle.took))
-        return Explainer(self.outcome, self.seen, lines=self.lines, most=min(_MOST_DECISIONS, most))
+    def tops(self) -> Sequence[QueueLine]:
+        """The queues above which the reader may read none: what they use is in no other one of these."""
+        names = {line.name for line in self.queues}
+        return [line for line in self.queues if line.parent not in names]
+
+    def below(self, queue: str) -> frozenset[str]:
+        """Return the names of a queue and of those below it that the reader may read."""
+        found = {queue}
+        for line in self.queues:
+            if line.parent in found:
+                found.add(line.name)
+        return frozenset(found)
 
     def find(self, namespace: str, name: str) -> JobLine | None:
         """Return one job that the reader may see."""
-        found = (line for line in self.lines if line.job.name == name and line.job.namespace == namespace)
-        return next(found, None)
+        return self._by_key.get((namespace, name))
 
-    def explain(self, line: JobLine) -> JobExplanation | None:
-        """Return why a job waits, and which changes would help; None for a job that does not wait."""
-        if not line.waits:
-            return None
-        own = self._explainer.explain(line.job, verify=self.whole is None)
-        if self.whole is None:
-            return own
-        told = self.whole.find(line.job.namespace, line.job.name)
-        full = None if told is None else self.whole.explain(told)
-        if full is None:
-            return own
-        kept = tuple(each for trial in full.suggestions.told if (each := self._own(trial)) is not None)
-        return attrs.evolve(own, suggestions=Suggestions(told=kept, all_tried=full.suggestions.all_tried), eta=full.eta)
-
-    def told(self, lines: Sequence[JobLine]) -> Explained:
-        """Return what a command would find out about jobs, by as many decisions; for readers of everything."""
-        return explained_jobs(self.outcome, Explainer(self.outcome, self.seen, lines=self.lines), lines)
+    @cached_property
+    def _by_key(self) -> Mapping[tuple[str, str], JobLine]:
+        return {(line.job.namespace, line.job.name): line for line in self.lines}
 
     def folds(self, namespace: str = "") -> tuple[Fold, ...]:
-        """Return the reasons why jobs wait, each with the first job in line and those that wait for the same."""
-        chosen = [line.job for line in self.lines if line.waits and namespace in {"", line.job.namespace}]
-        waiting = self._explainer.in_line(chosen)
-        return tuple(self._explainer.folded(waiting, Explainer.reasons, verify=False)) if waiting else ()
+        """Return the reasons why jobs wait, each with the first job in line and those that wait for the same.
 
-    def entitlement(self, queue: str) -> Entitlement | None:
-        """Return how the share of a queue came about; None for one that the reader may not read."""
-        if not self.scope.reads(queue) or queue not in self.cycle.outcome.last.snapshot.queue_rows:
-            return None
-        return entitlement(self.outcome, self.seen, queue)
-
-    def _own(self, trial: ChangeTrial) -> ChangeTrial | None:
-        """Return a change and what it leads to, without foreign names; None for one that is about such a name."""
-        if trial.change.field == "queue" and trial.change.new not in self.known_queues:
-            return None
-        # What nodes attach, and which classes of devices there are beside those that the job names.
-        if trial.change.field in (ATTACH_LIMIT, DEVICE_CLASS) and not self.scope.nodes:
-            return None
-        return attrs.evolve(
-            trial,
-            reason=None if trial.reason is None else _general(trial.reason),
-            placement=trial.placement if self.scope.nodes else tuple((pod, FOREIGN_NODE) for pod, _ in trial.placement),
-            losses=tuple(
-                each
-                if self.scope.sees(each.namespace)
-                else attrs.evolve(each, name=FOREIGN_JOB, namespace=FOREIGN_NAMESPACE)
-                for each in trial.losses
-            ),
+        A page of 4,000 jobs is made of what the cycle said of each: what proves a reason, and what would help, is found
+        out for one job at a time.
+        """
+        chosen = [line for line in self.lines if line.waits and namespace in {"", line.job.namespace}]
+        last = len(chosen) + 1
+        chosen.sort(key=lambda line: (line.position or last, line.job.key))
+        alike: dict[tuple[str, str], list[JobLine]] = {}
+        for line in chosen:
+            alike.setdefault(("" if line.job.words is None else line.job.words.code, line.job.queue), []).append(line)
+        return tuple(
+            Fold(explanation=unproved(first, self.time), alike=tuple(line.job for line in others))
+            for first, *others in alike.values()
         )
-
-    # --- Documents -----------------------------------------------------------------------------------------------
 
     def document(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return a document of this moment."""
-        origin = Origin(type="service", revision=str(self.cycle.number), complete=self.scope.is_whole)
+        origin = Origin(type="service", revision=str(self.number), complete=self.scope.is_whole)
         return enveloped(kind, fields, origin)
 
 
-def _general(words: Words) -> Words:
-    """Return what a reason means in general: its own text may name others."""
-    known = BY_CODE.get(words.code)
-    return Words(words.code, words.code if known is None else known.means.rstrip("."))
+@attrs.define(eq=False, slots=False, kw_only=True)
+class WholeLook(Look):
+    """One moment, for a reader who may see everything; what others see is made of it."""
+
+    cycle: EndedCycle
+
+    @classmethod
+    def of(cls, cycle: EndedCycle) -> WholeLook:
+        """Return what there is to see of a cycle."""
+        return cls(
+            cycle=cycle, number=cycle.number, time=cycle.time, failing=cycle.plugins_failing, groups=cycle.groups
+        )
+
+    @cached_property
+    def seen(self) -> Overview:
+        """All jobs and queues."""
+        return overview(self.cycle.outcome)
+
+    @cached_property
+    def capacity(self) -> Capacity:
+        """What the cluster has."""
+        return Capacity(nodes=self.seen.nodes, totals=self.seen.totals)
+
+    @cached_property
+    def lines(self) -> tuple[JobLine, ...]:
+        """All jobs."""
+        return job_lines(self.cycle.outcome, self.seen)
+
+    @cached_property
+    def lines_by_namespace(self) -> Mapping[str, Sequence[JobLine]]:
+        """All jobs, by their namespace."""
+        found: dict[str, list[JobLine]] = {}
+        for line in self.lines:
+            found.setdefault(line.job.namespace, []).append(line)
+        return found
+
+    @property
+    def queues(self) -> tuple[QueueLine, ...]:
+        """All queues."""
+        return self.seen.queues
+
+    @cached_property
+    def nodes(self) -> tuple[NodeSlots, ...]:
+        """All nodes."""
+        return node_slots(self.cycle.outcome)
+
+    @cached_property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """All pods that have to go."""
+        return Evictions(self.cycle.outcome.last).all()
+
+    @cached_property
+    def unused(self) -> tuple[str, ...]:
+        """Where more is vacated than jobs are promised."""
+        return tuple(Evictions(self.cycle.outcome.last).unused()) if self.evictions else ()
+
+    def history(self, history: History) -> History:
+        """Return all of it."""
+        return history
+
+    def has_node(self, node: str) -> bool:
+        """Return whether there is such a node."""
+        return node in self.cycle.outcome.last.snapshot.node_rows
+
+    def occupancy(self, node: str, jobs: Sequence[Job] | None = None) -> Occupancy | None:
+        """Return what is on a node, and what keeps jobs away: all, or these."""
+        if not self.has_node(node):
+            return None
+        seen = self.seen if jobs is None else attrs.evolve(self.seen, jobs=tuple(jobs))
+        return occupancy(self.cycle.outcome, seen, node)
+
+    def spare(self, node: str) -> tuple[str, ...]:
+        """Return what a node has free besides GPUs, in words."""
+        return spare(self.cycle.outcome, node)
+
+    def entitlement(self, queue: str) -> Entitlement | None:
+        """Return how the share of a queue came about."""
+        if queue not in self.cycle.outcome.last.snapshot.queue_rows:
+            return None
+        return entitlement(self.cycle.outcome, self.seen, queue)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        most = int(_SEARCH_SECONDS / max(0.001, self.cycle.took))
+        return Explainer(self.cycle.outcome, self.seen, lines=self.lines, most=min(_MOST_DECISIONS, most))
+
+    def explain(self, line: JobLine) -> JobExplanation | None:
+        """Return why a job waits, and which changes would help."""
+        return self._explainer.explain(line.job) if line.waits else None
+
+    def told(self, lines: Sequence[JobLine]) -> Explained:
+        """Return what a command would find out about jobs, by as many decisions."""
+        return explained_jobs(self.cycle.outcome, Explainer(self.cycle.outcome, self.seen, lines=self.lines), lines)
+
+    def assumptions(self, line: JobLine) -> tuple[str, ...]:
+        """Return what is taken for granted in what is said of a job."""
+        return assumptions(self.cycle.outcome.case.objects, {line.job.queue})
+
+    @cached_property
+    def owners(self) -> Mapping[str, tuple[Above, ...]]:
+        """What all jobs belong to."""
+        objects = self.cycle.outcome.case.objects
+        return owners_in(objects.pods, objects.pod_groups)
+
+    def queue_facts(self) -> Iterable[Queue]:
+        """Return all queues."""
+        return self.cycle.outcome.last.snapshot.queues
+
+    def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all queues."""
+        return {each.metadata.name: each.metadata.labels for each in self.cycle.outcome.case.objects.queues}

@@ -20,8 +20,8 @@ from kai.cluster.port import Clock
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.look import Look
-from kai.dashboard.views import MAKERS, TITLES, History, View
+from kai.dashboard.look import History, Look
+from kai.dashboard.views import MAKERS, TITLES
 from kai.documents.spans import span
 from kai.model.axis import GPU_UNIT
 from kai.telemetry.connections import Request, Response
@@ -40,6 +40,10 @@ _EVENTS: Final = "/events"
 _DEEPEST: Final = {"queues": 1, "jobs": 2, "nodes": 1}
 """Pages of one queue, of one job and of one node: so many parts are behind the name of the page."""
 _HTML: Final = "text/html; charset=utf-8"
+_WITH_FACTS: Final = frozenset({"", "cycles"})
+"""Pages that say how the process is, which is another from one second to the next."""
+PATIENCE: Final = 20.0
+"""Seconds after which a stream says that it lives, whatever is still being made for it."""
 _NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
 
 HealthChecks = Callable[[], Sequence[tuple[str, str, bool]]]
@@ -80,11 +84,11 @@ class HtmlPages:
         page = Address(name=name, parts=tuple(rest), query=tuple(sorted(request.query.items())))
         if look is None:
             nothing = self._section("nothing", {"why": _NOTHING_YET}, page)
-            body = self._whole(page, reader, "Nothing to show yet", [("nothing", nothing)])
+            body = self._whole(page, reader, None, "Nothing to show yet", [("nothing", nothing)])
             return Response(status=200, body=body, content_type=_HTML)
-        view, sections = await self._sections(look, page)
-        body = self._whole(page, reader, view.title, sections)
-        return Response(status=200 if view.is_found else 404, body=body, content_type=_HTML)
+        made = await self._rendered(look, page)
+        body = self._whole(page, reader, look, made.title, made.sections)
+        return Response(status=200 if made.is_found else 404, body=body, content_type=_HTML)
 
     def sign_in(self, request: Request, why: str, status: int) -> Response:
         """Return the form for a token, or what is wrong where a token does not help."""
@@ -99,23 +103,35 @@ class HtmlPages:
 
     # --- Rendering -----------------------------------------------------------------------------------------------
 
-    async def _sections(self, look: Look, page: Address) -> tuple[View, list[tuple[str, str]]]:
+    def history(self) -> History:
+        """Return what is remembered of cycles before, and how the process is."""
         feed = self.answers.feed
-        newest = feed.cycles[-1].number if feed.cycles else 0
-        history = History(cycles=tuple(feed.cycles), happenings=tuple(feed.happenings), facts=tuple(self.facts()))
+        return History(
+            cycles=tuple(feed.cycles),
+            happenings=tuple(feed.happenings),
+            by_namespace={name: tuple(found) for name, found in feed.by_namespace.items()},
+            facts=tuple(self.facts()),
+        )
 
-        def make(seen: Look) -> tuple[View, list[tuple[str, str]]]:
-            view = MAKERS[page.name](seen, history, page.parts, dict(page.query))
-            return view, [(name, self._section(name, values, page)) for name, values in view.sections.items()]
+    async def _rendered(self, look: Look, page: Address) -> Rendered:
+        history = self.history()
 
-        return await self.answers.ask(look, ("page", page, newest, history.facts), make)
+        def make(seen: Look) -> Rendered:
+            view = MAKERS[page.name](seen, seen.history(history), page.parts, dict(page.query))
+            sections = [(name, self._section(name, values, page)) for name, values in view.sections.items()]
+            return Rendered(title=view.title, is_found=view.is_found, sections=tuple(sections))
+
+        key = ("page", page, history.newest, history.facts if page.name in _WITH_FACTS else ())
+        return await self.answers.ask(look, key, make, decides=page.name == "jobs" and len(page.parts) > 1)
 
     def _section(self, name: str, values: Mapping[str, Any], page: Address) -> str:
         return self.templates.get_template(f"{name}.html").render(root=page.root, here=page, **values)
 
-    def _whole(self, page: Address, reader: Reader, title: str, sections: Sequence[tuple[str, str]]) -> bytes:
+    def _whole(
+        self, page: Address, reader: Reader, look: Look | None, title: str, sections: Sequence[tuple[str, str]]
+    ) -> bytes:
         text = self.templates.get_template("page.html").render(
-            **self._common(page, reader), title=title, sections=sections, mark=self._mark()
+            **self._common(page, reader), title=title, sections=sections, mark=self._mark(look)
         )
         return text.encode()
 
@@ -149,8 +165,12 @@ class HtmlPages:
         try:
             yield b"retry: 3000\n\n"
             while True:
-                revision = self.answers.revision
-                yield await self._news(reader, page, sent) + _beat(self._mark())
+                revision, news = self.answers.revision, None
+                with anyio.move_on_after(PATIENCE):
+                    news = await self._news(reader, page, sent)
+                if news is None:
+                    revision = -1  # what takes so long goes on, and is asked for again
+                yield news or _beat(self._mark(None))
                 with anyio.move_on_after(min(BEAT, RECHECKED)):
                     await self.answers.newer(revision)
                 if self.clock.monotonic() - checked >= RECHECKED:
@@ -163,25 +183,40 @@ class HtmlPages:
         finally:
             self.streams -= 1
 
-    def _mark(self) -> str:
+    def _mark(self, look: Look | None) -> str:
         """Return which cycle is shown, after what is wrong with the process, since it may be why the cycle is old."""
-        look = self.answers.look()
-        wrong = [f"! {name}: {text}" for name, text, is_right in self.facts() if not is_right]
-        return " · ".join([*wrong, *([] if look is None else [f"cycle {look.cycle.number}"])])
+        facts = History(facts=tuple(self.facts()))
+        shown = facts if look is None else look.history(facts)
+        wrong = [f"! {name}: {text}" for name, text, is_right in shown.facts if not is_right]
+        return " · ".join([*wrong, *([] if look is None else [f"cycle {look.number}"])])
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
-        """Return the sections that are not as they were sent."""
-        look = await self.answers.look_for(self.access, reader)
+        """Return the sections that are not as they were sent, and which cycle they show."""
+        look = await self.answers.look_for(self.access, reader, queue=_queue_of(page.name, page.parts))
         if look is None:
-            return b""
-        _, sections = await self._sections(look, page)
+            return _beat(self._mark(None))
+        made = await self._rendered(look, page)
         out = []
-        for name, text in sections:
+        for name, text in made.sections:
             if sent.get(name) != text:
                 sent[name] = text
                 lines = "".join(f"data: {line}\n" for line in text.splitlines())
-                out.append(f"id: {look.cycle.number}\nevent: {name}\n{lines}\n")
-        return "".join(out).encode()
+                out.append(f"id: {look.number}\nevent: {name}\n{lines}\n")
+        return "".join(out).encode() + _beat(self._mark(look))
+
+
+@attrs.frozen(kw_only=True)
+class Rendered:
+    """The sections of a page as text, by name."""
+
+    title: str
+    is_found: bool
+    sections: tuple[tuple[str, str], ...]
+
+    @property
+    def size(self) -> int:
+        """How many characters they have."""
+        return sum(len(text) for _, text in self.sections)
 
 
 @attrs.frozen(kw_only=True)
@@ -205,8 +240,8 @@ class Address:
         return f"{path}?{urlencode(self.query)}" if self.query else path
 
     def link(self, **changes: str) -> str:
-        """Return the address of this page with other parameters; "" leaves one out."""
-        query = {**dict(self.query), **changes}
+        """Return the address of this page with other parameters; "" leaves one out. What is chosen begins anew."""
+        query = {**{name: value for name, value in self.query if name != "page"}, **changes}
         rest = urlencode({name: value for name, value in query.items() if value})
         last = (self.parts or (self.name,))[-1]
         return f"{quote(last, safe='')}?{rest}" if rest else quote(last, safe="") or "./"
@@ -231,6 +266,16 @@ def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: Health
 def _beat(mark: str) -> bytes:
     # A script does not see comments; proxies and other readers do.
     return f": still here\n\nevent: beat\ndata: {' '.join(mark.split())}\n\n".encode()
+
+
+def queue_named(path: str) -> str:
+    """Return the queue that a page is about; "" for none."""
+    name, *rest = _parts(path)
+    return _queue_of(name, rest)
+
+
+def _queue_of(name: str, parts: Sequence[str]) -> str:
+    return parts[0] if name == "queues" and len(parts) == 1 else ""
 
 
 def _parts(path: str) -> list[str]:

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qs
 
+import anyio
 import attrs
 
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import api
 from kai.dashboard.access import COOKIE, Access, Reader, Refused
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.pages import HtmlPages
+from kai.dashboard.pages import HtmlPages, queue_named
 from kai.telemetry.connections import Limits, Request, Response
 
 HEADERS: Final[Mapping[str, str]] = {
@@ -30,11 +31,16 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 LIMITS: Final = Limits(connections=512, of_one_peer=256, answer_seconds=60.0, rest_seconds=20.0, body=32 * 1024)
 """Behind the API server's proxy all readers come from one address."""
+PATIENCE: Final = 20.0
+"""Seconds after which a reader is told to ask again: what was begun for the reader goes on, and is there by then."""
 _SIGN_IN: Final = "/login"
 _SIGN_OUT: Final = "/logout"
 _SHADOW: Final = f"{api.ROOT}/shadow"
 _OLDEST: Final = 10.0
 """Seconds by which an answer may be older than the last cycle, for readers who can find it out themselves."""
+_LATER: Final = frozenset({429, 503})
+_AGAIN: Final = 5
+"""Seconds after which a reader who is told so may ask again."""
 _NO_CYCLE: Final = "no cycle has ended yet in this process, or another one leads; ask again in a moment"
 
 
@@ -53,10 +59,16 @@ class Dashboard:
 
     async def respond(self, request: Request) -> Response:
         """Return the answer to a request."""
+        found: Response | None = None
         try:
-            found = await self._answer(request)
+            with anyio.move_on_after(PATIENCE):
+                found = await self._answer(request)
         except* ReviewError as errors:
             found = self._refused(request, 503, _why(errors))
+        if found is None:
+            found = self._refused(request, 503, "this takes longer than a request may; it goes on, so ask again")
+        if found.status in _LATER:
+            found = attrs.evolve(found, headers={"Retry-After": f"{_AGAIN:g}", **found.headers})
         return attrs.evolve(found, headers={**HEADERS, **found.headers})
 
     async def _answer(self, request: Request) -> Response:
@@ -80,7 +92,7 @@ class Dashboard:
             return await self._whole(reader, self.snapshot)
         if not self.pages.knows(request.path):
             return self._refused(request, 404, "there is no such page")
-        look = await self.answers.look_for(self.access, reader)
+        look = await self.answers.look_for(self.access, reader, queue=queue_named(request.path))
         return await self.pages.answer(request, reader, look)
 
     async def _whole(self, reader: Reader, make: Callable[[], Awaitable[Response]]) -> Response:
@@ -93,15 +105,17 @@ class Dashboard:
         question = api.question_of(request.path, request.query)
         if isinstance(question, Response):
             return question
-        look = await self.answers.look_for(self.access, reader, question.namespace)
+        look = await self.answers.look_for(self.access, reader, question.namespace, question.queue)
         if look is None:
             return api.problem(503, _NO_CYCLE)
         if question.parts == ("why",) and self.answers.seconds_behind > _OLDEST:
             return api.problem(429, "too much is asked: the answer would be old; decide on the cluster yourself")
-        cycles, happenings = tuple(self.answers.feed.cycles), tuple(self.answers.feed.happenings)
+        history = self.pages.history()
         remembers = question.parts in {("cycles",), ("evictions",)}
-        key = (question, cycles[-1].number if cycles and remembers else 0)
-        return await self.answers.ask(look, key, lambda seen: api.answer(seen, question, cycles, happenings))
+        key = (question, history.newest if remembers else 0)
+        return await self.answers.ask(
+            look, key, lambda seen: api.answer(seen, question, history), decides=question.decides
+        )
 
     def _refused(self, request: Request, status: int, why: str) -> Response:
         if _is_twin(request.path):

@@ -7,41 +7,57 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from kai.colors import OTHERS, branches, colors_of
+from kai.colors import OTHERS, branches
 from kai.dashboard import charts
 from kai.dashboard.access import missing_rights
 from kai.dashboard.api import explanation_fields
-from kai.dashboard.feed import CycleLine, Happening
-from kai.dashboard.look import Look
+from kai.dashboard.look import History, Look
 from kai.documents.entitlements import entitled
 from kai.documents.nodes import closed, occupied
 from kai.explain.codes import NEVER, stage_of
 from kai.model.axis import GPU, GPU_UNIT
+from kai.simulation.explaining.explanation import Fold
 from kai.simulation.outcomes.job_lines import JobLine
 from kai.simulation.outcomes.overview import Job
 from kai.wording import counted
 
-MOST_ROWS: Final = 500
+MOST_ROWS: Final = 200
+"""Of more jobs, queues or racks the rest is on further pages."""
+MOST_REASONS: Final = 50
 MOST_NODES: Final = 200
 """Of more nodes, racks are folded."""
+_MOST_SHARES: Final = 20
+"""Of more queues the overview names those that use most."""
 _MOST_OTHERS: Final = 8
 """Of more queues without a colour of their own, a legend tells the number alone."""
 _NEWEST: Final = 30
+_MOST_WAITING: Final = 50
+"""Jobs that wait in one queue, on its page; all are among jobs."""
+_LONGEST_NUMBER: Final = 7
 
 Values: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
-class History:
-    """What is remembered of cycles before, and how the process is."""
+class Pager:
+    """Which of several pages is shown."""
 
-    cycles: tuple[CycleLine, ...] = ()
-    happenings: tuple[Happening, ...] = ()
-    facts: tuple[tuple[str, str, bool], ...] = ()
+    number: int
+    last: int
+    rows: int
+    """On all pages."""
+
+    @classmethod
+    def of(cls, rows: Sequence[T], query: Mapping[str, str], size: int) -> tuple[Pager, Sequence[T]]:
+        """Return the page that is asked for, and its rows; the last one where there are not as many."""
+        text, last = query.get("page", ""), max(1, -(-len(rows) // size))
+        number = min(max(1, int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 1), last)
+        return cls(number=number, last=last, rows=len(rows)), rows[(number - 1) * size : number * size]
 
 
 @attrs.frozen(kw_only=True)
@@ -59,53 +75,79 @@ Maker: TypeAlias = Callable[[Look, History, tuple[str, ...], Mapping[str, str]],
 def overview(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: is it healthy, who has the GPUs, what just happened."""
     del parts, query
-    total = look.seen.totals[GPU]
-    names = branches(look.seen.queues)
-    used = sum(line.shares[GPU].used for line in look.seen.queues if line.name in names)
+    total = look.capacity.gpus
+    used, whose = _held(look)
     states = Counter(str(line.job.state) for line in look.lines)
-    waiting = sum(line.waits for line in look.lines)
-    told = [look.own(each) for each in reversed(history.happenings)]
     return View(
         title="Who has the GPUs?",
         sections={
             "verdict": {
                 "used": used / GPU_UNIT,
+                "whose": whose,
                 "total": total / GPU_UNIT,
-                "nodes": look.seen.nodes,
+                "nodes": look.capacity.nodes,
                 "running": sum(line.job.runs for line in look.lines) - states["Finished"],
-                "waiting": waiting,
+                "waiting": sum(line.waits for line in look.lines),
                 "impossible": states["Impossible"],
-                "failing": look.cycle.plugins_failing,
+                "failing": look.failing,
                 "facts": history.facts,
                 "has_jobs": not missing_rights(look.scope, ["podgroups"]),
+                "is_partial": look.scope.namespaces is not None,
             },
             "shares": {
-                "parts": charts.shares_of(look.seen.queues, names, _colors(look), total),
+                **_shares(look, total, used),
                 "total": total / GPU_UNIT,
-                "idle": (total - used) / GPU_UNIT,
+                "is_partial": look.scope.queues is not None,
                 "missing": missing_rights(look.scope, ["queues"]),
             },
-            "happened": {"items": [each for each in told if each is not None][:_NEWEST]},
+            "happened": {
+                "items": history.happenings[::-1][:_NEWEST],
+                "is_partial": look.scope.namespaces is not None,
+                "missing": missing_rights(look.scope, ["podgroups"]),
+            },
         },
     )
 
 
+def _held(look: Look) -> tuple[float, str]:
+    """Return how many GPUs are in use, as far as the reader may see, and by what; "" for all that there is."""
+    used = sum(line.shares[GPU].used for line in look.tops)
+    if look.scope.queues is None:
+        return used, ""
+    if look.queues:
+        return used, counted(len(look.queues), "queue")
+    return sum(line.job.gpus_held or 0 for line in look.lines), counted(len(look.lines), "job")
+
+
+def _shares(look: Look, total: int, used: float) -> Values:
+    """Return who has the GPUs, the queues that use most by name, and what is left."""
+    names = frozenset(branches(look.queues))
+    lines = [line for line in look.queues if line.name in names]
+    most = sorted(lines, key=lambda line: (-line.shares[GPU].used, line.name))[:_MOST_SHARES]
+    named = frozenset(line.name for line in most)
+    rest = [line for line in lines if line.name not in named]
+    shares = charts.shares_of([line for line in lines if line.name in named], look.colors, total)
+    if rest:
+        amount = sum(line.shares[GPU].used for line in rest)
+        shares.append(charts.part_after(shares, counted(len(rest), "other queue"), amount, total))
+    return {"parts": shares, "idle": (total - used) / GPU_UNIT}
+
+
 def queues(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: who is entitled to what, who has it, who wants it."""
-    del history, query
+    del history
     if parts:
-        return _queue(look, parts[0])
+        return _queue(look, parts[0], query)
     total, resource = _axis(look)
-    colors = _colors(look)
-    names = {line.name for line in look.queues}
-    bars = [charts.bar_of(line, colors.get(line.name, "x"), total, resource) for line in look.queues]
-    depths = {line.name: (line.depth if line.parent in names or not line.depth else 0) for line in look.queues}
+    pager, lines = Pager.of(look.queues, query, MOST_ROWS)
+    bars = [charts.bar_of(line, look.colors.get(line.name, "x"), total, resource) for line in lines]
     return View(
         title="Who is entitled to what, who has it, who wants it?",
         sections={
             "queues": {
                 "bars": bars,
-                "depths": depths,
+                "pager": pager,
+                "is_partial": look.scope.queues is not None,
                 "unit": "GPUs" if resource == GPU else "cores",
                 "total": total / 1000,
                 "missing": missing_rights(look.scope, ["queues"]),
@@ -114,21 +156,26 @@ def queues(look: Look, history: History, parts: tuple[str, ...], query: Mapping[
     )
 
 
-def _queue(look: Look, name: str) -> View:
+def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
     found = look.entitlement(name)
     if found is None:
         return View(title="There is no such queue", sections={}, is_found=False)
     unit = GPU_UNIT if found.resource == "gpu" else 1
-    below = look.seen.queues_below(name)
+    below = look.below(name)
     waiting = [line for line in look.lines if line.waits and line.job.queue in below]
+    # The queue that is asked about comes first, wherever its name is among those of its siblings.
+    siblings = sorted(found.siblings, key=lambda part: part.name != name)
+    pager, shown = Pager.of(siblings, query, MOST_ROWS)
     return View(
         title=f"Why is this the share of {name}?",
         sections={
             "entitlement": {
                 "found": found,
+                "siblings": shown,
+                "pager": pager,
                 "summary": entitled(found),
                 "unit": unit,
-                "waiting": waiting[:MOST_ROWS],
+                "waiting": waiting[:_MOST_WAITING],
                 "count": len(waiting),
             }
         },
@@ -142,25 +189,27 @@ def jobs(look: Look, history: History, parts: tuple[str, ...], query: Mapping[st
     if parts:
         return View(title="There is no such page", sections={}, is_found=False)
     state, queue = query.get("state", ""), query.get("queue", "")
-    below = look.seen.queues_below(queue) if queue else frozenset[str]()
+    below = look.below(queue) if queue else frozenset[str]()
     chosen = [
         line for line in look.lines if (not queue or line.job.queue in below) and (not state or _is_in(line, state))
     ]
     chosen.sort(key=_SORTS.get(query.get("sort", ""), _by_place))
     counts = Counter(str(line.job.state) for line in look.lines)
+    pager, shown = Pager.of(chosen, query, MOST_ROWS)
     return View(
         title="What runs, what waits, and why?",
         sections={
             "jobs": {
-                "lines": chosen[:MOST_ROWS],
-                "left": max(0, len(chosen) - MOST_ROWS),
+                "lines": shown,
+                "pager": pager,
+                "is_partial": look.scope.namespaces is not None,
                 "states": sorted(counts.items()),
                 "waiting": sum(line.waits for line in look.lines),
                 "queues": sorted({line.job.queue for line in look.lines}),
                 "state": state,
                 "queue": queue,
                 "sort": query.get("sort", ""),
-                "now": look.cycle.time,
+                "now": look.time,
                 "missing": missing_rights(look.scope, ["podgroups"]),
             }
         },
@@ -188,7 +237,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
     if line is None:
         return View(title="There is no such job", sections={}, is_found=False)
     told = [
-        look.own(each)
+        each
         for each in reversed(history.happenings)
         if (each.namespace, each.job) == (namespace, name) or (each.for_namespace, each.for_job) == (namespace, name)
     ]
@@ -198,9 +247,9 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
             "explanation": {
                 "line": line,
                 "told": explanation_fields(look, namespace, name),
-                "now": look.cycle.time,
+                "now": look.time,
             },
-            "history": {"items": [each for each in told if each is not None]},
+            "history": {"items": told},
         },
     )
 
@@ -212,15 +261,24 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
         return _node(look, parts[0])
     found = [node for node in look.nodes if node.slots or node.slices] or list(look.nodes)
     label = charts.label_of(found)
-    colors = _colors(look)
+    colors = look.colors
     racks = charts.racks_of(found, label, colors, query.get("rack", ""), MOST_NODES)
+    opened = [rack for rack in racks if len(rack.rows) > MOST_NODES]
+    if opened:  # one rack alone can have more rows than a page
+        pager, rows = Pager.of(opened[0].rows, query, MOST_NODES)
+        shown_racks: Sequence[charts.Rack] = [
+            attrs.evolve(rack, rows=tuple(rows)) if rack is opened[0] else rack for rack in racks
+        ]
+    else:
+        pager, shown_racks = Pager.of(racks, query, MOST_ROWS)
     users = {user.queue or "other pods" for node in found for each in node.slices for user in each.users}
-    shown = sorted({part.name for rack in racks for part in rack.parts} | users)
+    shown = sorted({part.name for rack in shown_racks for part in rack.parts} | users)
     return View(
         title="Where are the GPUs, and who has them?",
         sections={
             "nodes": {
-                "racks": racks,
+                "racks": shown_racks,
+                "pager": pager,
                 "label": label.rpartition("/")[2] or "all nodes",
                 "is_folded": len(found) > MOST_NODES,
                 "rooms": charts.rooms_of(found),
@@ -247,7 +305,7 @@ def _node(look: Look, name: str) -> View:
     if found is None:
         return View(title="There is no such node", sections={}, is_found=False)
     (slots,) = (node for node in look.nodes if node.name == name)
-    colors = _colors(look)
+    colors = look.colors
     own = {line.job.title: line.job for line in look.lines}
     place = slots.labels.get(charts.label_of([slots]), "")
     users = {user.queue or "other pods" for slot in slots.slots for user in slot.users}
@@ -282,7 +340,7 @@ def _legend(names: Sequence[str], colors: Mapping[str, str]) -> list[tuple[str, 
 
 def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: what waits for what, the impossible first."""
-    del history, parts, query
+    del history, parts
     folds = sorted(
         look.folds(),
         key=lambda fold: (
@@ -291,33 +349,35 @@ def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping
             -len(fold.alike),
         ),
     )
-    rows = []
-    for fold in folds:
-        members = (fold.explanation.job, *fold.alike)
-        rows.append(
-            {
-                "told": fold.explanation,
-                "jobs": len(members),
-                "pods": sum(job.wanted for job in members),
-                "gpus": sum(job.gpus for job in members) / GPU_UNIT,
-                "is_never": fold.explanation.reason.code in NEVER,
-                "names": members[:6],
-                "more": max(0, len(members) - 6),
-                "fits": _fits(look, members[0]),
-            }
-        )
+    pager, shown = Pager.of(folds, query, MOST_REASONS)
     return View(
         title="What waits, and for what?",
         sections={
             "waiting": {
-                "rows": rows,
-                "jobs": sum(row["jobs"] for row in rows),
+                "rows": [_row(look, fold) for fold in shown],
+                "pager": pager,
+                "jobs": sum(1 + len(fold.alike) for fold in folds),
                 "rooms": charts.rooms_of(look.nodes),
                 "sees_nodes": look.scope.nodes,
+                "is_partial": look.scope.namespaces is not None,
                 "missing": missing_rights(look.scope, ["podgroups"]),
             }
         },
     )
+
+
+def _row(look: Look, fold: Fold) -> Values:
+    members, code = (fold.explanation.job, *fold.alike), fold.explanation.reason.code
+    return {
+        "told": fold.explanation,
+        "jobs": len(members),
+        "pods": sum(job.wanted for job in members),
+        "gpus": sum(job.gpus for job in members) / GPU_UNIT,
+        "is_never": code in NEVER,
+        "names": members[:6],
+        "more": max(0, len(members) - 6),
+        "fits": _fits(look, members[0]),
+    }
 
 
 def _fits(look: Look, job: Job) -> str:
@@ -340,8 +400,14 @@ def cycles(look: Look, history: History, parts: tuple[str, ...], query: Mapping[
     return View(
         title="How long do cycles take, and what do they decide?",
         sections={
-            "process": {"facts": history.facts, "failing": look.cycle.plugins_failing},
-            "cycles": {"lines": lines[:60], "phases": phases, "longest": longest, "groups": look.cycle.groups},
+            "process": {"facts": history.facts, "failing": look.failing},
+            "cycles": {
+                "lines": lines[:60],
+                "phases": phases,
+                "longest": longest,
+                "groups": look.groups,
+                "is_partial": look.scope.namespaces is not None,
+            },
         },
     )
 
@@ -349,15 +415,9 @@ def cycles(look: Look, history: History, parts: tuple[str, ...], query: Mapping[
 # --- What pages have in common -------------------------------------------------------------------------------------
 
 
-def _colors(look: Look) -> Mapping[str, str]:
-    """Return the colours of queues: those of the whole tree, so that every reader sees the same ones."""
-    whole = look if look.whole is None else look.whole
-    return colors_of(whole.seen.queues)
-
-
 def _axis(look: Look) -> tuple[float, int]:
-    total = look.seen.totals[GPU]
-    return (float(total), GPU) if total else (float(look.seen.totals[0]), 0)
+    total = look.capacity.gpus
+    return (float(total), GPU) if total else (float(look.capacity.totals[0]), 0)
 
 
 MAKERS: Final[Mapping[str, Maker]] = {

@@ -20,7 +20,7 @@ def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[s
         "reason": None,
         "parent": found.parent or None,
         "resource": found.resource,
-        "total": found.total / unit,
+        "total": None if found.total is None else found.total / unit,
         "fairShare": round(found.share / unit, 3),
         "used": found.used / unit,
         "requested": found.asks / unit,
@@ -50,6 +50,8 @@ def entitled(found: "Entitlement") -> str:
     what = f"{found.queue} is entitled to {share}"
     if not found.asks:
         return f"{what}: it asks for nothing."
+    if found.total is None:
+        return f"{what}, and asks for {_amount(found, found.asks)}."
     quota, surplus, rest = (step.given for step in found.steps)
     more = surplus + rest
     if own.quota is None:

@@ -159,7 +159,7 @@ def entitlement(document: Values) -> Entitlement:
         queue=document["subject"]["name"],
         parent=document["parent"] or "",
         resource=document["resource"],
-        total=document["total"] * unit,
+        total=None if document["total"] is None else document["total"] * unit,
         share=document["fairShare"] * unit,
         used=document["used"] * unit,
         asks=document["requested"] * unit,

@@ -348,8 +348,9 @@ class Teller:
             if shared.kind is GpuKind.FRACTION:
                 asked = f"{plain(gpus // shared.devices)} of {of_devices(shared.devices)}"
                 whole = "whole GPU " if idle == GPU_UNIT else "whole GPUs "
-            text = f"no node that it may use has {asked} idle; {plain(idle)} {whole}idle in all"
-            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
+            text, rest = f"no node that it may use has {asked} idle", f"; {nodes}" if nodes else ""
+            facts = {"refused": said, "without_others": f"{text}{rest}"}
+            yield Words("NoRoom", f"{text}; {plain(idle)} {whole}idle in all{rest}", facts)
         elif shared.kind is GpuKind.MEMORY:
             text = f"no node that it may use has {shared.memory} MiB of {of_devices(shared.devices)} idle"
             yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})

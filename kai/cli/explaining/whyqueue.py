@@ -51,7 +51,11 @@ class QueueAnswer:
         from kai.explain.phrases import quantity
 
         found = self.found
-        whole = f"{quantity(round(found.total), found.resource)} in {found.parent or 'the cluster'}"
+        whole = "  of the queues beside it you may see"
+        if found.total is not None:
+            whole = (
+                f"  {quantity(round(found.total), found.resource)} in {found.parent or 'the cluster'}, divided among"
+            )
         limited = any(part.limit is not None for part in found.siblings)
         limits = ["LIMIT"] if limited else []  # which may be why a share is what it is
         rows = [["  QUEUE", "ASKS", "QUOTA", *limits, "WEIGHT", "USED", "FAIR SHARE"]]
@@ -65,7 +69,7 @@ class QueueAnswer:
         lines = [
             summary,
             "",
-            f"  {whole}, divided among:",
+            f"{whole}:",
             columns(rows, right={1, 2, 3, 4, 5, 6}, width=console.width),
         ]
         left = len(others) - _MOST_SIBLINGS

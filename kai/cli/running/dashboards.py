@@ -86,6 +86,7 @@ class Board:
         address, respond = self.place.address, self.dashboard.respond
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.feed.run)
+            tasks.start_soon(self.dashboard.answers.run)
             if self.place.certificate is None:
                 await serve(address.host, address.port, respond, LIMITS, task_status=task_status)
                 return

@@ -234,7 +234,8 @@ class QueueExplanation(Document):
     """Why the queue takes no part; null for one that does, which has the fields below."""
     parent: str | None = None
     resource: str = ""
-    total: float = 0.0
+    total: float | None = None
+    """What is divided; null where a service does not tell it, nor the steps, because others have the rest."""
     fair_share: float = 0.0
     used: float = 0.0
     requested: float = 0.0

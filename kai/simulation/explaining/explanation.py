@@ -26,7 +26,7 @@ from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.evidence import evidence
 from kai.simulation.explaining.fact import Evidence
 from kai.simulation.explaining.field_names import OBJECTS, SHORT
-from kai.simulation.explaining.prospects import LOST, hopes, waiting
+from kai.simulation.explaining.prospects import LOST, hopes, usual, waiting
 from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
 from kai.simulation.explaining.trials import ChangeTrials, GroupKey
 from kai.simulation.explaining.written import written
@@ -186,7 +186,7 @@ class Explainer:
         told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
         told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
         line = self._lines[job.key]
-        since = None if job.placed or job.evicted or job.state is State.MOVES else line.since
+        since = _waits_since(line)
         return JobExplanation(
             job=job,
             summary=summary(job, reason),
@@ -284,6 +284,35 @@ def _objects_before(outcome: Outcome) -> ClusterObjects:
     return objects
 
 
+def unproved(line: JobLine, now: float) -> JobExplanation:
+    """Return why a job waits, as the cycle said it: without what proves it, and what would help.
+
+    Cost: none that grows with the cluster.
+    """
+    job = line.job
+    reason = Words("NotTried", "") if job.words is None else job.words
+    since = _waits_since(line)
+    return JobExplanation(
+        job=job,
+        summary=summary(job, reason),
+        reason=reason,
+        wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
+        also=(),
+        evidence=(),
+        suggestions=Suggestions(all_tried=False),
+        waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else usual(reason),
+        position=line.position,
+        since=since,
+        waited=None if since is None else now - since,
+        evicted_by=job.lost_to,
+    )
+
+
+def _waits_since(line: JobLine) -> float | None:
+    job = line.job
+    return None if job.placed or job.evicted or job.state is State.MOVES else line.since
+
+
 def place_in_line(line: JobLine) -> Iterator[Evidence]:
     """Yield how many jobs are asked before, where some of other queues are: the position counts those of its queue."""
     if line.position is None or not line.others_before:
@@ -324,4 +353,4 @@ def summary(job: Job, reason: Words) -> str:
     return f"{job.title} waits: {text}."
 
 
-__all__ = ["Explained", "Explainer", "Fold", "JobExplanation", "explained", "explained_jobs"]
+__all__ = ["Explained", "Explainer", "Fold", "JobExplanation", "explained", "explained_jobs", "unproved"]

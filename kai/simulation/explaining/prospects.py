@@ -39,6 +39,7 @@ _IN_VAIN = {
 
 _NOT_TRIED: Final = Suggestions(all_tried=False)
 _OTHERS_END: Final = "until running work ends (no end time is known)"
+_ALONE: Final = "does not help: it would wait if all other jobs were gone, too"
 
 
 def hopes(reason: Words) -> bool:
@@ -60,7 +61,7 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
         return _OTHERS_END if alone is not None and then is None else _IN_VAIN[Stage.MATCH]
     if then is not None and (reason.code not in _BOUNDS or then.code != reason.code):
         said = "" if any(each.text == then.text for each in site.reasons) else f": {then.text}"
-        return f"does not help: it would wait if all other jobs were gone, too{said} ({then.code})"
+        return f"{_ALONE}{said} ({then.code})"
     delay = any(each.change.field == "preemptionDelay" for each in found.told)
     if reason.code == "PreemptionDelayNotElapsed" and found.all_tried and not delay:
         return f"{_OTHERS_END}; it would wait without the delay, too"
@@ -82,6 +83,23 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     return f"until {users} {more} less (no end time is known)"
 
 
+def usual(reason: Words) -> str:
+    """Return what waiting leads to as far as the reason alone says it: no figure is looked at but its own."""
+    if reason.code in _BOUNDS and "queue" in reason.facts:
+        return f"until {reason.facts['queue']} uses less (no end time is known)"
+    return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
+
+
+def in_general(told: str, otherwise: str) -> str:
+    """Return what is ``told`` of waiting where it has no figure and no name, else what can be said without them."""
+    if told.startswith(_ALONE):
+        return _ALONE
+    return told if told in _PLAIN else otherwise
+
+
+_PLAIN: Final = frozenset({*_WAITING.values(), *_IN_VAIN.values(), _OTHERS_END, LOST})
+
+
 def _within_cap(reason: Words) -> str:
     """Return what waiting leads to where a cap on evictions holds a job back: others may be evicted for it later."""
     most, found, before = (number(reason.facts[key]) for key in ("most", "found", "before"))
@@ -92,4 +110,4 @@ def _within_cap(reason: Words) -> str:
     return f"until what was evicted {later}, or running work ends (no end time is known)"
 
 
-__all__ = ["LOST", "hopes", "waiting"]
+__all__ = ["LOST", "hopes", "in_general", "usual", "waiting"]

@@ -56,8 +56,8 @@ class Entitlement:
     parent: str
     """The queue whose share is divided; "" for the whole cluster."""
     resource: str
-    total: float
-    """What is divided, in axis units."""
+    total: float | None
+    """What is divided, in axis units; None where that is not told, nor how it was divided."""
     share: float
     used: float
     asks: float

@@ -512,3 +512,26 @@ def test_memory_of_gpus_is_shown_as_it_is_asked_for_and_as_what_it_holds(tmp_pat
     assert '<td class="n" data-l="GPUs">20000Mi</td>' in jobs
     assert "1 pod, 30000Mi of GPUs, which hold 0.75 GPUs" in asked(board, "/jobs/default/starts").body.decode()
     assert "0.5 GPUs" in asked(board, "/waiting").body.decode()
+
+
+def test_lists_of_many_rows_have_pages_that_link_to_each_other(tmp_path):
+    many = "".join(f"  q{at:03}: {{parent: lab, quota: 1}}\n" for at in range(450))
+    jobs = "".join(f"  j{at:03}: {{queue: q{at:03}, each: {{gpu: 1}}}}\n" for at in range(450))
+    text = f"about: x\ncluster: {{nodes: {{n1: {{gpu: 4}}}}}}\nqueues:\n  lab: {{quota: 40}}\n{many}groups:\n{jobs}"
+    board = board_of(text, tmp_path)
+    for path, rows, last in (("/queues", 451, 3), ("/jobs", 450, 3), ("/waiting", 446, 9)):
+        first = asked(board, path).body.decode()
+        assert f"{rows} " in first
+        assert f"page 1 of {last} " in first
+        assert f'<a rel="next" href="{path[1:]}?page=2">next</a>' in first
+        assert 'rel="prev"' not in first
+        assert len(first) < 400_000
+        end = asked(board, f"{path}?page={last}").body.decode()
+        assert f'<a rel="prev" href="{path[1:]}?page={last - 1}">previous</a>' in end
+        assert 'rel="next"' not in end
+        for beyond in ("99", "0", "x", "9999999999"):
+            assert asked(board, f"{path}?page={beyond}").status == 200
+    # What is chosen begins on its first page.
+    assert 'href="jobs?sort=gpus"' in asked(board, "/jobs?page=2").body.decode()
+    assert "446 jobs wait, for 446 reasons." in asked(board, "/waiting?page=9").body.decode()
+    assert "430 other queues 0" in asked(board, "/").body.decode()

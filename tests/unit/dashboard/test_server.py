@@ -7,15 +7,18 @@ import attrs
 import pytest
 
 from kai.cluster.requesting.reviews import Identity, ReviewError
+from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.feed import Feed, Happening
+from kai.dashboard.feed import CycleLine, Feed, Happening
 from kai.dashboard.pages import make_pages
-from kai.dashboard.server import Dashboard
+from kai.dashboard.server import PATIENCE, Dashboard
 from kai.simulation.deciding.run import simulate
 from kai.telemetry.connections import Request, Response
+from tests.doubles import virtual_time
 from tests.doubles.cluster import VirtualClock
 from tests.doubles.two_tenants import NODES, NOW, OURS, SECRETS, THEIRS, ended_cycle
+from tests.doubles.virtual_time import VirtualClock as TimedClock
 
 ALL = {"podgroups", "queues", "nodes"}
 LAST = ended_cycle()
@@ -44,11 +47,11 @@ class Rights:
         return permission.resource in held or f"{permission.resource}/{place}" in held
 
 
-def dashboard(rights=None, last=LAST):
+def dashboard(rights=None, last=LAST, clock=None):
     feed = Feed()
     if last is not None:
         feed.show(last)
-    access, clock = LocalAccess() if rights is None else TokenAccess(rights), VirtualClock()
+    access, clock = LocalAccess() if rights is None else TokenAccess(rights), clock or VirtualClock()
     answers = AnswerCache(feed, clock)
     return Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
 
@@ -231,9 +234,11 @@ def test_no_name_of_another_tenant_is_told(path, more):
 def test_the_jobs_of_a_tenant_are_those_that_everyone_sees():
     tenant = dashboard(Rights(tenant={f"podgroups/{OURS}"}))
     mine = read(tenant, "/api/v1/jobs", "tenant")
+    # Where a job stands among those of its queue is a figure of the queue.
+    unread = {"position": None, "orderKeys": []}
     everything = {item["name"]: item for item in read(dashboard(), "/api/v1/jobs")["items"]}
     assert [item["name"] for item in mine["items"]] == ["ours-runs", "ours-waits"]
-    assert mine["items"] == [{**everything["ours-runs"], "nodes": ["a node"]}, everything["ours-waits"]]
+    assert mine["items"] == [{**everything["ours-runs"], "nodes": ["a node"]}, {**everything["ours-waits"], **unread}]
     assert mine["source"]["complete"] is False
 
 
@@ -269,12 +274,16 @@ def evicted(number, namespace, job, gainer=""):
     return Happening(namespace=namespace, job=job, pods=2, gpus=4.0, nodes=NODES, **facts, **gains)
 
 
-def test_evictions_of_cycles_before_are_told_to_those_who_lost_or_gained():
+def line(number):
+    return CycleLine(number=number, time=0.0, took=0.1, phases={"allocate": 0.1}, counts={"started": 7})
+
+
+def test_evictions_of_cycles_before_are_told_to_those_who_lost_pods():
     told = [evicted(0, OURS, "ours-runs", "walrus"), evicted(0, THEIRS, "quokka", "ours-waits")]
     others = [evicted(0, THEIRS, "quokka", "walrus")]
-    for token, rights, count in (("", None, 6), ("tenant", Rights(tenant={f"podgroups/{OURS}"}), 4)):
+    for token, rights, count in (("", None, 6), ("tenant", Rights(tenant={f"podgroups/{OURS}"}), 2)):
         board = dashboard(rights)
-        board.answers.feed.happenings.extend(told + others)
+        board.answers.feed.remember(line(0), told + others)
         document = read(board, "/api/v1/evictions", token)
         assert len(document["past"]) == count
         assert {each["gpus"] for each in document["past"]} == {2.0}
@@ -361,3 +370,130 @@ def test_an_answer_is_computed_once_for_a_moment_and_a_scope():
     board = dashboard(Rights(one={f"podgroups/{OURS}"}, two={f"podgroups/{OURS}"}))
     first = asked(board, "/api/v1/jobs", "one")
     assert asked(board, "/api/v1/jobs", "two").body is first.body
+
+
+# --- Many, and long ------------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_told_in_pages_where_a_limit_is_asked_for():
+    board = dashboard()
+    whole = [item["name"] for item in read(board, "/api/v1/jobs")["items"]]
+    assert "continue" not in read(board, "/api/v1/jobs")
+    names, more = [], "0"
+    while more is not None:
+        page = read(board, f"/api/v1/jobs?limit=2{'' if more == '0' else f'&continue={more}'}")
+        assert len(page["items"]) <= 2
+        names += [item["name"] for item in page["items"]]
+        more = page["continue"]
+    assert names == whole
+    for kind, count in (("queues", 3), ("nodes", 2), ("waiting", 2)):
+        page = read(board, f"/api/v1/{kind}?limit=1")
+        assert (len(page["items"]), page["continue"]) == (1, "1")
+        last = read(board, f"/api/v1/{kind}?limit=1&continue={count - 1}")
+        assert (len(last["items"]), last["continue"]) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "jobs?limit=0",
+        "jobs?limit=-1",
+        "jobs?limit=x",
+        "jobs?limit=9999999999",
+        "nodes?continue=",
+        "nodes/basalt-1?limit=1",
+    ],
+)
+def test_a_limit_that_is_no_number_of_items_is_refused(path):
+    response = asked(dashboard(), f"/api/v1/{path}")
+    assert (response.status, "parameter" in json.loads(response.body)["error"]) == (400, True)
+
+
+class Slow:
+    """A thread that takes as long as it is told, of virtual time, and goes on when a reader leaves."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.begun = 0
+        self.tasks = None
+
+    async def run_sync(self, function, *arguments, **_):
+        self.begun += 1
+        arguments[0].has_begun = True
+        done = anyio.Event()
+        self.tasks.start_soon(self._finish, function, arguments, done, found := [])
+        await done.wait()
+        return found[0]
+
+    async def _finish(self, function, arguments, done, found):
+        await anyio.sleep(self.seconds)
+        found.append(function(*arguments))
+        done.set()
+
+
+def in_virtual_time(monkeypatch, seconds, scenario):
+    slow = Slow(seconds)
+    monkeypatch.setattr(answer_cache.to_thread, "run_sync", slow.run_sync)
+
+    async def whole():
+        async with anyio.create_task_group() as slow.tasks:
+            await scenario(dashboard(clock=TimedClock()), slow)
+            slow.tasks.cancel_scope.cancel()
+
+    virtual_time.run(whole)
+
+
+def request_for(path):
+    return Request(method="GET", path=path, peer="127.0.0.1", headers={"Host": "localhost"})
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/waiting", "/"])
+def test_an_answer_that_takes_too_long_is_503_with_a_time_to_ask_again_and_then_there(path, monkeypatch):
+    async def scenario(board, slow):
+        since = anyio.current_time()
+        first = await board.respond(request_for(path))
+        assert (first.status, first.headers["Retry-After"]) == (503, "5")
+        assert anyio.current_time() - since == PATIENCE
+        await anyio.sleep(15)
+        again = await board.respond(request_for(path))
+        assert again.status == 200
+        assert slow.begun == 1
+
+    in_virtual_time(monkeypatch, 30.0, scenario)
+
+
+def test_lists_do_not_wait_for_what_decides_again(monkeypatch):
+    async def scenario(board, slow):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(board.respond, request_for(f"/api/v1/jobs/{OURS}/ours-waits"))
+            await anyio.sleep(1)
+            slow.seconds = 0.5
+            since = anyio.current_time()
+            assert (await board.respond(request_for("/api/v1/queues"))).status == 200
+            assert anyio.current_time() - since == 0.5
+
+    in_virtual_time(monkeypatch, 10.0, scenario)
+
+
+def test_what_no_reader_asks_for_is_forgotten(monkeypatch):
+    async def scenario(board, slow):
+        slow.tasks.start_soon(board.answers.run)
+        await board.respond(request_for("/api/v1/jobs"))
+        await anyio.sleep(30)
+        await board.respond(request_for("/api/v1/jobs"))
+        assert slow.begun == 1
+        await anyio.sleep(120)
+        assert board.answers._whole is None
+        assert (await board.respond(request_for("/api/v1/jobs"))).status == 200
+        assert slow.begun == 2
+
+    in_virtual_time(monkeypatch, 0.1, scenario)
+
+
+def test_answers_are_kept_up_to_so_many_bytes(monkeypatch):
+    monkeypatch.setattr(answer_cache, "_MOST_BYTES", 3000)
+    board = dashboard()
+    for path in ("jobs", "queues", "nodes", "jobs?pods=true"):
+        assert asked(board, f"/api/v1/{path}").status == 200
+    sizes = [size for _, size in board.answers._kept.values()]
+    assert len(sizes) == 1 or sum(sizes) <= 3000

@@ -3,7 +3,8 @@
 import pytest
 
 from kai.dashboard.feed import EndedCycle
-from kai.dashboard.look import Look
+from kai.dashboard.look import WholeLook
+from kai.dashboard.own import OwnLook
 from kai.dashboard.scope import Scope
 from kai.documents.patches import patches_of
 from kai.simulation.deciding.run import simulate
@@ -178,8 +179,8 @@ def test_the_template_of_claims_changes_with_them():
 )
 @pytest.mark.parametrize("may_list", [True, False])
 def test_what_nodes_have_is_told_to_readers_who_may_list_them(given, change, may_list):
-    look = Look(cycle=EndedCycle(outcome=simulate(case(*given)), took=0.01))
+    look = WholeLook.of(EndedCycle(outcome=simulate(case(*given)), took=0.01))
     scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=may_list)
-    own = look.within(scope)
+    own = OwnLook.of(look, scope)
     found = own.explain(own.find("default", "g"))
     assert any(change in trial.change.text for trial in found.suggestions.told) is may_list

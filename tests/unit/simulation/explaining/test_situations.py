@@ -3,9 +3,7 @@
 import attrs
 import pytest
 
-from kai.dashboard.scope import Scope, masked
 from kai.simulation.deciding.run import simulate
-from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.explanation import Explainer, explained, explained_jobs
 from kai.simulation.outcomes.job_lines import job_lines
 from kai.simulation.outcomes.overview import overview
@@ -329,8 +327,3 @@ def test_a_queue_that_is_being_deleted_is_told_with_its_jobs_and_with_no_others(
     assert (told_of["g"].assumptions, told_of["h"].assumptions) == (GOING, ())
     assert explained(outcome, seen).assumptions == GOING
     assert [each.partition(",")[0] for each in explained(leaving("root"), seen).assumptions] == ["queue root"]
-
-
-def test_a_queue_that_goes_is_told_to_readers_who_may_know_it():
-    objects = masked(leaving("a", "b"), Scope(namespaces=frozenset({"far"}), queues=frozenset({"b"}))).case.objects
-    assert [each.partition(",")[0] for each in assumptions(objects, ("a", "b"))] == ["queue b"]

@@ -3,7 +3,10 @@
 import attrs
 import pytest
 
-from kai.dashboard.scope import Scope, masked
+from kai.dashboard.feed import EndedCycle
+from kai.dashboard.look import WholeLook
+from kai.dashboard.own import OwnLook
+from kai.dashboard.scope import Scope
 from kai.documents.jobs import job_values
 from kai.scheduler.feedback.moved_pods import stand_in
 from kai.simulation.deciding.run import simulate
@@ -82,13 +85,17 @@ def test_the_new_node_has_a_place_that_is_held_and_the_old_one_a_pod_that_leaves
 
 def test_a_reader_without_nodes_is_told_of_no_node():
     scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=False)
-    outcome = masked(moved("g-0", "g-1"), scope)
-    (each,) = explained(outcome, overview(outcome)).jobs
-    assert each.summary == "g moves: 2 pods start again on a node, where their places are kept."
+    look = OwnLook.of(WholeLook.of(EndedCycle(outcome=moved("g-0", "g-1"), took=0.01)), scope)
+    told = look.explain(look.find("default", "g"))
+    assert told.summary == (
+        "g moves: pods of the job leave their node for another one, so that another job finds room."
+    )
+    assert "n1" not in str((told.evidence, told.waiting, told.job.nodes))
 
 
 def test_a_job_of_another_namespace_that_moves_does_not_run_either():
-    outcome = masked(moved("g-0", "g-1", gone=True), Scope(namespaces=frozenset({"far"}), nodes=False))
-    root = overview(outcome).queues[0]
+    whole = WholeLook.of(EndedCycle(outcome=moved("g-0", "g-1", gone=True), took=0.01))
+    look = OwnLook.of(whole, Scope(namespaces=frozenset({"far"}), queues=frozenset({"root"}), nodes=False))
+    (root,) = look.queues
     assert (root.running, root.waiting) == (1, 1)
-    assert {job.name for job in overview(outcome).jobs} == {"another job"}
+    assert not look.lines

@@ -1,0 +1,446 @@
+"""What a reader sees who may not see everything.
+
+This is no outcome with names taken out: sums, places in line, order and counts would still tell how much others have.
+Each value here is made of what a right shows (`kai.dashboard.scope.Scope`):
+
+- of the reader's jobs: what they are, what was decided about them, and why, as the scheduler writes it on them anyway;
+- of queues that the reader may get: their figures, which count all jobs in them;
+- of nodes, where the reader may list them: how much of each is taken, and not by whom;
+- of the cluster: how much it has, and how this process is.
+
+`tests/properties/test_scoped_looks.py` draws clusters and rights: what none of these shows may change, and no page and
+no document does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+
+from kai.colors import colors_of
+from kai.dashboard.feed import Happening
+from kai.dashboard.look import Capacity, History, Look, WholeLook
+from kai.dashboard.scope import FOREIGN_JOB, FOREIGN_NAMESPACE, FOREIGN_NODE, FOREIGN_POD, FOREIGN_QUEUE, Scope
+from kai.explain.codes import BY_CODE
+from kai.explain.phrases import Words
+from kai.framework.decisions import Cause
+from kai.model.axis import GPU_UNIT
+from kai.model.queue import Queue
+from kai.simulation.explaining.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
+from kai.simulation.explaining.evictions import Eviction
+from kai.simulation.explaining.explanation import JobExplanation, unproved
+from kai.simulation.explaining.fact import Evidence
+from kai.simulation.explaining.prospects import in_general
+from kai.simulation.explaining.suggestions import Suggestions
+from kai.simulation.explaining.trials import ChangeTrial
+from kai.simulation.outcomes.entitlement import Entitlement
+from kai.simulation.outcomes.gains import Gains
+from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder
+from kai.simulation.outcomes.gpu_slots import FREE, SHARED, UNHEALTHY, NodeSlots, Slot, User
+from kai.simulation.outcomes.job_lines import JobLine, PodLine
+from kai.simulation.outcomes.mig_slices import Slices, SliceUser
+from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant
+from kai.simulation.outcomes.overview import Job
+from kai.simulation.outcomes.owners import Above
+from kai.simulation.outcomes.queue_lines import QueueLine
+
+_STATES = (USED, SHARED, LEAVING, HELD, FREE, UNHEALTHY)
+"""In the order in which GPUs of a node are shown: any other would tell which jobs the others are."""
+
+
+@attrs.frozen
+class _Leaf:
+    """A queue of which the reader knows the name alone."""
+
+    name: str
+    parent: str = ""
+    leaf: bool = True
+
+
+@attrs.define(eq=False, slots=False, kw_only=True)
+class OwnLook(Look):
+    """One moment, for a reader with less rights than all."""
+
+    _whole: WholeLook
+
+    @classmethod
+    def of(cls, whole: WholeLook, scope: Scope) -> OwnLook:
+        """Return what there is to see of a moment within a scope."""
+        return cls(whole=whole, number=whole.number, time=whole.time, failing=whole.failing, scope=scope)
+
+    @property
+    def capacity(self) -> Capacity:
+        """What the cluster has."""
+        return self._whole.capacity
+
+    # --- Jobs ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def lines(self) -> tuple[JobLine, ...]:
+        """The jobs of namespaces whose pod groups the reader may list."""
+        known, scope = self._whole.lines_by_namespace, self.scope
+        names = known if scope.namespaces is None else sorted(scope.namespaces)
+        chosen = [line for name in names for line in known.get(name, ())]
+        counts = Counter(line.job.name for line in chosen)
+        lost = self._lost
+        found = [_line(line, scope, lost.get(line.job.key, ()), is_alone=counts[line.job.name] == 1) for line in chosen]
+        return tuple(sorted(found, key=_place))
+
+    @cached_property
+    def _lost(self) -> Mapping[str, Sequence[str]]:
+        """For whom pods of jobs have to go, and why, by the key of the job."""
+        counts: dict[str, Counter[tuple[str, str]]] = {}
+        for each in self.evictions:
+            if not each.moved_to:
+                gains = each.beneficiary.partition("/")[2]
+                counts.setdefault(each.job, Counter())[gains, each.cause] += 1
+        return {job: tuple(_lost_to(found)) for job, found in counts.items()}
+
+    @cached_property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """The pods of the reader's jobs that have to go. Those that go for its jobs are others'."""
+        sees = self.scope.sees
+        return tuple(self._eviction(each) for each in self._whole.evictions if sees(each.job.partition("/")[0]))
+
+    def _eviction(self, each: Eviction) -> Eviction:
+        gains = each.beneficiary
+        if gains and not self.scope.sees(gains.partition("/")[0]):
+            gains = f"{FOREIGN_NAMESPACE}/{FOREIGN_JOB}"
+        node = self._node_name
+        # What other causes are allowed by are figures of others.
+        because = each.because if each.cause == Cause.STALE else ()
+        return attrs.evolve(
+            each, beneficiary=gains, node=node(each.node), moved_to=node(each.moved_to), because=because
+        )
+
+    def _node_name(self, name: str) -> str:
+        return name if self.scope.nodes or not name else FOREIGN_NODE
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Nothing: what is vacated is others'."""
+        return ()
+
+    @cached_property
+    def owners(self) -> Mapping[str, Sequence[Above]]:
+        """What the reader's jobs belong to."""
+        found = self._whole.owners
+        return {line.job.key: found[line.job.key] for line in self.lines if line.job.key in found}
+
+    def history(self, history: History) -> History:
+        """Return how long cycles took, and what they decided about the reader's jobs.
+
+        What each cycle decided in all, and how long it did what, depends on all jobs.
+        """
+        found: Sequence[Happening] = history.happenings
+        if self.scope.namespaces is not None:
+            names = sorted(self.scope.namespaces)
+            found = sorted(
+                (each for name in names for each in history.by_namespace.get(name, ())), key=lambda each: each.number
+            )
+        return History(
+            cycles=tuple(attrs.evolve(line, counts={}, phases={}) for line in history.cycles),
+            happenings=tuple(map(self._happening, found)),
+            facts=tuple(
+                (name, text if is_right else "not as it should be", is_right)
+                for at, (name, text, is_right) in enumerate(history.facts)
+                if not at or not is_right
+            ),
+        )
+
+    def _happening(self, each: Happening) -> Happening:
+        out = each if self.scope.nodes else attrs.evolve(each, nodes=())
+        if out.for_job and not self.scope.sees(out.for_namespace):
+            out = attrs.evolve(out, for_namespace="", for_job=FOREIGN_JOB)
+        return out
+
+    # --- Explanations ----------------------------------------------------------------------------------------------
+
+    def explain(self, line: JobLine) -> JobExplanation | None:
+        """Return why a job of the reader's waits, and which changes of it would help."""
+        full = self._whole.find(line.job.namespace, line.job.name)
+        told = None if full is None else self._whole.explain(full)
+        if told is None:
+            return None
+        own, scope = unproved(line, self.time), self.scope
+        also = (words for words in told.also if _words(words, line.job, scope).text == words.text)
+        trials = (self._trial(trial) for trial in told.suggestions.told)
+        return attrs.evolve(
+            own,
+            also=tuple(_words(words, line.job, scope) for words in also),
+            evidence=tuple(each for each in told.evidence if _is_own(each, scope)),
+            suggestions=Suggestions(
+                told=tuple(each for each in trials if each is not None), all_tried=told.suggestions.all_tried
+            ),
+            waiting=in_general(told.waiting, own.waiting),
+        )
+
+    def _trial(self, trial: ChangeTrial) -> ChangeTrial | None:
+        """Return a change and what becomes of the job with it; None for a change of what is others'."""
+        scope = self.scope
+        if not _is_ones_own(trial, scope):
+            return None
+        return attrs.evolve(
+            trial,
+            reason=None if trial.reason is None else _general(trial.reason),
+            placement=tuple((pod, self._node_name(node)) for pod, node in trial.placement),
+            losses=tuple(each for each in trial.losses if scope.sees(each.namespace)),
+        )
+
+    def assumptions(self, line: JobLine) -> tuple[str, ...]:
+        """Return nothing: what is taken for granted is said of all pods and of parents of queues."""
+        del line
+        return ()
+
+    # --- Queues ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def queues(self) -> tuple[QueueLine, ...]:
+        """The queues that the reader may get; the topmost of them are without a parent."""
+        depths: dict[str, int] = {}
+        found = []
+        for line in self._whole.queues:
+            if self.scope.reads(line.name):
+                depth = depths[line.name] = depths.get(line.parent, -1) + 1
+                parent = line.parent if line.parent in depths else ""
+                found.append(attrs.evolve(line, parent=parent, depth=depth, last=()))
+        return tuple(found)
+
+    @cached_property
+    def colors(self) -> Mapping[str, str]:
+        """The colours of the reader's queues: those of the whole tree would tell how many others there are."""
+        known = {line.name for line in self.queues}
+        more = sorted({line.job.queue for line in self.lines} - known)
+        return colors_of([*self.queues, *map(_Leaf, more)])
+
+    def queue_facts(self) -> Iterable[Queue]:
+        """Return the queues that the reader may get, as they take part."""
+        return [each for each in self._whole.queue_facts() if self.scope.reads(each.name)]
+
+    def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of the queues that the reader may get."""
+        return {name: labels for name, labels in self._whole.queue_labels().items() if self.scope.reads(name)}
+
+    def entitlement(self, queue: str) -> Entitlement | None:
+        """Return the share of a queue, and how it came about where the reader may get all queues of that division."""
+        found = self._whole.entitlement(queue) if self.scope.reads(queue) else None
+        if found is None:
+            return None
+        reads = self.scope.reads
+        if all(reads(part.name) for part in found.siblings) and (not found.parent or reads(found.parent)):
+            return attrs.evolve(found, gains=Gains(are_known=False))  # these depend on the divisions above, too
+        return attrs.evolve(
+            found,
+            parent=found.parent if found.parent and reads(found.parent) else "",
+            total=None,
+            siblings=tuple(part for part in found.siblings if reads(part.name)),
+            steps=(),
+            with_history=bool(found.own.usage),
+            gains=Gains(are_known=False),
+        )
+
+    # --- Nodes -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def nodes(self) -> tuple[NodeSlots, ...]:
+        """The nodes; pods of others are one user of each GPU."""
+        return tuple(map(self._slots, self._whole.nodes)) if self.scope.nodes else ()
+
+    def _slots(self, node: NodeSlots) -> NodeSlots:
+        slots = sorted((attrs.evolve(slot, users=self._users(slot)) for slot in node.slots), key=_order)
+        return attrs.evolve(node, slots=tuple(slots), slices=tuple(map(self._slices, node.slices)))
+
+    def _users(self, slot: Slot) -> tuple[User, ...]:
+        others: Counter[tuple[str, str]] = Counter()
+        own = []
+        for user in slot.users:
+            if self.scope.sees(user.namespace):
+                own.append(user)
+            else:
+                others[self._queue_of(user), user.state] += user.share
+        return (*own, *(User(**_other(*key), share=min(GPU_UNIT, share)) for key, share in sorted(others.items())))
+
+    def _slices(self, slices: Slices) -> Slices:
+        others: Counter[tuple[str, str]] = Counter()
+        own = []
+        for user in slices.users:
+            if self.scope.sees(user.namespace):
+                own.append(user)
+            else:
+                others[self._queue_of(user), user.state] += user.count
+        more = (SliceUser(**_other(*key), count=count) for key, count in sorted(others.items()))
+        return attrs.evolve(slices, users=(*own, *more))
+
+    def _queue_of(self, user: Holder | Tenant) -> str:
+        return user.queue if user.queue and self.scope.reads(user.queue) else FOREIGN_QUEUE
+
+    def occupancy(self, node: str) -> Occupancy | None:
+        """Return what is on a node; the pods of others are together."""
+        if not self.scope.nodes:
+            return None
+        found = self._whole.occupancy(node, [line.job for line in self.lines])
+        if found is None:
+            return None
+        tenants = sorted(self._tenants(found.tenants), key=lambda each: (-each.gpus, each.job, each.queue, each.state))
+        return attrs.evolve(found, tenants=tuple(tenants), slices=tuple(map(self._slices, found.slices)))
+
+    def _tenants(self, tenants: Sequence[Tenant]) -> Iterator[Tenant]:
+        others: dict[tuple[str, str], list[Tenant]] = {}
+        for each in tenants:
+            if self.scope.sees(each.job.partition("/")[0]):
+                yield each
+            else:
+                others.setdefault((self._queue_of(each), each.state), []).append(each)
+        for (queue, state), found in others.items():
+            yield Tenant(
+                job=f"{FOREIGN_NAMESPACE}/{FOREIGN_JOB}",
+                title=FOREIGN_JOB,
+                queue=queue,
+                pods=sum(each.pods for each in found),
+                gpus=sum(each.gpus for each in found),
+                state=state,
+            )
+
+    def spare(self, node: str) -> tuple[str, ...]:
+        """Return what a node that is shown has free besides GPUs, in words."""
+        return self._whole.spare(node) if self.scope.nodes else ()
+
+
+# --- Jobs as far as they are the reader's ----------------------------------------------------------------------------
+
+
+def _line(line: JobLine, scope: Scope, lost: Sequence[str], *, is_alone: bool) -> JobLine:
+    """Return a line of the reader's. Places in line count the jobs of its queue, whosever they are."""
+    job, reads = line.job, scope.reads(line.job.queue)
+    own = attrs.evolve(
+        job,
+        title=job.name if is_alone else job.key,
+        nodes=job.nodes if scope.nodes else (FOREIGN_NODE,) if job.nodes else (),
+        lost_to=tuple(lost),
+        words=None if job.words is None else _words(job.words, job, scope),
+    )
+    return attrs.evolve(
+        line,
+        job=own,
+        position=line.position if reads else None,
+        others_before=None,
+        keys=line.keys if reads else (),
+        pods=tuple(_pod(pod, scope) for pod in line.pods),
+    )
+
+
+def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
+    job = line.job
+    return (line.waits, job.queue, line.position or 0, -(job.priority or 0), job.name, job.namespace)
+
+
+def _pod(pod: PodLine, scope: Scope) -> PodLine:
+    return pod if scope.nodes or not pod.node else attrs.evolve(pod, node=FOREIGN_NODE)
+
+
+def _lost_to(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    for (gains, cause), count in counts.items():
+        yield f"{count} {'pod' if count == 1 else 'pods'} {f'for {gains} ' if gains else ''}({cause})"
+
+
+# --- Reasons as far as they are the reader's -------------------------------------------------------------------------
+
+_WRITTEN = frozenset(
+    {
+        "PodGroupRefused",
+        "QueueNotAllowed",
+        "PriorityNotAllowed",
+        "SubGroupsInvalid",
+        "UnknownSubGroup",
+        "Gated",
+        "NotReady",
+        "NoNodes",
+        "NoNodeLargeEnough",
+        "GpuMemoryUnknown",
+        "ClusterTooSmall",
+        "TopologyMissing",
+        "TopologyLevelMissing",
+        "DomainTooSmall",
+        "OverLimit",
+        "NonPreemptibleOverQuota",
+        "PodRefused",
+        "NoNodeMatches",
+        "EvictionsCapped",
+        "VictimsProtected",
+        "Plugin",
+        "TopologyHasNoRoom",
+        "GangDoesNotFit",
+        "PreemptionDelayNotElapsed",
+        "TriesSpent",
+        "NotTried",
+        "WaitsForTurn",
+    }
+)
+"""Codes whose text says no more than the job, the nodes' own figures and the conditions on the pod group do."""
+_BOUNDS = frozenset({"OverLimit", "NonPreemptibleOverQuota"})
+"""Codes whose figures stand in the condition as well."""
+_OF_NODES = frozenset({"HeldForLeaving", "NoScore"})
+_EVIDENCE_OF_JOBS = frozenset({"needs", "condition", "priority", "why so"})
+_EVIDENCE_OF_NODES = frozenset(
+    {"idle", "free parts", "selector", "affinity", "left out", "levels", "topologies", "volume", "devices", "place"}
+)
+
+
+def _words(words: Words, job: Job, scope: Scope) -> Words:
+    """Return a reason as far as it is the reader's, else what its code means."""
+    code, facts = words.code, words.facts
+    if code in _WRITTEN or (code in _OF_NODES and scope.nodes):
+        return attrs.evolve(words, facts=facts if code in _BOUNDS else {})
+    if code == "AtFairShare" and scope.reads(str(facts.get("queue"))):
+        return words
+    if code == "NoRoom" and (text := str(facts.get("without_others") or "")):
+        return Words(code, text)
+    if code not in BY_CODE and any(words.text == each.message for each in job.explanations):
+        return Words(code, words.text)  # a plugin's, as the condition has it
+    return _general(words)
+
+
+def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
+    """Return whether a change is one of the reader's job, or of what the reader may see besides."""
+    change, before = trial.change, trial.before
+    if before is None or (change.field == "queue" and not scope.reads(change.new)):
+        return False
+    # Values of labels that nodes have, what they attach, and which classes of devices there are.
+    of_nodes = change.new and change.field.startswith(("nodeSelector", "affinity"))
+    if (of_nodes or change.field in (ATTACH_LIMIT, DEVICE_CLASS)) and not scope.nodes:
+        return False
+    changed = [queue for queue, old in zip(change.objects.queues, before.queues, strict=False) if queue is not old]
+    return all(scope.reads(queue.metadata.name) for queue in changed)
+
+
+def _general(words: Words) -> Words:
+    """Return what a reason means in general: its own text may speak of others."""
+    known = BY_CODE.get(words.code)
+    text = words.code if known is None else known.means.rstrip(".")
+    return Words(words.code, f"{text[:1].lower()}{text[1:]}")
+
+
+def _is_own(each: Evidence, scope: Scope) -> bool:
+    label, queue = each.label, each.values.get("queue")
+    if label in _EVIDENCE_OF_JOBS or label.startswith("on "):
+        return True
+    if label in {"taking", queue}:
+        return scope.reads(str(queue))
+    counts_nodes = label.endswith((" node", " nodes")) or label.startswith("by ")
+    return scope.nodes and (label in _EVIDENCE_OF_NODES or counts_nodes)
+
+
+# --- Users of nodes --------------------------------------------------------------------------------------------------
+
+
+def _other(queue: str, state: str) -> dict[str, str]:
+    """Return the fields of what all others are on a node."""
+    return {"job": FOREIGN_JOB, "namespace": FOREIGN_NAMESPACE, "queue": queue, "pod": FOREIGN_POD, "state": state}
+
+
+def _order(slot: Slot) -> tuple[int, bool, tuple[tuple[str, str, str, str, int], ...]]:
+    users = tuple((user.queue, user.job, user.pod, user.state, user.share) for user in slot.users)
+    return _STATES.index(slot.state), any(user.job == FOREIGN_JOB for user in slot.users), users
