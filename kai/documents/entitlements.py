@@ -48,10 +48,8 @@ def entitled(found: "Entitlement") -> str:
     """Return what a queue is entitled to, and why, in one sentence."""
     own, share = found.own, _amount(found, found.share)
     what = f"{found.queue} is entitled to {share}"
-    if not found.asks:
-        return f"{what}: it asks for nothing."
-    if found.total is None:
-        return f"{what}, and asks for {_amount(found, found.asks)}."
+    if not found.asks or found.total is None:
+        return f"{what}, and asks for {_amount(found, found.asks)}." if found.asks else f"{what}: it asks for nothing."
     quota, surplus, rest = (step.given for step in found.steps)
     more = surplus + rest
     if own.quota is None:

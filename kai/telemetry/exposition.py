@@ -134,6 +134,11 @@ class GaugeTable:
         for at, (name, text) in enumerate(self.gauges):
             yield _Column(self, rows, at, name, text)
 
+    def describe(self) -> Iterator[Metric]:
+        """Yield the gauges without samples, so that none is registered twice. Called by the library."""
+        for name, text in self.gauges:
+            yield Metric(name, text, "gauge")
+
     def text(self, rows: Mapping[Labels, Sequence[float]]) -> bytes:
         """Return ``rows`` in Prometheus' text format."""
         made_for, text = self._text
