@@ -26,7 +26,7 @@ import attrs
 
 from tests.integration.client import PATIENCE, Api, Manifest, Refused, until
 from tests.integration.ports import HOST, free_ports
-from tests.integration.programs import Programs
+from tests.integration.programs import Programs, minor
 from tests.unit.deploy.rendering import load, of_kind
 
 CONTROLLERS: Final = (
@@ -48,6 +48,10 @@ CONTROLLERS: Final = (
     "ttl-after-finished",
 )
 """What runs of kube-controller-manager: 0.3 s of processor to start, 100 MB, and next to nothing while idle."""
+SWITCHED_ON: Final = {
+    "1.35": ("DRAConsumableCapacity", "DRADeviceTaints", "DRAExtendedResource", "DRAPartitionableDevices"),
+}
+"""What kai uses and a version of Kubernetes has only if it is told to, while later ones have it on."""
 _WITHOUT: Final = ("ServiceAccount", "TaintNodesByCondition")
 _ATTEMPTS: Final = 3
 # The form of an elliptic-curve key (P-256) in which only the number itself is free.
@@ -340,6 +344,7 @@ def apiserver_command(program: Path, folder: Path, etcd_url: str, port: int) -> 
         f"--service-account-signing-key-file={folder / 'accounts.key'}",
         f"--audit-policy-file={folder / 'audit.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
+        *_gates(),
     )
 
 
@@ -358,7 +363,12 @@ def controllers_command(program: Path, folder: Path, names: Iterable[str]) -> tu
         "--secure-port=0",
         "--kube-api-qps=500",
         "--kube-api-burst=500",
+        *_gates(),
     )
+
+
+def _gates() -> tuple[str, ...]:
+    return tuple(f"--feature-gates={name}=true" for name in SWITCHED_ON.get(minor(), ()))
 
 
 def kubeconfig(server: str, ca_file: Path, token: str, name: str) -> Manifest:
