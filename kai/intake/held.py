@@ -7,8 +7,11 @@ were granted on different accounts, the one that was bound first decides, of sev
 
 A gang may be started in part: binds are refused one by one, after all of them were decided. When the members that
 started have succeeded, those that are left cannot be as many as the group says. They were to start beside them, so the
-gang is complete: it is read as if it asked for as many as are left. A pod that was created after the others were bound
-came in place of one of them, or for the next round of its owner, which says itself how many it still needs.
+gang is complete: it is read as if it asked for as many as are left. So it is where a member failed or was evicted when
+others had succeeded, and its owner made it anew: all members of the gang are there, and these are the last of them.
+
+An owner may also run one round of pods after another. Pods that were created after those of an earlier round were
+bound wait for their own gang: they and those that have succeeded are more than the gang has members.
 
 Source: the peer counts no pod that has succeeded, so that what is left of such a gang never starts.
 """
@@ -195,17 +198,20 @@ class Granted:
 
     def _left(self, gang: GroupRecord, pods: Iterable[int]) -> Iterator[tuple[str, int]]:
         """Yield how many pods sub-groups of a gang need, where members that have succeeded make that fewer."""
-        records, alive, ended = self.records, defaultdict[str, int](int), defaultdict[str, int](int)
+        records, alive = self.records, defaultdict[str, int](int)
+        beside, ended = defaultdict[str, int](int), defaultdict[str, int](int)
         states = [(int(self.pods.status[pod]), records[pod]) for pod in pods]
         oldest = min((each.pod.created for status, each in states if within(status, _WAITING)), default=inf)
         for status, each in states:
             if within(status, ACTIVE_ALLOCATED | _WAITING):
                 alive[each.pod.subgroup] += 1
-            elif status == Status.SUCCEEDED and _bound(each) >= oldest:
+            elif status == Status.SUCCEEDED:
                 ended[each.pod.subgroup] += 1
+                beside[each.pod.subgroup] += _bound(each) >= oldest
         for name, minimum in _leaves(gang):
-            if ended[name] and alive[name] < minimum <= alive[name] + ended[name]:
-                yield name, alive[name]
+            left = alive[name]
+            if left < minimum and (minimum <= left + beside[name] or minimum == left + ended[name]):
+                yield name, left
 
 
 def with_minima(source: api_podgroup.PodGroup, minima: Mapping[str, int]) -> api_podgroup.PodGroup:

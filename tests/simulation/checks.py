@@ -298,6 +298,17 @@ def members(world: World, group: Manifest) -> list[Manifest]:
     ]
 
 
+def succeeded_members(world: World, group: Manifest) -> list[Manifest]:
+    """Return the pods of a gang that have succeeded."""
+    name = group["metadata"]["name"]
+    return [
+        each
+        for each in world.all(POD, group["metadata"]["namespace"])
+        if (each.get("status") or {}).get("phase") == "Succeeded"
+        and (each["metadata"].get("annotations") or {}).get("pod-group-name") == name
+    ]
+
+
 def queue_of(pod: Manifest) -> str:
     return str((pod["metadata"].get("labels") or {}).get("kai.scheduler/queue", ""))
 

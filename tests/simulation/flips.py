@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
 from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.aimed import BEFORE, DONE, set_trap
-from tests.simulation.checks import bound_members, members
+from tests.simulation.checks import bound_members, members, succeeded_members
 from tests.simulation.disorder import POOL
 from tests.simulation.episodes import Episode, Kinds, Undo
 from tests.simulation.outcome import free_rooms, has_room_for
@@ -28,6 +28,8 @@ SECONDS: Final = 20.0
 _PATIENCE: Final = 10.0
 """How long a group may wait for idle nodes, besides the time that its refused pods rest."""
 _MOST_REST: Final = 300.0
+_LOSSES: Final = 0.25
+"""How often a pod is deleted when a gang is submitted."""
 
 
 # --- Faults --------------------------------------------------------------------------------------------------------
@@ -128,10 +130,12 @@ def flips_of(draw: random.Random) -> tuple[Episode, ...]:
 
 
 async def use_briefly(world: World, life: Life, seconds: float) -> None:
-    """Submit gangs of pods that end within seconds, about one in a second."""
+    """Submit gangs of pods that end within seconds, about one in a second, and delete a pod now and then."""
     end = world.time + seconds
     while world.time < end:
         _submit(world, life)
+        if world.shape.random() < _LOSSES:
+            _lose(world)
         await asyncio.sleep(world.shape.uniform(0.3, 1.5))
 
 
@@ -155,6 +159,15 @@ def _submit(world: World, life: Life) -> None:
     completions = size * draw.choice((1, 1, 2))
     spec = {"completions": completions, "parallelism": size, "template": template}
     world.create("user", JOB, {"metadata": metadata, "spec": spec})
+
+
+def _lose(world: World) -> None:
+    """Delete a pod that has a node; its owner makes it anew."""
+    pods = [each for each in world.workers() if node_of(each) and not is_over(each) and not is_leaving(each)]
+    if pods:
+        pod = world.shape.choice(pods)
+        world.say(f"user deletes pod {key_of(pod)}")
+        world.delete("user", POD, pod)
 
 
 # --- Liveness ------------------------------------------------------------------------------------------------------
@@ -212,24 +225,19 @@ class Liveness:
     def _startable(self, group: Manifest) -> list[Manifest]:
         """Return the pods of a group that must start next, if all that must be there are there.
 
-        Pods that have succeeded were there if they were bound while one that waits was there already.
+        Pods that have succeeded count if they were bound while one that waits was there already, or if they and the
+        others are just as many as must start together: those that wait were made anew then.
         """
         waiting = [each for each in members(self.world, group) if not node_of(each) and not is_leaving(each)]
         if not waiting:
             return []
         bound, least = len(bound_members(self.world, group)), int(group["spec"].get("minMember") or 1)
         oldest = min(self._made[each["metadata"]["uid"]] for each in waiting)
-        done = sum(self._bound.get(each["metadata"]["uid"], -1.0) >= oldest for each in self._ended(group))
-        if bound + len(waiting) + done < least:
+        done = [self._bound.get(each["metadata"]["uid"], -1.0) for each in succeeded_members(self.world, group)]
+        there = bound + len(waiting)
+        if there + sum(when >= oldest for when in done) < least and there + len(done) != least:
             return []
         return waiting[: max(1, least - bound)]
-
-    def _ended(self, group: Manifest) -> Iterator[Manifest]:
-        metadata = group["metadata"]
-        for pod in self.world.all(POD, metadata["namespace"]):
-            is_mine = (pod["metadata"].get("annotations") or {}).get("pod-group-name") == metadata["name"]
-            if is_mine and is_over(pod) and pod["status"]["phase"] == "Succeeded":
-                yield pod
 
 
 __all__ = ["FLIPS", "SECONDS", "Liveness", "flips_of", "use_briefly"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from tests.doubles.rest_server.storage import Manifest
-from tests.simulation.checks import bound_members, is_firm, members, queue_of
+from tests.simulation.checks import bound_members, is_firm, members, queue_of, succeeded_members
 from tests.simulation.disorder import POOL
 from tests.simulation.world import (
     GPU,
@@ -48,6 +48,8 @@ def _leaving(world: World) -> Iterator[tuple[int, str]]:
 def _gangs(world: World) -> Iterator[tuple[int, str]]:
     for group in _groups(world):
         least, bound = int(group["spec"].get("minMember") or 1), len(bound_members(world, group))
+        if succeeded_members(world, group):
+            continue  # it is not stale, and its other pods may go on alone
         if 0 < bound < least and len(members(world, group)) >= least:
             yield 6, f"gang {key_of(group)} has {bound} of {least} members on nodes"
 

@@ -24,7 +24,7 @@ def test_no_group_waits_for_idle_nodes(seed: int) -> None:
 
 def test_a_seed_of_flips_catches_members_that_are_forgotten_when_they_succeeded() -> None:
     with planted("pods_that_succeeded_forgotten"):
-        result = run(Plan.of_flips(3))
+        result = run(Plan.of_flips(1))
     assert {each.invariant for each in result.violations} == {18}
 
 
@@ -60,8 +60,18 @@ def test_the_rest_of_a_gang_of_which_others_have_succeeded_is_found(trial: Trial
     assert trial.broken == {18}
 
 
-def test_a_gang_that_never_was_whole_may_wait(trial: Trial) -> None:
+def test_a_pod_that_is_made_anew_after_others_have_succeeded_is_found(trial: Trial) -> None:
     liveness, pods = gang(trial, 3, 4)
+    for pod in pods:
+        succeed(trial, pod)
+    trial.pass_time(1.0)
+    trial.pod("d", gpus=0, annotations={"pod-group-name": "g"})
+    watch(trial, liveness, 13)
+    assert trial.broken == {18}
+
+
+def test_a_gang_that_never_was_whole_may_wait(trial: Trial) -> None:
+    liveness, pods = gang(trial, 2, 4)
     succeed(trial, pods[0])
     watch(trial, liveness, 30)
     assert not trial.broken
@@ -72,7 +82,7 @@ def test_a_pod_of_a_later_round_may_wait_for_its_own_gang(trial: Trial) -> None:
     succeed(trial, pods[0])
     succeed(trial, pods[1])
     trial.pass_time(1.0)
-    trial.pod("later", gpus=0, annotations={"pod-group-name": "g"})
+    trial.pod("c", gpus=0, annotations={"pod-group-name": "g"})
     watch(trial, liveness, 30)
     assert not trial.broken
 

@@ -184,14 +184,19 @@ def test_a_gang_of_which_too_few_pods_ever_were_needs_what_it_says():
 
 
 def test_pods_that_were_created_after_the_others_were_bound_wait_for_their_own_round():
-    round_ = [waits(name, AFTER) for name in "cd"]
-    assert least(taken(ended("a"), ended("b"), *round_, GANG, node("n"), *QUEUES)) == [4]
+    round_ = [waits(name, AFTER) for name in "efg"]
+    assert least(taken(*map(ended, "abcd"), *round_, GANG, node("n"), *QUEUES)) == [4]
 
 
 def test_of_pods_that_were_bound_at_a_time_unknown_their_creation_decides():
-    untold = [pod(name, group="g", phase="Succeeded", metadata={"creationTimestamp": BEFORE}) for name in "ab"]
-    assert least(taken(*untold, waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [2]
-    assert least(taken(*untold, waits("c", AFTER), waits("d", AFTER), GANG, node("n"), *QUEUES)) == [4]
+    untold = [pod(name, group="g", phase="Succeeded", metadata={"creationTimestamp": BEFORE}) for name in "abc"]
+    assert least(taken(*untold, waits("d"), waits("e"), GANG, node("n"), *QUEUES)) == [2]
+    assert least(taken(*untold, waits("d", AFTER), waits("e", AFTER), GANG, node("n"), *QUEUES)) == [4]
+
+
+def test_a_member_that_is_made_anew_completes_the_gang_of_which_the_others_have_succeeded():
+    assert least(taken(*map(ended, "abc"), waits("d", AFTER), GANG, node("n"), *QUEUES)) == [1]
+    assert least(taken(*map(ended, "ab"), waits("d", AFTER), GANG, node("n"), *QUEUES)) == [4]
 
 
 def test_a_pod_that_failed_makes_up_no_gang():
