@@ -35,9 +35,12 @@ def write_document(document: Mapping[str, Any], console: Console) -> None:
         return
     import yaml
 
+    from kai.api.codec.manifest_text import BOOLEAN, LETTER
+
     class Dumper(yaml.SafeDumper):
         """Writes as YAML whatever JSON has a form for: a state is a word, though it is no plain string of Python."""
 
+    Dumper.add_implicit_resolver(BOOLEAN, LETTER, list("yYnN"))  # so that they get quotes: kubectl may read this
     Dumper.add_multi_representer(str, lambda dumper, word: dumper.represent_str(str(word)))
     text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=not console.plain, width=120)
     console.write("---\n" + text.rstrip())

@@ -30,10 +30,11 @@ from kai.manifests.unused import (
     Unused,
     counted,
     for_scheduler,
+    managed_by,
     templates,
     why_not_read,
 )
-from kai.manifests.workloads.making import uid_of
+from kai.manifests.workloads.making import other_manager, uid_of
 from kai.manifests.workloads.table import CLUSTER_WIDE, TEMPLATES, as_kept, has_model, looks_around, made_of
 from kai.podgrouper import Kind, Resource, Settings
 
@@ -249,7 +250,8 @@ class _Expanding:
             if self._has_children(workload):
                 self._refuse_circle(at, workload)
                 return
-            pods = list(self._pods_of(workload))
+            manager = other_manager(workload)
+            pods = [] if manager else list(self._pods_of(workload))
         except InputError as error:
             self.workloads += 1
             self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
@@ -257,7 +259,9 @@ class _Expanding:
         ours = [pod for pod in pods if part_of(pod["spec"], "schedulerName") == self.scheduler_name]
         self.workloads += bool(ours)
         kind = workload.kind.kind
-        if not pods:
+        if manager:
+            self._note(kind, managed_by(manager), workload.manifest)
+        elif not pods:
             self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS, workload.manifest)
         elif not ours:
             scheduler = str(part_of(pods[0]["spec"], "schedulerName") or "")

@@ -1,8 +1,8 @@
 """Fields that do not exist, by the definitions of our own kinds and a table of Kubernetes, and values of another type.
 
 The table, ``core_fields.json``, holds the names and types of the fields of every kind that is read here; a test
-compares it with the client library of Kubernetes. What an API server has seen already is not looked at again. Values of
-our own kinds are looked at where objects are made of them.
+compares it with the client library of Kubernetes, which is older than ``NEWER``. What an API server has seen already is
+not looked at again. Values of our own kinds are looked at where objects are made of them.
 """
 
 import difflib
@@ -25,6 +25,11 @@ from kai.manifests.unused import templates
 _FREE: Final = "?"
 _LIST, _OBJECT, _TEXTS = "a list", "an object", "an object of strings"
 _NEAR: Final = 0.75
+NEWER: Final[Mapping[str, Mapping[str, str]]] = {
+    "V1JobSpec": {"scheduling": "?"},
+    "V1PodSpec": {"evictionResponders": "?"},
+}
+"""Fields of Kubernetes 1.37 that its client library does not know yet."""
 
 
 @attrs.frozen
@@ -153,6 +158,8 @@ def _shown(path: Path) -> str:
 def _core() -> Mapping[str, Any]:
     text = resources.files("kai.manifests").joinpath("core_fields.json").read_text(encoding="utf-8")
     found: Mapping[str, Any] = json.loads(text)
+    for name, fields in NEWER.items():
+        found["types"][name] |= fields
     return found
 
 

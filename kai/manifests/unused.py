@@ -57,6 +57,11 @@ def known_versions(api_version: str, kind: str) -> list[str]:
     return versions if _group(api_version) in {_group(version) for version in versions} else []
 
 
+def managed_by(manager: str) -> str:
+    """Return that ``manager`` and not the controller of its kind manages a workload."""
+    return f"managed by {manager}, so the controller of its kind makes no pods"
+
+
 def for_scheduler(name: str) -> str:
     """Return why pods of another scheduler are not used."""
     return f"its pods are for scheduler {name or 'default-scheduler'}, not for {names.SCHEDULER_NAME}"

@@ -23,7 +23,7 @@ POLICIES: Final = (
 )
 CLUSTER: Final = """\
 queues: {all: {quota: 16}, work: {parent: all, quota: 16, limit: 32, weight: 2}}
-shapes: {a: {gpu: 8, cpu: 64, memory: 80Gi, ram: 512Gi, count: 2, labels: {x: y}, taints: ["x=y:NoSchedule"]}}
+shapes: {a: {gpu: 8, cpu: 64, memory: 80Gi, ram: 512Gi, count: 2, labels: {x: z}, taints: ["x=y:NoSchedule"]}}
 events:
 - {at: 1h, node: a-1, fail: 30m}
 - {at: 2h, node: a-1, taint: "x=y:NoSchedule", for: 2h}

@@ -1,6 +1,7 @@
 """Text to manifests: JSON, or YAML of any number of documents, with `kind: List` taken apart.
 
-YAML is read as Kubernetes reads it: a time without quotes stays text, a number may have an exponent without a dot.
+YAML is read as Kubernetes reads it: a time without quotes stays text, a number may have an exponent without a dot, and
+y and n without quotes are true and false, as yes and no are.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _LARGEST: Final = 10_000_000
 # A value at some depth of block style stands behind at least so many spaces and dashes.
 _DEEP_BLOCK: Final = re.compile(rf"[ \t?:-]{{{_DEEPEST},}}")
 _ALIAS: Final = re.compile(r"[\s\[{,]\*[^\s*]")
+BOOLEAN: Final = "tag:yaml.org,2002:bool"
+LETTER: Final = re.compile(r"^[yYnN]$")
+"""What is a truth without quotes, as kubectl reads it, and no text."""
 _EXPONENT: Final = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
@@ -58,6 +62,11 @@ class _Loader(yaml.CSafeLoader):
         Raises: _RepeatedKeyError for a key that is written twice; one that is merged in may be overridden.
         """
         written = node.value  # merging replaces the list, and takes the merge keys out of this one
+        for key, _ in written:
+            if (
+                key.tag == BOOLEAN and len(key.value) == 1
+            ):  # a key is text whatever YAML makes of it, as on a chart's y axis
+                key.tag = "tag:yaml.org,2002:str"
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             seen: set[object] = set()
@@ -74,6 +83,8 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
+_Loader.add_implicit_resolver(BOOLEAN, LETTER, list("yYnN"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.lenient import part_of
 from kai.podgrouper.resource import Fields, Resource
 
 Made = dict[str, Any]
@@ -89,6 +90,26 @@ def is_set(fields: Fields, *path: str) -> bool:
     *above, last = path
     holder = fields.child(*above) if above else fields
     return holder is not None and holder.value.get(last) is not None and holder.flag(last) is True
+
+
+_CONTROLLERS: Final = frozenset(
+    (
+        *("kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller"),
+        *("trainer.kubeflow.org/trainjob-controller", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator"),
+        "ray.io/kuberay-operator",
+    )
+)
+"""What workloads say that the controller of their kind manages."""
+
+
+def other_manager(workload: Resource) -> str:
+    """Return who manages a workload in place of the controller of its kind, by ``managedBy``; "" for no one else.
+
+    That controller then makes no pods, as where Kueue sends the workload to another cluster.
+    """
+    places = (part_of(workload.manifest, "spec"), part_of(workload.manifest, "spec", "runPolicy"))
+    said = (str(place.get("managedBy") or "") for place in places if isinstance(place, Mapping))
+    return next((manager for manager in said if manager and manager not in _CONTROLLERS), "")
 
 
 def _metadata(owner: Resource, kind: str, name: str, more: Mapping[str, object]) -> Made:

@@ -132,6 +132,44 @@ def test_what_is_not_used_is_counted_with_the_reason():
 
 
 @pytest.mark.parametrize(
+    ("kind", "version", "spec", "pods"),
+    [
+        ("Job", "batch/v1", {"managedBy": "kueue.x-k8s.io/multikueue", "template": TEMPLATE}, 0),
+        ("Job", "batch/v1", {"managedBy": "kubernetes.io/job-controller", "template": TEMPLATE}, 1),
+        (
+            *("JobSet", "jobset.x-k8s.io/v1alpha2"),
+            {
+                "managedBy": "kueue.x-k8s.io/multikueue",
+                "replicatedJobs": [{"name": "w", "template": {"spec": {"template": TEMPLATE}}}],
+            },
+            0,
+        ),
+        (
+            *("PyTorchJob", "kubeflow.org/v1"),
+            {
+                "runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"},
+                "pytorchReplicaSpecs": {"Master": {"template": TEMPLATE}},
+            },
+            0,
+        ),
+        (
+            *("PyTorchJob", "kubeflow.org/v1"),
+            {
+                "runPolicy": {"managedBy": "kubeflow.org/training-operator"},
+                "pytorchReplicaSpecs": {"Master": {"template": TEMPLATE}},
+            },
+            1,
+        ),
+    ],
+)
+def test_a_workload_that_another_controller_manages_has_no_pods(kind, version, spec, pods):
+    found = expand([workload(kind, version, spec)])
+    said = f"not used: 1 {kind} (managed by kueue.x-k8s.io/multikueue, so the controller of its kind makes no pods)"
+    assert len(of_kind(found, "Pod")) == pods
+    assert [str(each) for each in found.unused] == ([] if pods else [said])
+
+
+@pytest.mark.parametrize(
     ("manifest", "message"),
     [
         (deployment(replicas="2"), "Deployment \"default/w\": spec.replicas: found '2', expected an integer"),

@@ -22,7 +22,7 @@ spec:
       - {name: main, image: i, resources: {limits: {%s: 8}}}
       restartPolicy: Never
 """
-NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {nvidia.com/gpu: 8}}\n"
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: m}\nstatus: {allocatable: {nvidia.com/gpu: 8}}\n"
 
 
 def job(queue="a", gang=6, scheduler="kai-scheduler", gpu="nvidia.com/gpu"):
@@ -174,7 +174,7 @@ def test_a_node_that_is_not_in_the_input_is_said_of_a_pod_where_there_are_nodes(
         "x.yaml:5:13: J025 warning: nodeName: found ghost, which is not among the nodes of the input"
     )
     assert lint_texts(pod) == []
-    assert lint_texts(pod.replace("ghost", "n"), NODE) == []
+    assert lint_texts(pod.replace("ghost", "m"), NODE) == []
 
 
 GROUP = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec:\n  queue: a\n  %s\n"
@@ -195,11 +195,11 @@ spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
             ["x.yaml:6:3: J027 warning: minMember of job default/g does not count beside its sub-groups"],
         ),
         (
-            "subGroups: [{name: x, minMember: 2}, {name: y, minMember: 1}]",
+            "subGroups: [{name: x, minMember: 2}, {name: z, minMember: 1}]",
             ["x.yaml:6:3: J017 a gang of 3 needs more than the 1 pod of job default/g"],
         ),
-        ("minSubGroup: 1\n  subGroups: [{name: x, minMember: 1}, {name: y, minMember: 1}]", []),
-        ("subGroups: [{name: x}, {name: y, parent: x}]", []),
+        ("minSubGroup: 1\n  subGroups: [{name: x, minMember: 1}, {name: z, minMember: 1}]", []),
+        ("subGroups: [{name: x}, {name: z, parent: x}]", []),
     ],
 )
 def test_a_gang_counts_what_its_sub_groups_ask_for(spec, said):

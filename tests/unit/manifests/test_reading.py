@@ -9,6 +9,7 @@ import yaml
 from kai.cli.checking.findings import finding_text, finding_values
 from kai.manifests import RefusedError, documents_of, open_text, read
 from kai.manifests.codes import CODES
+from kai.manifests.fields import NEWER
 from kai.manifests.positions import Text
 
 CASES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text())
@@ -31,7 +32,7 @@ def test_a_mistake_is_said_with_its_place_and_its_remedy(case):
 
 
 def test_a_finding_has_all_fields_for_machines():
-    (finding,) = findings_of("metadata: {name: n}\n")
+    (finding,) = findings_of("metadata: {name: m}\n")
     assert finding_values(finding) == {
         "code": "T003",
         "severity": "error",
@@ -76,6 +77,11 @@ def test_fields_of_kubernetes_are_those_of_its_client():
     kept = json.loads(resources.files("kai.manifests").joinpath("core_fields.json").read_text())
     for name, fields in kept["types"].items():
         assert set(fields) == set(getattr(kubernetes, name).attribute_map.values()), name
+
+
+def test_fields_that_are_newer_than_the_client_are_not_in_it_yet():
+    for name, fields in NEWER.items():
+        assert not set(fields) & set(getattr(kubernetes, name).attribute_map.values()), name
 
 
 OF_THE_CLIENT = {"int32": "int", "int64": "int", "time": "datetime", "int|str": "object"}
@@ -149,3 +155,9 @@ def test_types_of_kubernetes_are_those_of_its_client():
 def test_odd_types_at_odd_places_have_their_place(text, said):
     findings = read(documents_of(*open_text(text.encode(), "x.yaml"))).findings
     assert [str(finding) for finding in findings] == [said]
+
+
+def test_letters_that_yaml_reads_as_booleans_are_no_texts():
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: n, b: Y, c: off, d: yes, e: no1}}\nspec: {}\n"
+    said = [each.message for each in findings_of(text) if each.code == "F001"]
+    assert [each.partition(":")[0] for each in said] == ["a", "b", "c", "d"]

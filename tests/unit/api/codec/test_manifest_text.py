@@ -17,7 +17,13 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 
 
 def test_documents_of_yaml_are_read_in_order_without_empty_ones() -> None:
-    text = "---\n" + yaml.dump(NODE) + "---\n# only a comment\n---\n" + yaml.dump(POD) + "---\n"
+    text = (
+        "---\n"
+        + yaml.dump(NODE).replace("name: n\n", "name: 'n'\n")
+        + "---\n# only a comment\n---\n"
+        + yaml.dump(POD)
+        + "---\n"
+    )
     assert load_documents(text, "x.yaml") == (NODE, POD)
 
 

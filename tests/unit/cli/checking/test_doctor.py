@@ -72,7 +72,7 @@ def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path, capsys):
         "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
         "users: [{name: u, user: {token: abc}}]\n"
-        "contexts: [{name: x, context: {cluster: c, user: u}}, {name: y, context: {cluster: c, user: u}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}, {name: z, context: {cluster: c, user: u}}]\n"
     )
     assert run(["doctor", "--kubeconfig", str(path)]) == 3
     told, *helps = capsys.readouterr().err.splitlines()

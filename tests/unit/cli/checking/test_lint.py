@@ -152,10 +152,10 @@ def test_a_code_is_explained(capsys):
             (
                 'now: "2026-01-01T00:00:00Z"\nactions: [allocate]\nobjects:\n'
                 "- {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q}}\n"
-                "- {apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: g, namespace: n}, "
+                "- {apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: g, namespace: m}, "
                 "spec: {queue: q, minSubGroup: 2, subGroups: [{name: s}]}}\n"
             ),
-            "x.yaml: S001 podgroup n/g: spec.minSubGroup: found 2, expected at most 1, the number of its sub-groups",
+            "x.yaml: S001 podgroup m/g: spec.minSubGroup: found 2, expected at most 1, the number of its sub-groups",
         ),
         (
             "cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, members: 2, minimum: 3}}\nexpect: {j: pending}\n",
@@ -181,20 +181,20 @@ def test_each_mistake_of_a_configuration_has_its_own_help(write, capsys):
 
 
 def test_files_are_looked_at_together(write, capsys):
-    names = [write(GOOD, "a.yaml"), write("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", "b.yaml")]
+    names = [write(GOOD, "a.yaml"), write("apiVersion: v1\nkind: Node\nmetadata: {name: m}\n", "b.yaml")]
     assert run(["lint", *names]) == 0
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6, 1 node\n"
 
 
 def test_what_two_paths_define_is_told_with_both_places_and_how_to_part_them(write, capsys, tmp_path):
-    node = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+    node = "apiVersion: v1\nkind: Node\nmetadata: {name: m}\n"
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "nodes.yaml").write_text(node)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     assert run(["lint", one, two]) == 1
     told = capsys.readouterr().out
-    assert told.startswith(f"{two}/nodes.yaml:3:18: T004 node n is defined twice: first at {one}/nodes.yaml:3\n")
+    assert told.startswith(f"{two}/nodes.yaml:3:18: T004 node m is defined twice: first at {one}/nodes.yaml:3\n")
     assert f"{one} and {two} are looked at together, as one cluster; two clusters" in told
     assert f"kai lint {one}, kai lint {two}\n" in told
     assert run(["lint", one]) == run(["lint", two]) == 0

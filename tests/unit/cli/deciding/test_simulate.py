@@ -201,7 +201,7 @@ def test_colour_is_only_used_where_it_is_wanted(capsys, good, monkeypatch):
 def test_what_is_not_used_is_told(capsys, tmp_path):
     path = tmp_path / "x.yaml"
     path.write_text(
-        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: m}\n"
     )
     told = f"note: {path}: not used: 1 Service (scheduling does not read this kind)\n"
     assert out(capsys, str(path)).err == told

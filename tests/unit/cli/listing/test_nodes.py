@@ -19,7 +19,7 @@ about: Two nodes, one of them half taken.
 cluster:
   nodes:
     a: {gpu: 4, labels: {zone: x}}
-    b: {gpu: 4, labels: {zone: y}}
+    b: {gpu: 4, labels: {zone: z}}
     cpu: {gpu: 0}
 queues: {root: {quota: 8}, q: {parent: root, quota: 8}}
 groups:
@@ -126,12 +126,12 @@ def test_what_is_free_is_told_in_gangs(small):
 def test_only_domains_with_room_are_kept(small):
     result = small.decide()
     assert "a  " not in text(result, source=small, free=1)
-    assert text(result, source=small, by="zone", free=4).splitlines()[1] == "y · 4 GPUs · 4 free"
+    assert text(result, source=small, by="zone", free=4).splitlines()[1] == "z · 4 GPUs · 4 free"
     assert text(result, source=small, free=5).splitlines()[0] == "no node has 5 free GPUs; the most is 4"
 
 
 def test_labels_choose_nodes(small):
-    chosen = Source(place=small.place, selector=read_selector("zone=y"))
+    chosen = Source(place=small.place, selector=read_selector("zone=z"))
     assert "b  " in text(chosen.decide(), source=chosen)
     assert "a  " not in text(chosen.decide(), source=chosen)
 

@@ -52,7 +52,7 @@ def test_bars_are_drawn_smaller_and_a_queue_is_a_tree_of_its_own(lab):
 NODE = """
 apiVersion: v1
 kind: Node
-metadata: {name: n}
+metadata: {name: m}
 status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
 """
 QUEUE = """

@@ -367,7 +367,7 @@ CASE = """
 now: 2026-01-01T00:00:00Z
 config: {params: {schedulerName: other}}
 objects:
-- {apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: m}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
 - {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: top}, spec: {resources: RES}}
 - {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q}, spec: {parentQueue: top, resources: RES}}
 - {apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: g, namespace: d}, spec: {queue: q}}
@@ -385,7 +385,7 @@ def test_kai_simulate_says_of_a_shard_what_it_makes_nothing_of(tmp_path, capsys)
     assert run(["simulate", str(tmp_path / "case.yaml"), "--config", path, "-o", "json"]) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert [job["nodes"] for job in document["jobs"]] == [["n"]]  # of the case's own scheduler
+    assert [job["nodes"] for job in document["jobs"]] == [["m"]]  # of the case's own scheduler
     assert [note.rpartition("shard.json: ")[2].partition(":")[0] for note in document["notes"]] == [
         "schedulingshard default",
         "usageDBConfig",

@@ -94,7 +94,7 @@ def test_a_queue_that_does_not_exist_is_refused(case):
 
 def test_files_without_a_workload_are_refused(case):
     with pytest.raises(InputError, match="found no workload for this scheduler"):
-        add(case, documents("apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"))
+        add(case, documents("apiVersion: v1\nkind: Namespace\nmetadata: {name: m}\n"))
 
 
 def test_a_pod_that_is_added_gets_the_claim_of_its_template(case):
