@@ -88,7 +88,7 @@ def _victims_protected(facts: Facts) -> str:
     """Return that groups were spared because of disruption budgets, or while they are moved; the peer spares none."""
     count = int(number(facts.get("groups")))
     spared = "1 job" if count == 1 else f"{count} jobs"
-    why = "that disruption budgets protected a moment ago, or that are being moved"
+    why = "that disruption budgets protect, or that are being moved"
     return f"No room could be made without {spared} {why}"
 
 

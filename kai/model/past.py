@@ -21,4 +21,4 @@ class Past:
     evicted: tuple[tuple[str, int], ...] = ()
     """Thousandths of GPUs that pods of each queue lost in the hour before, by the name of the queue."""
     protected: tuple[str, ...] = ()
-    """UIDs of pods that budgets protected a moment ago, or that are being moved; their groups lose no pods."""
+    """UIDs of pods that budgets protect, or that are being moved; their groups lose no pods."""

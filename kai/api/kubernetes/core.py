@@ -40,13 +40,17 @@ class PodDisruptionBudgetSpec:
     selector: LabelSelector | None = None
     min_available: NumberOrText | None = None
     max_unavailable: NumberOrText | None = None
+    unhealthy_pod_eviction_policy: str = ""
+    """AlwaysAllow, or IfHealthyBudget, which is the default."""
 
 
 @attrs.frozen(kw_only=True)
 class PodDisruptionBudgetStatus:
-    """How many pods may go now."""
+    """How many pods may go now. None: the disruption controller has not said it."""
 
-    disruptions_allowed: Int32 = 0
+    disruptions_allowed: Int32 | None = None
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
 
 
 @attrs.frozen(kw_only=True)

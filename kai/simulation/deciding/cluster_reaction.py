@@ -181,6 +181,7 @@ def _next_groups(groups: Iterable[PodGroup], pods: Iterable[Pod], after: Afterma
         if group.metadata.name in running:
             annotations[names.LAST_START] = started
         _stamp(annotations, names.STALE_SINCE, float(after.report.stale_since[row]))
+        _stamp(annotations, names.PARTIAL_SINCE, float(after.report.partial_since[row]))
         _stamp(annotations, names.LAST_EVICTION, float(after.report.last_eviction[row]))
         changed = annotations != dict(group.metadata.annotations)
         out.append(

@@ -11,6 +11,7 @@ import numpy as np
 from kai.api.plugin_kinds import declare_all
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
+from kai.engine.budget import Budget
 from kai.engine.cycle import run_cycle
 from kai.engine.observe import Observer, Silent
 from kai.engine.profile import Profile
@@ -23,6 +24,7 @@ from kai.model.status import TERMINATING
 from kai.progress import report
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.cluster_reaction import Aftermath, next_objects
+from kai.simulation.deciding.disruptions import Disruptions
 from kai.simulation.deciding.kernel_pace import settle_for, settle_on
 from kai.simulation.deciding.search_budget import Counted, Searches, budget_of
 from kai.state.snapshot import Snapshot
@@ -141,7 +143,7 @@ def _cycles(
             yield attrs.evolve(last, number=number)
             continue
         snapshot = intake.take(objects, case.now, past, revision=number)
-        cycle = decide(snapshot, profile, number, observer, searches)
+        cycle = decide(snapshot, profile, number, observer, searches, Disruptions.of(objects, is_first=number == 1))
         yield cycle
         if number < total:
             before = objects, past
@@ -170,12 +172,22 @@ def decide(
     number: int,
     observer: Observer | None = None,
     searches: Searches | None = None,
+    disruptions: Disruptions | None = None,
 ) -> Cycle:
-    """Return what is decided once on ``snapshot``; the cycle bears ``number``."""
+    """Return what is decided once on ``snapshot``; the cycle bears ``number``.
+
+    Where ``disruptions`` spare victims, it is decided again without their groups, as a running service does in the
+    cycles that follow.
+    """
     settle_on(snapshot, profile)
-    sink = Recorder()
-    budget = budget_of(searches)
-    decided = run_cycle(snapshot, profile, sink, observer or Silent(), budget)
+
+    def run(snapshot: Snapshot) -> tuple[CycleReport, Recorder, Budget]:
+        sink, budget = Recorder(), budget_of(searches)
+        return run_cycle(snapshot, profile, sink, observer or Silent(), budget), sink, budget
+
+    decided, sink, budget = run(snapshot)
+    while disruptions is not None and (sees := disruptions.sparing(snapshot, sink.statements)) is not None:
+        decided, sink, budget = run(sees)
     return Cycle(
         number=number,
         snapshot=snapshot,

@@ -21,6 +21,7 @@ from kai.framework.decisions import Evict
 from kai.intake import Intake, IntakeSettings
 from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.simulation.deciding.disruptions import Disruptions
 from kai.simulation.deciding.run import Cycle, decide
 from kai.simulation.deciding.search_budget import Searches
 from kai.simulation.explaining.changes import Change, Site
@@ -177,7 +178,8 @@ class ChangeTrials:
         self._effort.count()
         before = self._before.snapshot
         snapshot = intake.take(objects, before.now, before.past, revision=self._before.number)
-        return decide(snapshot, self._profile, self._before.number, searches=self._searches)
+        disruptions = Disruptions.of(objects, is_first=self._before.number == 1)
+        return decide(snapshot, self._profile, self._before.number, searches=self._searches, disruptions=disruptions)
 
     def _judged(self, site: Site, change: Change, cycle: Cycle) -> ChangeTrial:
         key = key_of(site.source)

@@ -5,8 +5,8 @@ import pytest
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Cause
-from kai.scheduler.committing import disruption_budgets
-from kai.scheduler.committing.disruption_budgets import MOST
+from kai.intake import disruption_budgets
+from kai.intake.disruption_budgets import MOST
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from tests.unit.intake import making

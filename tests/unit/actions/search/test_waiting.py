@@ -71,7 +71,7 @@ def test_a_group_that_only_protected_pods_could_make_room_for_is_told_so():
     assert told(session) == []
     (reason,) = session.record(row(session, "high")).reasons
     assert (reason.code, dict(reason.facts)) == (Code.VICTIMS_PROTECTED, {"groups": 2})
-    why = "that disruption budgets protected a moment ago, or that are being moved"
+    why = "that disruption budgets protect, or that are being moved"
     assert reason_text(reason) == f"No room could be made without 2 jobs {why}"
 
 
