@@ -1,8 +1,13 @@
 """Evict stale gangs: a gang that fell below its minimum and stayed there loses its other pods.
 
-Source: the peer's actions/stalegangeviction, where a group is stale as well if a sub-group lacks pods that it can do
+So does a sub-group that the group can do without (``minSubGroup``): once it lacks pods, the others in it do no work.
+The group keeps what it needs.
+
+Source: the peer's actions/stalegangeviction, where a group is stale as a whole if a sub-group lacks pods that it can do
 without.
 """
+
+from typing import Literal
 
 import attrs
 import numpy as np
@@ -11,7 +16,10 @@ from kai.engine.portion import Portion
 from kai.engine.readiness import have_some, hold_enough, lack_some
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
+from kai.model.rows import GroupRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, Status
+
+Times = Literal["stale_since", "partial_since"]
 
 
 @attrs.frozen
@@ -22,43 +30,75 @@ class EvictStale:
 
     def run(self, session: Session) -> None:
         """Look at every group with pods on nodes."""
-        stale = self._below_minimum(session)
-        healthy = np.setdiff1d(session.base.stale, stale)
-        if len(healthy):
-            session.note_time("stale_since", healthy, np.nan)
+        stale, partial = self._below_minimum(session)
+        known: tuple[tuple[Times, GroupRows, list[int]], ...] = (
+            ("stale_since", session.base.stale, stale),
+            ("partial_since", session.base.partial, partial),
+        )
+        for times, before, now in known:
+            healthy = np.setdiff1d(before, now)
+            if len(healthy):
+                session.note_time(times, healthy, np.nan)
         for group in stale:
             session.attend(group)
             self._judge(session, session.portion(group))
+        for group in partial:
+            session.attend(group)
+            self._judge_parts(session, session.portion(group))
         session.attend(-1)
 
-    def _below_minimum(self, session: Session) -> list[int]:
-        """Return the groups with a pod on a node that have fewer there than they need, none of whose pods succeeded."""
+    def _below_minimum(self, session: Session) -> tuple[list[int], list[int]]:
+        """Return the groups with a pod on a node that have fewer there than they need, none of whose pods succeeded.
+
+        And those that have what they need, and pods in sub-groups beyond that which lack pods.
+        """
         facts, columns = session.facts.groups, session.columns
         at_first = facts.first_subgroup.searchsorted(session.lacking, side="right") - 1
         groups = session.changed_groups(at_first)
         groups = groups[lack_some(facts, columns, groups)]
-        groups = groups[~hold_enough(facts, columns, groups)]
-        held = have_some(facts, columns.occupying, groups)
-        return [
-            group for group in groups[held].tolist() if not len(session.portion(group).holding(1 << Status.SUCCEEDED))
+        groups = groups[have_some(facts, columns.occupying, groups)]
+        enough = hold_enough(facts, columns, groups)
+        stale = [
+            group
+            for group in groups[~enough].tolist()
+            if not len(session.portion(group).holding(1 << Status.SUCCEEDED))
         ]
+        return stale, [group for group in groups[enough].tolist() if session.portion(group).partial()]
 
     def _judge(self, session: Session, portion: Portion) -> None:
-        group = portion.group
+        lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
+        if self._is_due(session, portion.group, "stale_since"):
+            self._evict(session, portion, lacking, portion.holding(ACTIVE_ALLOCATED), "gang below its minimum")
+
+    def _judge_parts(self, session: Session, portion: Portion) -> None:
+        if not self._is_due(session, portion.group, "partial_since"):
+            return
+        for part in portion.partial():
+            lacking = next(leaf for leaf in portion.leaves_below(part) if portion.active(leaf) < portion.minimum(leaf))
+            pods = portion.holding(ACTIVE_ALLOCATED, portion.pods(part))
+            self._evict(session, portion, lacking, pods, "sub-group below its minimum")
+
+    def _is_due(self, session: Session, group: int, times: Times) -> bool:
+        """Return whether the grace of ``group`` is over; note when it began."""
+        since = getattr(session, times)
         # A time that is still to come was written by a clock that went ahead, and would keep the gang for as long.
-        if not session.clock.is_past(float(session.stale_since[group])):
-            session.note_time("stale_since", group, session.clock.read())
+        if not session.clock.is_past(float(since[group])):
+            session.note_time(times, group, session.clock.read())
+            since = getattr(session, times)
         grace = session.snapshot.groups[group].staleness_grace
         if grace is None:
             grace = session.parameters.default_staleness_grace_seconds
         # Pods that would make a gang whole may be among those that there was no time for.
-        if grace < 0 or len(session.left) or not session.clock.has_lasted(float(session.stale_since[group]), grace):
-            return
-        lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
+        if grace < 0 or len(session.left) or session.protected[group]:
+            return False
+        return session.clock.has_lasted(float(since[group]), grace)
+
+    def _evict(self, session: Session, portion: Portion, lacking: int, pods: PodRows, rule: str) -> None:
+        """Evict ``pods``, because their sub-group ``lacking`` has too few."""
+        group = portion.group
         facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_name(lacking)}
-        pods = portion.holding(ACTIVE_ALLOCATED)
         before = session.last_eviction[group]
-        with session.statement(self.name, Cause.STALE, rule="gang below its minimum") as statement:
+        with session.statement(self.name, Cause.STALE, rule=rule) as statement:
             statement.evict(pods)
             statement.facts = {int(pod): facts for pod in pods}
             statement.commit()

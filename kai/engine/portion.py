@@ -300,12 +300,37 @@ class Portion:
     def next_victims(self) -> tuple[PodRows, bool]:
         """Return the pods to give up first, and whether others with a place remain.
 
-        Surplus pods go one by one, then surplus sub-groups as a whole, then everything.
+        Pods of sub-groups that lack pods, and that the group can do without, go one by one, for they do no work alone.
+        Then surplus pods go one by one, then surplus sub-groups as a whole, then everything.
         """
         everything = self.holding(ACTIVE_ALLOCATED)
-        surplus = descend(self._surplus(self.root))
+        partial = self.partial()
+        if partial:
+            surplus = self.holding(ACTIVE_ALLOCATED, self.pods(partial[-1]))[-1:]
+        else:
+            surplus = descend(self._surplus(self.root))
         victims = surplus if len(surplus) else everything
         return victims, len(everything) > len(victims)
+
+    def partial(self) -> list[int]:
+        """Return the sub-groups that have pods with a place, but too few, while the group has all that it needs.
+
+        They come in the order in which sub-groups are served. One of which a pod succeeded is about to end, and is none
+        of them.
+        """
+        if self._world.facts.groups.simple[self.group] or not self.is_satisfied(self.root):
+            return []
+        found: list[int] = []
+        open_rows = [self.root]
+        while open_rows:
+            row = open_rows.pop()
+            if not self.is_satisfied(row):
+                pods = self.pods(row)
+                if len(self.holding(ACTIVE_ALLOCATED, pods)) and not len(self.holding(1 << Status.SUCCEEDED, pods)):
+                    found.append(row)
+            elif not self._world.facts.groups.leaf[row]:
+                open_rows += reversed(self.in_order(self._world.children(row)))
+        return found
 
     def _surplus(self, subgroup: int) -> Descent[PodRows]:
         if self._world.facts.groups.leaf[subgroup]:
@@ -366,12 +391,18 @@ class Portion:
         return total
 
     def elastic_state(self) -> float:
-        """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
-        leaf = self._world.facts.groups.leaf[self._slice]
-        active, needed = np.array(self._reached_now(), np.int64)[leaf], self._minimums[leaf]
-        if (active < needed).any():
+        """Return 0 for what lacks pods that the group needs, 1 for just what it needs, 2 where pods can be given up."""
+        reached = np.array(self._reached_now(), np.int64)
+        spare = reached - self._minimums
+        if spare[0] < 0:
             return 0.0
-        return 1.0 if (active == needed).all() else 2.0
+        if not spare.any():
+            return 1.0
+        leaf = self._world.facts.groups.leaf[self._slice]
+        held = np.where(leaf, reached, 0).tolist()
+        for at in range(len(held) - 1, 0, -1):
+            held[self._parents[at]] += held[at]
+        return 2.0 if (spare != 0)[np.array(held) > 0].any() else 1.0
 
 
 class Portions:

@@ -41,6 +41,7 @@ def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: 
     name = session.snapshot.groups[portion.group].subgroups[leaf - portion.root].name
     return {
         "placed": placed,
+        "running": portion.occupying(leaf) - placed,
         "minimum": minimum,
         "subgroup": name,
         "gang": any(portion.minimum(row) > 1 for row in leaves),

@@ -43,6 +43,7 @@ class CycleReport:
     last_start: Float64s
     last_eviction: Float64s
     stale_since: Float64s
+    partial_since: Float64s
     awaited: tuple[str, ...]
     """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
     left: GroupRows = attrs.field(factory=lambda: np.zeros(0, np.int64))
@@ -81,6 +82,7 @@ def report(session: Session) -> CycleReport:
         last_start=session.last_start,
         last_eviction=session.last_eviction,
         stale_since=session.stale_since,
+        partial_since=session.partial_since,
         awaited=session.awaited.keys(),
         left=session.left,
         failures=tuple(session.failures.found.values()),

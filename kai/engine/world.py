@@ -53,6 +53,7 @@ class World:
         self.last_start = base.groups.last_start
         self.last_eviction = base.groups.last_eviction
         self.stale_since = base.groups.stale_since
+        self.partial_since = base.groups.partial_since
         smallest, largest = snapshot.gpu_memory_bounds
         self.facts: Facts = _own_facts(base.facts)
         self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
@@ -168,7 +169,10 @@ class World:
         return keys
 
     def note_time(
-        self, times: Literal["last_start", "last_eviction", "stale_since"], groups: GroupRows | int, instant: float
+        self,
+        times: Literal["last_start", "last_eviction", "stale_since", "partial_since"],
+        groups: GroupRows | int,
+        instant: float,
     ) -> None:
         """Note the time of what happened to ``groups``. What the snapshot says is copied when it is first changed."""
         if getattr(self, times) is getattr(self.base.groups, times):

@@ -175,14 +175,15 @@ def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
             placed = reason.facts.get("placed", 0)
             fit = {0: "none fits", 1: "only 1 fits"}.get(int(number(placed)), f"only {placed} fit")
-            least, whose = needed, f"its {needed} pods"
+            least, whose, run = needed, f"its {needed} pods", running
             if reason.facts.get("extra"):
                 least = int(number(reason.facts.get("minimum")))
                 whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
+                run = int(number(reason.facts.get("running")))
             text = f"{whose} must start together, and {fit} now"
-            if running and not reason.facts.get("extra"):
+            if run:
                 more = {0: "no other fits", 1: "only 1 more fits"}.get(int(number(placed)), f"only {placed} more fit")
-                text = f"{whose} must run together, {running} {'does' if running == 1 else 'do'}, and {more} now"
+                text = f"{whose} must run together, {run} {'does' if run == 1 else 'do'}, and {more} now"
             part = reason.facts.get("subgroup")
             found = _most_told(each for each in record.reasons if each.facts.get("subgroup") == part)
             said = in_the_way({} if found is None else _said_by(found))

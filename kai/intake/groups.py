@@ -158,6 +158,7 @@ class GroupReader:
             last_start=_instant(annotations.get(names.LAST_START)),
             last_eviction=_instant(annotations.get(names.LAST_EVICTION)),
             stale_since=_instant(annotations.get(names.STALE_SINCE)),
+            partial_since=_instant(annotations.get(names.PARTIAL_SINCE)),
             staleness_grace=spec.staleness_grace_period,
             preemption_delay=spec.preemption_delay,
             node_pool=self._settings.pool(metadata.labels),

@@ -103,14 +103,31 @@ def find_plain(facts: Facts, columns: Columns, groups: Int64s, out: Bools) -> No
 
 @inner
 def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
-    """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
-    exact = True
-    for row in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
+    """Return 0 for a group that lacks what it needs, 1 for one that has just that, 2 for one that can give up pods.
+
+    It can give up what no sub-group needs: pods above a minimum, sub-groups above the least number, and what there is
+    of a sub-group that lacks pods. Cost: a look at each sub-group.
+    """
+    root, end = facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]
+    if end - root == ROOT_AND_LEAF:
+        spare = columns.active[root + 1] - facts.groups.minimum[root + 1]
+        return 0.0 if spare < 0 else (1.0 if spare == 0 else 2.0)
+    reached = np.zeros(end - root, np.int64)
+    held = np.zeros(end - root, np.int64)
+    spared = False
+    for row in range(end - 1, root - 1, -1):
+        at = row - root
         if facts.groups.leaf[row]:
-            if columns.active[row] < facts.groups.minimum[row]:
-                return 0.0
-            exact = exact and columns.active[row] == facts.groups.minimum[row]
-    return 1.0 if exact else 2.0
+            reached[at] = held[at] = columns.active[row]
+        spare = reached[at] - facts.groups.minimum[row]
+        spared = spared or (held[at] > 0 and spare != 0)
+        if row > root:
+            above = facts.groups.parent[row] - root
+            held[above] += held[at]
+            reached[above] += 1 if spare >= 0 else 0
+        elif spare < 0:
+            return 0.0
+    return 2.0 if spared else 1.0
 
 
 @inner

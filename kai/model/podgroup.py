@@ -41,6 +41,7 @@ class PodGroup:
     last_start: float | None = None
     last_eviction: float | None = None
     stale_since: float | None = None
+    partial_since: float | None = None
     staleness_grace: float | None = None
     preemption_delay: float | None = None
     node_pool: str = ""

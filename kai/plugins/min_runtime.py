@@ -73,11 +73,13 @@ class MinRuntime:
             if not elastic()[session.facts.pods.group[victims]].any():
                 return ACCEPTED
             leaves = session.facts.pods.leaf[victims]
-            for leaf, taken in zip(*np.unique(leaves[leaves >= 0], return_counts=True), strict=True):
-                victim = int(np.searchsorted(groups.first_subgroup, leaf, side="right")) - 1
+            taken = np.bincount(leaves[leaves >= 0], minlength=len(groups.leaf))
+            losing = np.searchsorted(groups.first_subgroup, np.flatnonzero(taken), side="right") - 1
+            for victim in np.unique(losing).tolist():
                 if not elastic()[victim] or not is_protected(victim, scenario.aggressor, cause):
                     continue
-                if groups.minimum[leaf] > columns.occupying[leaf] - taken:
+                rows = slice(int(groups.first_subgroup[victim]), int(groups.first_subgroup[victim + 1]))
+                if not _are_enough(session, rows, columns.occupying[rows] - taken[rows]):
                     return Verdict.refused(
                         Code.NOT_ELIGIBLE, rule="min-runtime", group=session.snapshot.groups[victim].key
                     )
@@ -124,11 +126,22 @@ class MinRuntime:
         return next((value for value in values if value is not None), self.reclaim_seconds)
 
 
+def _are_enough(session: SessionView, rows: slice, pods: Int64s) -> bool:
+    """Return whether the tree of sub-groups ``rows`` has what it needs with so many ``pods`` [n] in its leaves."""
+    groups = session.facts.groups
+    counts = np.where(groups.leaf[rows], pods, 0).tolist()
+    minimums, parents = groups.minimum[rows].tolist(), groups.parent[rows].tolist()
+    for at in range(len(counts) - 1, 0, -1):
+        counts[parents[at] - rows.start] += counts[at] >= minimums[at]
+    return bool(counts[0] >= minimums[0])
+
+
 def _elastic(session: SessionView) -> Bools:
-    """Return bool[G]: some leaf has more pods than it needs."""
+    """Return bool[G]: some leaf has more pods than it needs, or some sub-group more sub-groups."""
     groups = session.facts.groups
     counts = np.diff(groups.pod_start)
-    rows = np.flatnonzero(groups.leaf & (groups.minimum < counts))
+    children = np.bincount(groups.parent[groups.parent >= 0], minlength=len(counts))
+    rows = np.flatnonzero(groups.minimum < np.where(groups.leaf, counts, children))
     out = np.zeros(len(session.snapshot.groups), np.bool_)
     out[np.searchsorted(groups.first_subgroup, rows, side="right") - 1] = True
     return out

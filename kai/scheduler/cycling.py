@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 import attrs
+import numpy as np
 import structlog
 
 from kai.api.cluster_objects import ClusterObjects
@@ -307,7 +308,9 @@ class Cycles:
             groups=dict(stream.groups),
             decisions=stream.count,
             turns=snapshot.crowds.turns + bool(len(report.left)),
-            restless=waits or any(account.stale for account in overall.groups),
+            restless=waits
+            or any(account.stale for account in overall.groups)
+            or not np.isnan(report.partial_since).all(),
             objects=given.objects,
             decided=tuple(stream.decided),
         )

@@ -44,6 +44,7 @@ _BEING_BOUND: Final = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BIN
 _READY: Final = ALIVE & ~status_mask(Status.GATED)
 _STAMPS: Final = (
     (names.STALE_SINCE, "stale_since"),
+    (names.PARTIAL_SINCE, "partial_since"),
     (names.LAST_START, "last_start"),
     (names.LAST_EVICTION, "last_eviction"),
 )

@@ -28,7 +28,7 @@ _REST: Final = 300.0
 """Seconds after which an object is tried again although nothing about it changed."""
 _FIRST_REST: Final = 5.0
 """Seconds for which a change does not matter; twice as long each time that the object fails again."""
-_STAMPS: Final = frozenset({names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE})
+_STAMPS: Final = frozenset({names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE, names.PARTIAL_SINCE})
 
 
 @attrs.frozen(kw_only=True)

@@ -22,8 +22,8 @@ from kai.state.kept import (
     pending_pods,
     pod_order,
     pods_by_leaf,
-    stale_groups,
     subgroup_columns,
+    timed_groups,
 )
 from kai.state.layout import Layout, Room, Sizes
 from kai.state.ledger import Ledger
@@ -91,6 +91,8 @@ class Base:
     """Pods that are pending."""
     stale: Int64s
     """Groups that are said to be stale."""
+    partial: Int64s
+    """Groups that are said to have a sub-group which they can do without and which lacks pods."""
 
     def open(self, snapshot: Snapshot) -> Opening:
         """Book every pod of ``snapshot``, which this is the base of, that stands somewhere.
@@ -267,5 +269,6 @@ def make_base(snapshot: Snapshot) -> Base:
         constrained=subgroups.constrained,
         group_order=group_order(snapshot, groups.created),
         pending=pending_pods(snapshot),
-        stale=stale_groups(snapshot, groups),
+        stale=timed_groups(snapshot, "stale", groups.stale_since),
+        partial=timed_groups(snapshot, "partial", groups.partial_since),
     )

@@ -40,6 +40,7 @@ class GroupColumns(NamedTuple):
     """NaN: never."""
     last_eviction: Float64s
     stale_since: Float64s
+    partial_since: Float64s
     tree: Int64s
     """Number of the tree of sub-groups."""
 
@@ -140,6 +141,7 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
             last_start=_times([group.last_start for group in some]),
             last_eviction=_times([group.last_eviction for group in some]),
             stale_since=_times([group.stale_since for group in some]),
+            partial_since=_times([group.partial_since for group in some]),
             tree=trees.numbers([group.subgroups for group in some]),
         )
 
@@ -216,10 +218,9 @@ def pending_pods(snapshot: Snapshot) -> Int64s:
     return np.flatnonzero(pending)
 
 
-def stale_groups(snapshot: Snapshot, groups: GroupColumns) -> Int64s:
-    """Return the rows of groups that are said to be stale."""
-    since = groups.stale_since
-    return snapshot.memory.once("stale groups", (since,), lambda: np.flatnonzero(~np.isnan(since)))
+def timed_groups(snapshot: Snapshot, name: str, since: Float64s) -> Int64s:
+    """Return the rows of groups of which ``since`` [G] has a time; ``name`` says of what."""
+    return snapshot.memory.once(f"{name} groups", (since,), lambda: np.flatnonzero(~np.isnan(since)))
 
 
 def pod_order(snapshot: Snapshot) -> Int64s:

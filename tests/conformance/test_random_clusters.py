@@ -27,6 +27,7 @@ COMPANY = (
     "the peer evicts for a group the very pods that it must be beside; with that rule off, kai decides as recorded"
 )
 MAKES_WAY = "the peer lets an evicted pod refuse others its node; with that rule off, kai decides as recorded"
+BY_TREE = "the peer orders groups by each of their sub-groups; with that rule off, kai decides as recorded"
 UNTOLD = "pods share GPUs after searches that came to nothing: drift, or a tie, which was not told apart"
 
 # Where kai decides otherwise than the peer, and why. A case that comes to agree must leave this list.
@@ -59,6 +60,11 @@ OTHERWISE = {
     "random-001229": SPARES,
     "random-001279": SPARES,
     "random-001359": SPARES,
+    "random-000354": BY_TREE,
+    "random-000397": BY_TREE,
+    "random-000790": BY_TREE,
+    "random-000800": BY_TREE,
+    "random-001396": BY_TREE,
     "features-010008": SPARES,
     "features-010012": COMPANY,
     "features-010103": MAKES_WAY,

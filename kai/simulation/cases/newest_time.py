@@ -11,7 +11,7 @@ from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 
-_STAMPS = (names.STALE_SINCE, names.LAST_START, names.LAST_EVICTION)
+_STAMPS = (names.STALE_SINCE, names.PARTIAL_SINCE, names.LAST_START, names.LAST_EVICTION)
 
 
 def newest_time(objects: ClusterObjects) -> float:

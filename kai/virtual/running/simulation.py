@@ -36,6 +36,7 @@ from kai.scheduler.feedback.moved_pods import MovedPods
 from kai.scheduler.feedback.recent_evictions import RecentEvictions
 from kai.scheduler.rhythm import Rhythm
 from kai.simulation.deciding.cluster_reaction import device_of
+from kai.simulation.deciding.disruptions import Disruptions
 from kai.simulation.deciding.kernel_pace import settle_on
 from kai.simulation.deciding.run import Cycle
 from kai.state.snapshot import Snapshot
@@ -50,6 +51,8 @@ from kai.virtual.running.workloads import Workloads
 from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Scene
 
+AFTER_DEADLINE: Final = 2e-3
+"""Seconds: more than the core looks early at a deadline, see `kai.engine.clock`."""
 LOOK_AGAIN_SECONDS: Final = 60.0
 """After so long a cycle is repeated that does not say until when its answers hold."""
 _GPU: Final = 2
@@ -117,7 +120,8 @@ class Simulation:
         self._awaited: tuple[str, ...] = ()
         self._evicted = RecentEvictions()
         self._moved = MovedPods()
-        self._stale: set[tuple[str, str]] = set()
+        self._stale: set[tuple[str, str, str]] = set()
+        """Groups that are below a minimum, with the annotation that says since when."""
         """Namespace and name of groups that are stamped as stale."""
         self._next_cycle = 0.0
         """Not before then."""
@@ -272,6 +276,10 @@ class Simulation:
         settle_on(snapshot, self._profile, self.to_come)
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)
+        disruptions = Disruptions.of(objects, is_first=False)
+        while disruptions is not None and (sees := disruptions.sparing(snapshot, sink.statements)) is not None:
+            sink = Recorder()
+            report = run_cycle(sees, self._profile, sink)
         self._awaited = report.awaited
         self._next_cycle = now + self._rhythm.apart
         self._share(snapshot, report)
@@ -309,6 +317,8 @@ class Simulation:
         known = min(known, inf if due is None else due, inf if moved is None else moved)
         if known > now:
             return known
+        if known > now - AFTER_DEADLINE:  # the core looks at a deadline a little early, and then it has not come yet
+            return known + AFTER_DEADLINE
         return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf
 
     def _share(self, snapshot: Snapshot, report: CycleReport) -> None:
@@ -367,15 +377,17 @@ class Simulation:
         ):
             for row in sorted(rows - {-1}):
                 self._write(snapshot, row, key, float(column[row]))
-        stale = np.flatnonzero(~np.isnan(report.stale_since)).tolist()
-        found = {(snapshot.groups[row].namespace, snapshot.groups[row].name): row for row in stale}
-        for place, row in found.items():
-            if place not in self._stale:
-                self._write(snapshot, row, names.STALE_SINCE, float(report.stale_since[row]))
-        for namespace, name in sorted(self._stale - found.keys()):
+        found: dict[tuple[str, str, str], int] = {}
+        for key, since in ((names.STALE_SINCE, report.stale_since), (names.PARTIAL_SINCE, report.partial_since)):
+            for row in np.flatnonzero(~np.isnan(since)).tolist():
+                place = (snapshot.groups[row].namespace, snapshot.groups[row].name, key)
+                found[place] = row
+                if place not in self._stale:
+                    self._write(snapshot, row, key, float(since[row]))
+        for namespace, name, key in sorted(self._stale - found.keys()):
             job = self.workloads.jobs.get((namespace, name))
             if job is not None and key_of(job.group) == (namespace, name):
-                self.workloads.stamp(job, names.STALE_SINCE, float("nan"))
+                self.workloads.stamp(job, key, float("nan"))
         self._stale = set(found)
 
     def _write(self, snapshot: Snapshot, row: int, key: str, instant: float) -> None:

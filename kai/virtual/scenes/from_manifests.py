@@ -45,7 +45,7 @@ from kai.virtual.scenes.workload_kinds import Owner, gang_of, is_scaled, owner_o
 
 NEW_YEAR: Final = 1767225600.0
 """2026-01-01: when a run begins whose objects name no time."""
-_STAMPS: Final = (names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE)
+_STAMPS: Final = (names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE, names.PARTIAL_SINCE)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,10 +1,10 @@
 """Twins of ``kai.kernels.groups``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
 from tests.kernels.naive.order import next_chunk
-from tests.kernels.naive.world import Group, Pod, World
+from tests.kernels.naive.world import Group, Pod, SubGroup, World
 
 Described = tuple[float, tuple[float, float, float]]
 
@@ -36,11 +36,23 @@ def find_plain(groups: Sequence[Group]) -> list[bool]:
 
 
 def elastic_state(group: Group) -> float:
-    """Return 0 if some leaf lacks pods, 1 if every leaf has just what it needs, else 2."""
-    surplus = [leaf.count(ACTIVE_ALLOCATED) - leaf.minimum for leaf in group.leaves()]
-    if min(surplus, default=0) < 0:
+    """Return 0 for a group that lacks what it needs, 2 for one that keeps that when it loses some pod, else 1."""
+    counts = {id(leaf): leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves()}
+    if not _is_satisfied(group, group.subgroups[0], counts):
         return 0.0
-    return 2.0 if any(surplus) else 1.0
+    for leaf in group.leaves():
+        # Pods that go with this one because they are of no use without it are of no interest.
+        fewer = counts | {id(leaf): counts[id(leaf)] - 1}
+        if counts[id(leaf)] and _is_satisfied(group, group.subgroups[0], fewer):
+            return 2.0
+    return 1.0
+
+
+def _is_satisfied(group: Group, subgroup: SubGroup, counts: Mapping[int, int]) -> bool:
+    if subgroup.leaf:
+        return counts[id(subgroup)] >= subgroup.minimum
+    below = [each for each in group.subgroups if each is not group.subgroups[0] and each.parent == subgroup.row]
+    return sum(_is_satisfied(group, each, counts) for each in below) >= subgroup.minimum
 
 
 def describe_waiting(world: World, requested: Sequence[Sequence[float]]) -> dict[int, Described]:
