@@ -4,13 +4,14 @@ Source: the peer's cmd/scheduler/app/options and pkg/scheduler/conf.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import attrs
 
 from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError
-from kai.framework.parameters import UNBOUNDED, Parameters, SearchBudgets
+from kai.framework.parameters import AS_PEER, LEAST_HARM, UNBOUNDED, Parameters, SearchBudgets
 from kai.notation import shown
 from kai.numerals import is_whole
 
@@ -89,6 +90,18 @@ def duration(value: object, place: str) -> float:
     raise ConfigError(f"{place}: found {shown(value)}, expected {durations.WANTED}")
 
 
+def read_victims(value: object, place: str) -> Literal["least-harm", "as-peer"]:
+    """Return how victims are chosen.
+
+    Raises: ConfigError.
+    """
+    if value == AS_PEER:
+        return AS_PEER
+    if value == LEAST_HARM:
+        return LEAST_HARM
+    raise ConfigError(f"{place}: found {shown(value)}, expected {LEAST_HARM} or {AS_PEER}")
+
+
 @attrs.frozen
 class Settings:
     """What the peer calls scheduler parameters, by its names; only those that change decisions are known here.
@@ -115,6 +128,7 @@ class Settings:
             allow_consolidating_reclaim=self.truth(
                 "allowConsolidatingReclaim", default=base.allow_consolidating_reclaim
             ),
+            victims=read_victims(self.values.get("victims", base.victims), f"{self.place}.victims"),
             use_scheduling_signatures=self.truth("useSchedulingSignatures", default=base.use_scheduling_signatures),
             default_staleness_grace_seconds=self.seconds(grace, base.default_staleness_grace_seconds),
             restrict_node_scheduling=self.truth(restrict, default=base.restrict_node_scheduling),

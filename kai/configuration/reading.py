@@ -29,7 +29,7 @@ from kai.configuration import aliases
 from kai.configuration.aliases import Arguments, Options, PluginEntry
 from kai.configuration.options import build, described, from_text
 from kai.configuration.past_usage import UsageSettings, read_usage
-from kai.configuration.peer_settings import BUDGETED, read_budgets, read_depths
+from kai.configuration.peer_settings import BUDGETED, read_budgets, read_depths, read_victims
 from kai.configuration.registry import Registry, UnknownNameError, suggestion
 from kai.engine.shortcuts import TABLE as SHORTCUTS
 from kai.errors import ConfigError
@@ -38,8 +38,8 @@ from kai.notation import shown
 
 ON_FAILURE = "on_failure"
 """The option of every plugin that says how cycles go on when it fails."""
-OUR_KEYS = ("with", "plugins", "actions", "parameters", "usageDBConfig")
-PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets")
+OUR_KEYS = ("with", "plugins", "actions", "parameters", "usageDBConfig", "victims")
+PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets", "victims")
 SWITCHES = (
     *("disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable", "disableQueueOrder"),
     *("disablePredicate", "disableNodeOrder"),
@@ -135,7 +135,7 @@ def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     return Configuration(
         actions=actions,
         plugins=on,
-        parameters=_parameters(parameters, f"{place}: parameters"),
+        parameters=_with_victims(_parameters(parameters, f"{place}: parameters"), document, place),
         usage=read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes),
         notes=tuple(notes),
         place=place,
@@ -234,6 +234,12 @@ def _parameters(value: object, place: str) -> Parameters:
     return parameters
 
 
+def _with_victims(parameters: Parameters, document: Mapping[str, object], place: str) -> Parameters:
+    """Return ``parameters`` with what a document says of victims outside of them, in either form."""
+    said = document.get("victims")
+    return parameters if said is None else attrs.evolve(parameters, victims=read_victims(said, f"{place}: victims"))
+
+
 # ------------------------------------------------------------------------------------------------------- peer's form
 
 
@@ -246,7 +252,7 @@ def read_peer(document: Mapping[str, object], place: str, registry: Registry | N
     """
     notes: list[str] = []
     tiers = document.get("tiers")
-    parameters = Parameters()
+    parameters = _with_victims(Parameters(), document, place)
     depths = read_depths(document.get("queueDepthPerAction"), f"{place}: queueDepthPerAction")
     budgets = read_budgets(document.get("scenarioSearchBudgets"), f"{place}: scenarioSearchBudgets")
     if depths:

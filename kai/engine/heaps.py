@@ -12,7 +12,7 @@ from kai.engine.filled import Filled
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain
-from kai.kernels.order import Heap, fill, pop, pop_among, pop_open, push
+from kai.kernels.order import RANKED, VICTIMS, WAITING, Heap, fill, pop, pop_among, pop_open, push
 from kai.model.rows import Bools, GroupRows, Int64s
 
 
@@ -189,6 +189,8 @@ class GroupHeap:
         session, heap = self._session, self._heap
         elastic = session.policy.rules.elastic_key
         heap.keys[groups] = session.keys_of(groups)
+        if self._victims and session.ranks_victims:
+            heap.keys[groups, -1] = session.victim_ranks[groups]
         states = self._states
         described = np.ones(len(groups), np.bool_)
         if self._victims:
@@ -211,6 +213,11 @@ def _empty(session: Session, *, victims: bool, depth: int, every_key: bool) -> H
     facts = session.facts
     queues, groups = len(session.snapshot.queues), len(session.snapshot.groups)
     keys = session.group_keys.copy() if every_key else np.empty((groups, session.key_count), np.float64)
+    order = WAITING
+    if victims:
+        order = RANKED if session.ranks_victims else VICTIMS
+    if every_key and order == RANKED:
+        keys[:, -1] = session.victim_ranks
     return Heap(
         items=np.empty(int(session.heap_start[-1]), np.int64),
         start=session.heap_start,
@@ -221,5 +228,5 @@ def _empty(session: Session, *, victims: bool, depth: int, every_key: bool) -> H
         amounts=np.zeros((groups, 3), np.float64) if every_key else np.empty((groups, 3), np.float64),
         popped=np.zeros((queues + 1, 3), np.float64),
         depth=np.array([depth], np.int64),
-        victims=np.array([int(victims)], np.int64),
+        victims=np.array([order], np.int64),
     )

@@ -162,6 +162,10 @@ class Portion:
         """Return whether a sub-group has what it needs."""
         return self.reached(subgroup) >= self.minimum(subgroup)
 
+    def suffice(self, pods: PodRows) -> bool:
+        """Return whether ``pods`` are as many as the group needs, tree included."""
+        return self._counted(self._per_leaf(pods))[0] >= self.minimum(self.root)
+
     def is_gang_satisfied(self) -> bool:
         """Return whether every leaf that must be filled has enough pods on nodes.
 

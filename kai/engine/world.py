@@ -14,7 +14,7 @@ from kai.engine.clock import Clock
 from kai.engine.opened import OpenedPlugin
 from kai.engine.policy import Policy, by_placement, mask_of, scores_of
 from kai.engine.shortcuts import ONE_ANSWER, RATED, Shortcut, takes
-from kai.framework.parameters import Parameters
+from kai.framework.parameters import AS_PEER, Parameters
 from kai.kernels import booking, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
@@ -149,6 +149,23 @@ class World:
         keys = self.policy.group_keys(rows, self.base.groups.priority)
         keys[self.base.group_order, -1] = rows
         return keys
+
+    @cached_property
+    def victim_ranks(self) -> Float64s:
+        """float64[G]: the place of each group among all, that which lost least if it went now last.
+
+        By when groups started, as the session opened; a group that did not start yet goes by when it was created.
+        """
+        created, started = self.base.groups.created, self.base.groups.last_start
+        since = np.where(np.isnan(started), created, started)
+        ranks = np.empty(len(since), np.float64)
+        ranks[self.base.group_order[np.argsort(since[self.base.group_order], kind="stable")]] = np.arange(len(since))
+        return ranks
+
+    @property
+    def ranks_victims(self) -> bool:
+        """Whether victims are chosen by what they would lose, rather than as the peer chooses them."""
+        return self.parameters.victims != AS_PEER
 
     def keys_of(self, groups: GroupRows) -> Float64s:
         """Return float64[n, k]: those of ``group_keys`` that belong to ``groups``.

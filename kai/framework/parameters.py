@@ -1,11 +1,14 @@
 """Settings of the scheduler that no plugin owns. The defaults are the peer's."""
 
 from collections.abc import Mapping
+from typing import Final, Literal
 
 import attrs
-from attrs.validators import ge, instance_of
+from attrs.validators import ge, in_, instance_of
 
 UNBOUNDED = -1
+LEAST_HARM: Final = "least-harm"
+AS_PEER: Final = "as-peer"
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +39,8 @@ class Parameters:
     """Victim groups that a consolidation may consider; 0 switches it off, -1 lifts the bound."""
     allow_consolidating_reclaim: bool = True
     """Whether victims that find another place count as not reclaimed."""
+    victims: Literal["least-harm", "as-peer"] = attrs.field(default=LEAST_HARM, validator=in_((LEAST_HARM, AS_PEER)))
+    """Which victims are taken of those that may be: those that lose least, or those that the peer takes."""
     use_scheduling_signatures: bool = True
     """Whether a group is skipped when one that is no harder failed in the same action."""
     default_staleness_grace_seconds: float = 60.0

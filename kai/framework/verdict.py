@@ -36,7 +36,6 @@ class Code(StrEnum):
     GATED = "Gated"
     BIND_REFUSED = "BindRefused"
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
-    SUBGROUPS_INVALID = "SubGroupsInvalid"
     HELD = "PodGroupRefused"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     PRIORITY_NOT_ALLOWED = "PriorityNotAllowed"

@@ -9,7 +9,7 @@ then the listings are copied.
 from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
-from kai.kernels.order import Heap, entry_before, push
+from kai.kernels.order import WAITING, Heap, entry_before, push
 from kai.kernels.struct import Bools, Float64Table, Int64s, Struct
 
 
@@ -152,7 +152,7 @@ def list_again(facts: Facts, heap: Heap, listing: Listing, group: int, belongs: 
     last = high
     while low < high:
         middle = (low + high) // 2
-        if _before(keys, listing.items[middle], group) != (heap.victims[0] == 1):
+        if _before(keys, listing.items[middle], group) != (heap.victims[0] != WAITING):
             low = middle + 1
         else:
             high = middle

@@ -113,19 +113,21 @@ def _list_changed(facts: Facts, groups: GroupState, begun: bool, few: int) -> No
     if groups.state[CHANGED] <= few:
         for group in groups.changed[: groups.state[CHANGED]]:
             list_again(facts, groups.heap, groups.queued, group, groups.waits[group], groups.heap.keys)
-            list_again(facts, groups.victims, groups.losing, group, _may_lose(facts, groups, group), groups.heap.keys)
+            list_again(
+                facts, groups.victims, groups.losing, group, _may_lose(facts, groups, group), groups.victims.keys
+            )
 
 
 @kernel
-def list_all(facts: Facts, groups: GroupState, ranked: Int64s) -> None:
-    """List all groups anew; ``ranked`` [G] is all of them by the keys of either heap. Cost: O(G)."""
+def list_all(facts: Facts, groups: GroupState, ranked: Int64s, victims: Int64s) -> None:
+    """List all groups anew; ``ranked`` and ``victims`` [G] are all of them by the keys of the two heaps. Cost: O(G)."""
     clear(groups.queued)
     clear(groups.losing)
     count = ranked.shape[0]
     for at in range(count):
         if groups.waits[ranked[at]]:
             list_last(facts, groups.heap, groups.queued, ranked[at])
-        behind = ranked[count - 1 - at]
+        behind = victims[count - 1 - at]
         if _may_lose(facts, groups, behind):
             list_last(facts, groups.victims, groups.losing, behind)
 

@@ -14,8 +14,10 @@ import numpy as np
 from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts
 from kai.kernels.fit import Rules
-from kai.kernels.queue_order import compare_queues
+from kai.kernels.queue_order import OLDER, YOUNGER, compare_queues
 from kai.kernels.struct import Bools, Float64Table, Int64s, Struct
+
+WAITING, VICTIMS, RANKED = 0, 1, 2
 
 
 class Heap(Struct):
@@ -30,7 +32,7 @@ class Heap(Struct):
     amounts: Float64Table  # [E, 3] next chunk of each entry; for victims: what its pods hold
     popped: Float64Table  # [Q, 3] what was popped from each leaf so far (victims only)
     depth: Int64s  # [1] most entries in a leaf, 0: no entry gets in; negative: no bound
-    victims: Int64s  # [1] 1: reversed order, for choosing victims
+    victims: Int64s  # [1] WAITING; VICTIMS: reversed order; RANKED: so, and of equal queues their next entries decide
 
 
 @inner
@@ -39,8 +41,8 @@ def entry_before(heap: Heap, left: int, right: int) -> bool:
     for key in range(heap.keys.shape[1]):
         mine, theirs = heap.keys[left, key], heap.keys[right, key]
         if mine != theirs:
-            return (mine < theirs) != (heap.victims[0] == 1)
-    return heap.victims[0] == 1
+            return (mine < theirs) != (heap.victims[0] != WAITING)
+    return heap.victims[0] != WAITING
 
 
 @inner
@@ -56,10 +58,13 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
     leaf_left, leaf_right = best_leaf(facts, heap, left), best_leaf(facts, heap, right)
     top_left, top_right = heap.items[heap.start[leaf_left]], heap.items[heap.start[leaf_right]]
     nothing = heap.popped[heap.popped.shape[0] - 1]
-    if heap.victims[0] == 1:
+    if heap.victims[0] != WAITING:
         given = heap.popped[leaf_left] + heap.amounts[top_left]
         taken = heap.popped[leaf_right] + heap.amounts[top_right]
-        return not compare_queues(facts, columns, rules, left, right, nothing, nothing, given, taken) < 0
+        order = compare_queues(facts, columns, rules, left, right, nothing, nothing, given, taken)
+        if heap.victims[0] == RANKED and (order == OLDER or order == YOUNGER):
+            return entry_before(heap, top_left, top_right)
+        return not order < 0
     return (
         compare_queues(
             facts, columns, rules, left, right, heap.amounts[top_left], heap.amounts[top_right], nothing, nothing
@@ -228,7 +233,7 @@ def _take_top(facts: Facts, columns: Columns, rules: Rules, heap: Heap, leaf: in
     """Take the top of ``leaf``; what is above it is to be sifted again."""
     root, node = heap.length.shape[0] - 1, leaf
     entry = _remove_top(facts, columns, rules, heap, node, steady)
-    if heap.victims[0] == 1:
+    if heap.victims[0] != WAITING:
         for resource in range(SHARED_RESOURCES):
             heap.popped[node, resource] += heap.amounts[entry, resource]
     while node != root and heap.length[node] == 0:
@@ -287,7 +292,7 @@ def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: B
     looked = np.zeros(root + 1, np.bool_)
     while heap.length[root] > 0:
         leaf, settled = _next_leaf(facts, columns, rules, heap)
-        if settled and heap.victims[0] == 0 and not looked[leaf]:
+        if settled and heap.victims[0] == WAITING and not looked[leaf]:
             looked[leaf] = True
             if _all_closed(heap, leaf, closed):
                 # All but the top: the queues above lose it as they would lose the last one.

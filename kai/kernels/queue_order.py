@@ -12,6 +12,7 @@ from kai.kernels.fit import Rules
 from kai.kernels.struct import Float64s
 
 UNSHARED_PENALTY = 1000.0
+OLDER, YOUNGER = -2, 2
 
 
 @inner
@@ -90,7 +91,9 @@ def compare_queues(
     given: Float64s,
     taken: Float64s,
 ) -> int:
-    """Return -1 if ``left`` goes before ``right``, else 1. Of two queues made at the same instant the right goes first.
+    """Return less than 0 if ``left`` goes before ``right``, else more.
+
+    OLDER or YOUNGER: only their age tells them apart. Of two queues made at the same instant the right goes first.
 
     Shapes: wanted, rival [3] the next chunk of each side; given, taken [3] what the victims of each side hold.
     """
@@ -135,4 +138,4 @@ def compare_queues(
         return -1
     if _weaker(facts, right, left):
         return 1
-    return -1 if facts.queues.created[left] < facts.queues.created[right] else 1
+    return OLDER if facts.queues.created[left] < facts.queues.created[right] else YOUNGER

@@ -8,7 +8,7 @@ tried: the caller makes it, and calls again.
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.arrays import copy_table
-from kai.kernels.booking import evict
+from kai.kernels.booking import accepted_gpu, evict, requested_gpu
 from kai.kernels.columns import (
     OP_EVICT,
     OP_PIPELINE,
@@ -63,6 +63,8 @@ class Reclaiming(Struct):
     decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor that are told of
     used: Float64Table  # [D, 6] what these two queues held before
     state: Int64s  # [3] group at hand, statements, decisions
+    ranked: bool  # victims are chosen by what they lose, so some searches want a second look
+    surplus: Bools  # [1] some group that may lose pods has more than it needs
 
 
 @inner
@@ -150,6 +152,31 @@ def _places(
 
 
 @inner
+def _wants_a_look(facts: Facts, columns: Columns, work: Reclaiming) -> bool:
+    """Say whether a second look may find other victims than those of the open statement.
+
+    See ``kai.actions.search.second_look.is_enough``, which says no oftener.
+    """
+    if not work.ranked:
+        return False
+    lost, count = -1, 0
+    for pod in work.probe.victims[: work.probe.state[VICTIMS]]:
+        if columns.status[pod] == PIPELINED:
+            return True
+        if columns.status[pod] == RELEASING:
+            lost = pod
+            count += 1
+    if count == 0:
+        return False
+    aggressor, shape = work.probe.aggressor.pods[0], facts.pods.shape[lost]
+    held = accepted_gpu(facts, shape, columns.node[lost])
+    if count > 1 or held != requested_gpu(facts, facts.pods.shape[aggressor]):
+        return True
+    leaf = facts.pods.leaf[lost]
+    return work.surplus[0] and columns.active[leaf] < facts.groups.minimum[leaf]
+
+
+@inner
 def _search(
     facts: Facts,
     columns: Columns,
@@ -188,6 +215,7 @@ def _search(
                 or _fits_without_them(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first)
             )
             and (is_kept(columns, probe) or is_final(facts, columns, vectors, probe))
+            and not _wants_a_look(facts, columns, work)
         ):
             return SERVED
     undo_to(facts, columns, offsets, mark)
@@ -300,6 +328,8 @@ def reclaim_groups(
             undo_to(facts, columns, offsets, mark)
             return ALONE
         _make_final(facts, columns, offsets, work, group, first)
+        leaf = facts.groups.first_subgroup[group] + 1
+        work.surplus[0] = work.surplus[0] or columns.active[leaf] > facts.groups.minimum[leaf]
         # Whatever else changed in between was undone.
         operations = columns.operations[first : columns.counters[0]]
         look_again_at(facts, columns, rules, groups, work.few, operations)

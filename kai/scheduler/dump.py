@@ -22,6 +22,7 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
 from kai.api.fields import EMPTY, camel
 from kai.configuration.reading import PEER_KEYS
+from kai.framework.parameters import LEAST_HARM
 from kai.intake.aside import Aside
 from kai.intake.nodes import is_wanted
 from kai.intake.settings import QueueAccess
@@ -184,6 +185,7 @@ def parameters(settings: SchedulerSettings) -> dict[str, Any]:
         "detailedFitErrors": known.detailed_fit_errors,
         "updatePodEvictionCondition": settings.mark_victims,
         "queueLabelKey": intake.queue_label_key,
+        "victims": "" if known.victims == LEAST_HARM else known.victims,
         "queueAccess": "" if intake.queue_access is QueueAccess.OPEN else intake.queue_access.value,
     }
     return {key: value for key, value in values.items() if value}

@@ -23,7 +23,7 @@ class Pair:
     twin: naive.Heap
 
     @classmethod
-    def of(cls, stage, keys, wanted, *, victims, depth):
+    def of(cls, stage, keys, wanted, *, victims, depth, ranked=False):
         queues, groups = len(stage.world.queues), len(stage.world.groups)
         # The last key of the engine is unique, so that no two groups are equal.
         keys = np.array([[key, key % 2, float(row)] for row, key in enumerate(keys[:groups])])
@@ -38,9 +38,10 @@ class Pair:
             amounts=wanted,
             popped=np.zeros((queues + 1, 3), np.float64),
             depth=np.array([depth], np.int64),
-            victims=np.array([int(victims)], np.int64),
+            victims=np.array([order.WAITING if not victims else order.RANKED if ranked else order.VICTIMS], np.int64),
         )
-        twin = naive.Heap(stage.world, stage.rules, keys.tolist(), wanted.tolist(), victims=victims, depth=depth)
+        bounds = {"victims": victims, "depth": depth, "ranked": ranked}
+        twin = naive.Heap(stage.world, stage.rules, keys.tolist(), wanted.tolist(), **bounds)
         return cls(stage, heap, twin)
 
     def seen(self):
@@ -81,6 +82,7 @@ def pairs(draw, **options):
         draw(keys),
         wanted,
         victims=draw(st.booleans()),
+        ranked=draw(st.booleans()),
         depth=options.get("depth", draw(st.sampled_from((-1, -1, 1, 2)))),
     )
 

@@ -14,10 +14,12 @@ some = st.sampled_from((STOP, 99))
 nothing = [(0.0, 0.0, 0.0)] * 9
 
 
-def states_of(stage, drawn):
-    """Return two heaps of the stage with the same keys, and no group described yet."""
+def states_of(stage, drawn, *, upside_down=False):
+    """Return two heaps of the stage, and no group described yet; ``upside_down``: victims have ranks of their own."""
     victims, heap = (Pair.of(stage, drawn, nothing, victims=mine, depth=-1).heap for mine in (True, False))
     elastic, count = stage.rules.elastic_key, len(stage.world.groups)
+    if upside_down:
+        victims.keys[:, -1] = count - victims.keys[:, -1]
     if elastic >= 0:
         victims.keys[:, elastic] = heap.keys[:, elastic] = 0.0
     return group_state.GroupState(
@@ -57,18 +59,20 @@ def look(stage, states, few):
     if stage.rules.elastic_key >= 0:
         assert states.heap.keys[:, 1].tolist() == states.victims.keys[:, 1].tolist() == twin.states
     if changed > few:
-        group_state.list_all(ledger.facts, states, np.lexsort(states.heap.keys.T[::-1]))
+        by_keys = [np.lexsort(heap.keys.T[::-1]) for heap in (states.heap, states.victims)]
+        group_state.list_all(ledger.facts, states, *by_keys)
     ranked = naive_victims.rank_again(states.heap.keys.tolist())
-    losing = [row for row in ranked[::-1] if twin.placed[row] and stage.world.groups[row].preemptible]
+    behind = naive_victims.rank_again(states.victims.keys.tolist())[::-1]
+    losing = [row for row in behind if twin.placed[row] and stage.world.groups[row].preemptible]
     waits = [row for row in ranked if row in twin.waiting]
     assert listed(states.heap, states.queued) == naive_states.list_all(stage.world, waits)
     assert listed(states.victims, states.losing) == naive_states.list_all(stage.world, losing)
     return twin.unknown, unknown
 
 
-@given(stages(**many), keys, st.lists(st.lists(operations, max_size=3), min_size=1, max_size=3), some)
-def test_groups_are_looked_at_again_where_something_happened(stage, drawn, happenings, few):
-    states = states_of(stage, drawn)
+@given(stages(**many), keys, st.lists(st.lists(operations, max_size=3), min_size=1, max_size=3), some, st.booleans())
+def test_groups_are_looked_at_again_where_something_happened(stage, drawn, happenings, few, upside_down):
+    states = states_of(stage, drawn, upside_down=upside_down)
     unknown, told = look(stage, states, few)
     assert told == len(unknown)
     for happening in happenings:

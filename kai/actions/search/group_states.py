@@ -52,7 +52,9 @@ class GroupStates:
         session, arrays = self._session, self.arrays
         _, unknown, changed = arrays.state.tolist()
         if changed > FEW:
-            list_all(session.facts, arrays, np.lexsort(arrays.heap.keys.T[::-1]))
+            ranked = np.lexsort(arrays.heap.keys.T[::-1])
+            alike = not session.ranks_victims
+            list_all(session.facts, arrays, ranked, ranked if alike else np.lexsort(arrays.victims.keys.T[::-1]))
         for group in arrays.unknown[:unknown].tolist() if unknown else ():
             arrays.heap.amounts[group] = arrays.wanting[group] = session.portion(group).amounts()
 

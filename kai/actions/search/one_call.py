@@ -10,6 +10,7 @@ import numpy as np
 from kai.actions.search.eviction_facts import Explain, facts_of
 from kai.actions.search.group_states import FEW, GroupStates
 from kai.actions.search.replacing import finalize
+from kai.actions.search.second_look import has_surplus
 from kai.actions.search.served import Served
 from kai.engine.budget import BudgetAnswer, Repeating
 from kai.engine.heaps import GroupHeap
@@ -79,6 +80,8 @@ class OneCall:
             decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
             used=np.zeros((16 * MOST, 2 * reclaiming.COUNT), np.float64),
             state=np.zeros(3, np.int64),
+            ranked=session.ranks_victims,
+            surplus=np.zeros(1, np.bool_),
         )
 
     @classmethod
@@ -142,6 +145,9 @@ class OneCall:
         """Let the kernel search until Python is needed for more than room."""
         session, work = self._session, self._work
         work.state[:] = 0
+        if work.ranked:
+            may_lose = self._states.placed & session.facts.groups.preemptible
+            work.surplus[0] = has_surplus(session, np.flatnonzero(may_lose).astype(np.int64))
         while True:
             ended = reclaiming.reclaim_groups(
                 session.facts,

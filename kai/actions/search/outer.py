@@ -60,6 +60,9 @@ class PlainVictims:
         self._session = session
         self._template = GroupHeap(session, victims=True)
         self._template.fill(victims)
+        self.member: Bools = np.zeros(len(session.snapshot.groups), np.bool_)
+        """[G] the groups that may be taken from."""
+        self.member[victims] = True
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
         """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
@@ -112,7 +115,8 @@ class CompiledVictims:
         """Prepare to take from the groups that are ``member`` [G]."""
         self._session = session
         self._states = states
-        self._member = member
+        self.member = member
+        """[G] the groups that may be taken from."""
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
         """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch.
@@ -143,7 +147,7 @@ class CompiledVictims:
         Return what ``kai.kernels.first_probe.propose_first`` does.
         """
         session, states = self._session, self._states
-        states.fill(self._member)
+        states.fill(self.member)
         return propose_first(
             session.facts,
             session.columns,
@@ -156,7 +160,7 @@ class CompiledVictims:
 
     def _begin(self, terms: Terms) -> Prefix:
         session = self._session
-        self._states.fill(self._member)
+        self._states.fill(self.member)
         wanted, masks = sorted(terms.filters.wanted, reverse=True), terms.filters.unmatched()
         state = self._states.prefix(len(wanted), len(masks))
         state.capacity[:] = terms.free

@@ -55,10 +55,8 @@ class Replacing:
             return () if self._place_again(statement, part, victims, reachable) else None
         return self._at_once(statement, states, part, victims)
 
-    def repeat(
-        self, statement: Statement, part: Portion, victims: PodRows, *, all_return: bool
-    ) -> Sequence[int] | None:
-        """Try ``victims`` again; None if the aggressor finds no place with only those gone that lost their places.
+    def holds(self, statement: Statement, part: Portion, victims: PodRows, *, all_return: bool) -> bool:
+        """Return whether the aggressor finds a place with only those gone that lost their places; undo all of it.
 
         What the aggressor asks for may be more than what is booked: a place for a reservation pod, room in a domain by
         a rule of thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor,
@@ -74,13 +72,12 @@ class Replacing:
         policy = self.session.policy
         rules, policy.rules = policy.rules, policy.waiting_rules
         try:
-            repeated = place_group(self.session, statement, part, self.session.all_nodes, promise=True)
-            repeated = repeated and not (all_return and self._lose_for_good(statement, losing))
+            held = place_group(self.session, statement, part, self.session.all_nodes, promise=True)
+            held = held and not (all_return and self._lose_for_good(statement, losing))
         finally:
             policy.rules = rules
         statement.discard()
-        again = self.run(statement, part, victims)
-        return again if repeated else None
+        return held
 
     def _lose_for_good(self, statement: Statement, losing: PodRows) -> bool:
         """Return whether some of ``losing`` find no other place, the aggressor having its own: it goes first."""

@@ -17,7 +17,6 @@ accept, and what messages say.
 Source: the peer's actions/common/solvers (job solver, by-pod solver).
 """
 
-from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
 
@@ -28,7 +27,9 @@ from kai.actions.search.eviction_facts import Explain, facts_of
 from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
+from kai.actions.search.plans import Planner
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
+from kai.actions.search.second_look import Found, SecondLook, disturbed, is_enough
 from kai.engine.budget import BudgetAnswer
 from kai.engine.eviction_caps import Cap
 from kai.engine.portion import Portion
@@ -51,23 +52,6 @@ class Outcome(Enum):
     PLACED = "placed"
     FAILED = "failed"
     STOPPED = "stopped"
-
-
-@attrs.frozen(kw_only=True)
-class Found:
-    """A simulation that was accepted, its statement still open."""
-
-    statement: Statement
-    scenario: Scenario
-    terms: Terms | None
-    """None: the filters have been asked about the victims by themselves, see ``sure``."""
-    victims: PodRows
-    batches: Batches
-    """The batches that really lose something, evicted ones first."""
-    failed: Sequence[int]
-    """The groups that found no other place, as ``finalize`` takes them."""
-    sure: bool = False
-    """Whether all victims go, and the filters would let just them pass."""
 
 
 class StopSearchError(Exception):
@@ -138,23 +122,75 @@ class Search:
                 each.before_search(GroupRow(self._aggressor.group), self._cause)
         occupied = self._occupied()
         try:
-            for plugin in session.policy.plugins:
-                if plugin.proposals is None:
-                    continue
-                session.budget.begin_generator(plugin.proposals.name or plugin.name)
-                found = self._with_generator(plugin.proposals, chunk)
-                if found is None:
-                    continue
-                if self._aggressor.is_gang_satisfied() and self._occupied() > occupied:
-                    finalize(session, found.failed)
-                    explained = found.batches.pods, self._aggressor.group
-                    found.statement.facts = facts_of(session, self._explain, self._used, *explained)
-                    found.statement.commit()
-                    return Outcome.PLACED
-                found.statement.discard()
+            found = self._find(chunk, occupied)
         except StopSearchError:
             return Outcome.STOPPED
-        return Outcome.FAILED
+        if found is None:
+            return Outcome.FAILED
+        finalize(session, found.failed)
+        told = facts_of(session, self._explain, self._used, found.batches.pods, self._aggressor.group)
+        if found.looked:
+            told = {pod: {**told.get(pod, {}), **found.looked} for pod in found.batches.pods.tolist()}
+        found.statement.facts = told
+        found.statement.commit()
+        return Outcome.PLACED
+
+    def _find(self, chunk: Int64s, occupied: int) -> Found | None:
+        """Return victims that serve the whole chunk, so that more pods than ``occupied`` have places."""
+        for plugin in self._session.policy.plugins:
+            if plugin.proposals is None:
+                continue
+            self._session.budget.begin_generator(plugin.proposals.name or plugin.name)
+            found = self._with_generator(plugin.proposals, chunk)
+            if found is None:
+                continue
+            if self._serves(occupied):
+                return self._look_again(found, chunk)
+            found.statement.discard()
+        found = self._second_look(chunk).search() if self._may_be_missed(chunk) else None
+        if found is None or self._serves(occupied):
+            return found
+        found.statement.discard()
+        return None
+
+    def _serves(self, occupied: int) -> bool:
+        return self._aggressor.is_gang_satisfied() and self._occupied() > occupied
+
+    def _look_again(self, found: Found, chunk: Int64s) -> Found:
+        """Return ``found``, or what a second look finds to cost less."""
+        session = self._session
+        if not session.ranks_victims or is_enough(session, found.victims, chunk, self._victims.member):
+            return found
+        before = disturbed(session, found.victims)
+        found.statement.discard()
+        look = self._second_look(chunk)
+        better = look.look_again(before)
+        if better is not None:
+            return better
+        looked = look.looked(before)
+        part = self._aggressor if found.terms is None else found.terms.aggressor
+        again = self._replacing.run(found.statement, part, found.scenario.victims())
+        if again is None:
+            raise AssertionError("victims that served were evicted again, and serve no more")
+        return attrs.evolve(found, failed=again, looked=looked)
+
+    def _second_look(self, chunk: Int64s) -> SecondLook:
+        session, part, cause = self._session, self._part(chunk), self._cause
+        idle, releasing = self._idle_and_releasing
+        planner = Planner(session, part, cause, self._victims.member, idle + releasing, self._used)
+        replacing, moves = self._replacing, self._moves
+        return SecondLook(session, part, planner, replacing, self._begin, self._accepted, moves=moves)
+
+    def _begin(self) -> Statement:
+        return self._session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
+
+    def _may_be_missed(self, chunk: Int64s) -> bool:
+        """Return whether generators may pass over victims that serve: not for one pod that goes to any node."""
+        session = self._session
+        if not session.ranks_victims or self._moves:
+            return False
+        alone = session.policy.leaves_alone(np.array([self._aggressor.group], np.int64))[0]
+        return len(chunk) > 1 or not alone or bool(session.policy.dynamic[session.facts.pods.shape[chunk]].any())
 
     def _occupied(self) -> int:
         if self._session.facts.groups.simple[self._aggressor.group]:
@@ -255,7 +291,7 @@ class Search:
         victims = probe.victims[:count].copy()
         batches = Batches(victims, probe.start[: parts + 1].copy())
         scenario = Scenario(aggressor=GroupRow(self._aggressor.group), waiting=tuple(chunk.tolist()), potential=batches)
-        statement = session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
+        statement = self._begin()
         failed = try_at_once(session, states, statement, probe.aggressor, victims, room)
         if failed is None or not self._accepted(scenario, victims):
             statement.discard()
@@ -309,14 +345,16 @@ class Search:
         A refusal undoes all of it.
         """
         victims = scenario.victims()
-        statement = self._session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
+        statement = self._begin()
         failed = self._replacing.run(statement, terms.aggressor, victims)
         if failed is not None and self._accepted(scenario, victims):
             batches = scenario.batches
             rows = losing(self._session.columns, batches.pods, batches.start, victims)
             group, moves = self._aggressor.group, self._moves
             if not books_all_they_ask_for(self._session, self._states, group, victims, moves=moves):
-                failed = self._replacing.repeat(statement, terms.aggressor, victims, all_return=moves)
+                holds = self._replacing.holds(statement, terms.aggressor, victims, all_return=moves)
+                again = self._replacing.run(statement, terms.aggressor, victims)
+                failed = again if holds else None
             if failed is not None:
                 return Found(
                     statement=statement,

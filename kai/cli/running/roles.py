@@ -79,6 +79,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
 
     Raises: ConfigError.
     """
+    from kai.framework.parameters import AS_PEER
     from kai.scheduler.settings import EvictBy, SchedulerSettings
     from kai.scheduler.usage import usage_address
 
@@ -90,6 +91,9 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         raise CommandLineError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
     _check_shadow(given)
     configuration, document = configuration_of(given)
+    if given.truth("shadow"):  # the other scheduler is compared with, and it takes the victims that it takes
+        parameters = attrs.evolve(configuration.parameters, victims=AS_PEER)
+        configuration = attrs.evolve(configuration, parameters=parameters)
     usage = configuration.usage
     return SchedulerSettings(
         usage_address="" if usage is None else usage_address(usage, os.environ),

@@ -79,6 +79,7 @@ class Evictions:
         if evict.cause is Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
             yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
+        yield from _second_look(evict)
         if evict.cause is Cause.STALE and "minimum" in evict.facts:
             yield f"fewer than {evict.facts['minimum']} pods of it were left"
 
@@ -165,6 +166,19 @@ class Evictions:
         fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
         told = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
         return f"{facts.name}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"
+
+
+def _second_look(evict: Evict) -> Iterator[str]:
+    """Yield what the second look at the victims came to, if there was one."""
+    smaller, spared = evict.facts.get("smaller"), evict.facts.get("spared")
+    if isinstance(smaller, int) and smaller:
+        yield (
+            "1 smaller set was tried; it does not serve"
+            if smaller == 1
+            else (f"{smaller} smaller sets were tried; none serves")
+        )
+    if isinstance(spared, int) and spared:
+        yield f"{quantity(spared, 'pods')} that {'was' if spared == 1 else 'were'} to go at first may stay"
 
 
 __all__ = ["Eviction", "Evictions"]

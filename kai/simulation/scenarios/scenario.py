@@ -71,6 +71,7 @@ _PARAMETERS = (
     "maxConsolidationPreemptees",
     "allowConsolidatingReclaim",
     "useSchedulingSignatures",
+    "victims",
     "defaultStalenessGracePeriod",
     "restrictNodeScheduling",
     "detailedFitErrors",

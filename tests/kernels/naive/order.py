@@ -35,10 +35,13 @@ def _dominant(world: World, queue: Queue, held: Triple) -> float:
     return max(0.0, *shares)
 
 
-def goes_first(
+def by_rules(
     world: World, rules: Rules, left: Queue, right: Queue, wanted: Triple, rival: Triple, given: Triple, taken: Triple
-) -> bool:
-    """Say whether ``left`` goes before ``right``; each with what it wants next, or with what its victims hold."""
+) -> bool | None:
+    """Say whether ``left`` goes before ``right``; each with what it wants next, or with what its victims hold.
+
+    None: only their age tells them apart.
+    """
     if not rules.fair_order:
         return (left.created, left.row) < (right.created, right.row)
     sides = ((left, wanted, given), (right, rival, taken))
@@ -60,7 +63,7 @@ def goes_first(
         pairs = list(zip(*weaker, strict=True))
         if all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs):
             return answer
-    return left.created < right.created
+    return None
 
 
 class Heap:
@@ -75,13 +78,18 @@ class Heap:
         *,
         victims: bool,
         depth: int,
+        ranked: bool = False,
     ) -> None:
-        """Begin empty; ``keys`` order the groups of a leaf, ``amounts`` are what each wants, or holds as a victim."""
+        """Begin empty; ``keys`` order the groups of a leaf, ``amounts`` are what each wants, or holds as a victim.
+
+        ``ranked``: of victims' queues that only their age tells apart, the one goes first whose next group does.
+        """
         self.world = world
         self.rules = rules
         self.keys = keys
         self.amounts = amounts
         self.victims = victims
+        self.ranked = ranked
         self.depth = depth
         self.inside: dict[int, list[int]] = {}
         self.stale: set[int] = set()
@@ -104,15 +112,24 @@ class Heap:
     def before(self, queue: int, left: int, right: int) -> bool:
         """Say whether one item of a queue goes before another."""
         if self.is_leaf(queue):
-            first = list(self.keys[left]) < list(self.keys[right])
-            return not first if self.victims else first
+            return self.group_before(left, right)
         leaves = [self.best_leaf(each) for each in (left, right)]
-        tops = [self.amounts[self.inside[leaf][0]] for leaf in leaves]
+        groups = [self.inside[leaf][0] for leaf in leaves]
+        tops = [self.amounts[group] for group in groups]
         one, other = self.world.queues[left], self.world.queues[right]
-        if self.victims:
-            held = [_plus(self.popped.get(leaf, NOTHING), top) for leaf, top in zip(leaves, tops, strict=True)]
-            return not goes_first(self.world, self.rules, one, other, NOTHING, NOTHING, *held)
-        return goes_first(self.world, self.rules, one, other, *tops, NOTHING, NOTHING)
+        if not self.victims:
+            first = by_rules(self.world, self.rules, one, other, *tops, NOTHING, NOTHING)
+            return one.created < other.created if first is None else first
+        held = [_plus(self.popped.get(leaf, NOTHING), top) for leaf, top in zip(leaves, tops, strict=True)]
+        first = by_rules(self.world, self.rules, one, other, NOTHING, NOTHING, *held)
+        if first is None:
+            return self.group_before(*groups) if self.ranked else not one.created < other.created
+        return not first
+
+    def group_before(self, left: int, right: int) -> bool:
+        """Say whether one group goes before another, whatever their queues."""
+        first = list(self.keys[left]) < list(self.keys[right])
+        return not first if self.victims else first
 
     def rise(self, queue: int) -> None:
         """Sift the last item up."""

@@ -1,0 +1,321 @@
+"""What groups could lose, what that costs, and whether it could be enough: on paper, before anything is tried.
+
+A *plan* says of some groups how many steps they give up, in the order in which a group gives up pods: surplus pods one
+by one, then surplus sub-groups, then all that is left.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kai.actions.search.filters import wanted_by
+from kai.actions.search.outer import give_up
+from kai.engine.portion import Portion
+from kai.engine.session import Session
+from kai.kernels.booking import accepted_gpu
+from kai.model.rows import Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
+from kai.model.status import ACTIVE_ALLOCATED
+
+MOST_STEPS: Final = 64
+"""Steps of a group with a tree of sub-groups that are looked at."""
+MOST_PARTS: Final = 4
+"""Sub-groups that must each be in one domain and are tried in every domain; of more, the largest goes first."""
+
+Plan = Mapping[int, int]
+"""Steps by group."""
+Need = tuple[int, frozenset[int]]
+"""Pods that must be in one domain, and the domains that they may be in; none: in any."""
+
+
+class Cost(NamedTuple):
+    """What victims cost; the first number that differs decides."""
+
+    below: int
+    """Whether some queue is pushed below its quota."""
+    groups: int
+    """Groups that are left with fewer pods than they need."""
+    work: int
+    """Thousandths of GPUs times seconds since their groups started."""
+    pods: int
+    gpus: int
+    """Thousandths."""
+
+
+class Giver:
+    """A group that may lose pods."""
+
+    def __init__(self, session: Session, group: int) -> None:
+        """Look at nothing yet."""
+        self._session = session
+        self.group = group
+        self.queue = int(session.facts.groups.queue[group])
+        self.priority = int(session.priorities[group])
+        started = float(session.last_start[group])
+        # Not the clock's answer: which victims are chosen is no reason to decide again a moment later.
+        self._seconds = 0 if np.isnan(started) else max(0, int(session.snapshot.now - started))
+        self._known: dict[int, PodRows] = {}
+        self._costs: dict[int, Cost] = {}
+        self._freed: dict[int, Mapping[int, int]] = {}
+        self._lost: dict[int, tuple[Float64s, Float64s]] = {}
+
+    @cached_property
+    def portion(self) -> Portion:
+        """The whole group."""
+        return self._session.portion(self.group)
+
+    @cached_property
+    def _placed(self) -> PodRows:
+        return self.portion.holding(ACTIVE_ALLOCATED)
+
+    @cached_property
+    def _is_simple(self) -> bool:
+        return bool(self._session.facts.groups.simple[self.group])
+
+    @cached_property
+    def _tree_steps(self) -> list[PodRows]:
+        """What a group with a tree gives up after each step, in all."""
+        steps: list[PodRows] = []
+        taken: PodRows = np.zeros(0, np.int64)
+        rest: Portion | None = self.portion
+        while rest is not None and len(steps) < MOST_STEPS:
+            pods, rest = give_up(rest, set())
+            taken = np.concatenate([taken, pods])
+            if len(pods):
+                steps.append(taken)
+        if rest is not None:
+            steps.append(self._placed)
+        return steps
+
+    @cached_property
+    def surplus(self) -> int:
+        """The steps that leave the group what it needs."""
+        if self._is_simple:
+            return max(0, len(self._placed) - self.portion.minimum(self.portion.root + 1))
+        return sum(not self._loses_minimum(pods) for pods in self._tree_steps)
+
+    @cached_property
+    def steps(self) -> int:
+        """All steps."""
+        if self._is_simple:
+            return self.surplus + int(self.surplus < len(self._placed))
+        return len(self._tree_steps)
+
+    def pods(self, steps: int) -> PodRows:
+        """Return what the group gives up with so many steps."""
+        if not self._is_simple:
+            return self._tree_steps[steps - 1]
+        return self._placed[len(self._placed) - steps :] if steps <= self.surplus else self._placed
+
+    def steps_of(self, pods: PodRows) -> int:
+        """Return the least steps that give up all of ``pods``."""
+        wanted = set(pods.tolist())
+        return next((at for at in range(1, self.steps) if wanted <= set(self.pods(at).tolist())), self.steps)
+
+    def _loses_minimum(self, pods: PodRows) -> bool:
+        placed = self._placed
+        if self._is_simple:
+            minimum = self.portion.minimum(self.portion.root + 1)
+            return len(placed) >= minimum > len(placed) - len(pods)
+        return self.portion.suffice(placed) and not self.portion.suffice(placed[~np.isin(placed, pods)])
+
+    def cost_of(self, pods: PodRows) -> Cost:
+        """Return what the group loses with ``pods``, queues apart."""
+        gpus = sum(self.freed_by(pods).values())
+        return Cost(0, int(self._loses_minimum(pods)), gpus * self._seconds, len(pods), gpus)
+
+    def cost(self, steps: int) -> Cost:
+        """Return what it loses with so many steps."""
+        known = self._costs.get(steps)
+        if known is None:
+            known = self._costs[steps] = self.cost_of(self.pods(steps))
+        return known
+
+    @cached_property
+    def held(self) -> dict[int, Float64s]:
+        """float64[3] by pod: what each pod with a place counts for in its queue."""
+        return {pod: self._session.accepted(pod) for pod in self._placed.tolist()}
+
+    def freed_by(self, pods: PodRows) -> dict[int, int]:
+        """Return the thousandths of GPUs that ``pods`` hold, by node where they stood."""
+        freed = dict[int, int]()
+        for pod in pods.tolist():
+            node, amount = self._at[pod]
+            freed[node] = freed.get(node, 0) + amount
+        return freed
+
+    @cached_property
+    def _at(self) -> dict[int, tuple[int, int]]:
+        """The node of each pod with a place, and the thousandths of GPUs that it holds there."""
+        session, at = self._session, dict[int, tuple[int, int]]()
+        for pod in self._placed.tolist():
+            shape, node = int(session.facts.pods.shape[pod]), int(session.columns.node[pod])
+            at[pod] = node, int(accepted_gpu(session.facts, shape, node))
+        return at
+
+    def freed(self, steps: int) -> Mapping[int, int]:
+        """Return the same of so many steps."""
+        known = self._freed.get(steps)
+        if known is None:
+            known = self._freed[steps] = self.freed_by(self.pods(steps))
+        return known
+
+    def lost(self, steps: int) -> tuple[Float64s, Float64s]:
+        """Return float64[3] twice: what its queue loses in all, and in the one piece that rules of shares see in it."""
+        known = self._lost.get(steps)
+        if known is None:
+            session, left = self._session, dict[int, int]()
+            whole, piece = np.zeros(3), np.zeros(3)
+            for pod in self.pods(steps).tolist():
+                amounts, leaf = self.held[pod], int(session.facts.pods.leaf[pod])
+                whole += amounts
+                left.setdefault(leaf, int(session.facts.groups.minimum[leaf]))
+                left[leaf] -= 1
+                if left[leaf] >= 0:
+                    piece += amounts
+            known = self._lost[steps] = whole, piece
+        return known
+
+
+class Queues:
+    """What queues may lose: the rules of shares on paper, as far as they speak of the queue that loses."""
+
+    def __init__(self, session: Session, aggressor: Portion, used: Int64s) -> None:
+        """Prepare; ``used`` [Q, 3] is what queues held before anything was evicted."""
+        self._session = session
+        self._used = used
+        view, facts = session.view, session.facts
+        self._mine = view.path_to(int(facts.groups.queue[aggressor.group]))
+        self._wanted = aggressor.amounts()
+        self._paths: dict[int, list[int]] = {}
+
+    def path(self, leaf: int) -> list[int]:
+        """Return the queues from where the paths to ``leaf`` and to the aggressor's queue part, down to ``leaf``."""
+        known = self._paths.get(leaf)
+        if known is None:
+            path, mine = self._session.view.path_to(leaf), self._mine
+            shared = 0
+            while shared < min(len(path), len(mine)) - 1 and path[shared] == mine[shared]:
+                shared += 1
+            known = self._paths[leaf] = path[shared:]
+        return known
+
+    def may_lose(self, leaf: int, lost: Float64s) -> bool:
+        """Return whether the queue is still above what it may keep, having ``lost`` [3]."""
+        facts, path = self._session.facts.queues, self.path(leaf)
+        depth = len(self._session.view.path_to(leaf)) - len(path)
+        taker = self._mine[min(depth, len(self._mine) - 1)]
+        left = self._used[path[0]] - lost
+        above_share = _exceeds(left, facts.allocatable[path[0]])
+        within = not _exceeds(self._used[taker] + self._wanted, facts.quota[taker])
+        return above_share or (within and _exceeds(left, facts.quota[path[0]]))
+
+    def pushes_below(self, losses: Mapping[int, Float64s]) -> bool:
+        """Return whether some queue falls below its quota by ``losses`` [3] of leaf queues."""
+        facts = self._session.facts.queues
+        sums: dict[int, Float64s] = {}
+        for leaf, lost in losses.items():
+            for queue in self.path(leaf):
+                sums[queue] = sums.get(queue, np.zeros(3)) + lost
+        for queue, lost in sums.items():
+            quota, used = facts.quota[queue], self._used[queue]
+            if ((quota >= 0) & (used >= quota) & (used - lost < quota)).any():
+                return True
+        return False
+
+
+def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
+    return any(0 <= bound < amount for amount, bound in zip(amounts.tolist(), bounds.tolist(), strict=True))
+
+
+class Room:
+    """Whether the aggressor could fit once some pods are gone: what must be so, and is quick to see."""
+
+    def __init__(self, session: Session, part: Portion, waiting: Sequence[int], free: Int64s) -> None:
+        """Count pieces of the size of the smallest pod; ``free`` [N] is what nodes have without taking anything."""
+        self._session = session
+        self._free = free
+        wanted = wanted_by(session, waiting)
+        self.smallest = min(wanted, default=0)
+        self._missing = len(waiting)
+        rows = session.facts.shapes.mask[session.facts.pods.shape[list(waiting)]]
+        self._matching = np.array(session.policy.vectors.masks[np.unique(rows)].any(axis=0), np.bool_)
+        self.levels = self._needs(part, set(waiting))
+        self._rooms: Int64s = np.where(self._matching, free // max(self.smallest, 1), 0)
+        self._total = int(self._rooms.sum())
+        self._sums = [np.bincount(codes, weights=self._rooms).astype(np.int64) for codes, _ in self.levels]
+
+    def _needs(self, part: Portion, waiting: set[int]) -> list[tuple[Int64s, list[Need]]]:
+        """Return, by level that is required, every node's domain, and what must be in one domain each.
+
+        A sub-group within one that asks for the same level needs nothing besides.
+        """
+        session, needs = self._session, dict[str, list[Need]]()
+        subgroups = session.snapshot.groups[part.group].subgroups
+        asked: list[set[str]] = []
+        for at, subgroup in enumerate(subgroups):
+            row = SubGroupRow(part.root + at)
+            levels = {each.level for each in session.policy.together(GroupRow(part.group), row) if each.level}
+            above = asked[subgroup.parent] if subgroup.parent >= 0 else set()
+            asked.append(levels | above)
+            pods = part.pods(row)
+            count = sum(pod in waiting for pod in pods.tolist())
+            for level in sorted(levels - above) if count else ():
+                codes = session.view.label_codes(level)
+                there = codes[session.columns.node[part.holding(ACTIVE_ALLOCATED, pods)]]
+                needs.setdefault(level, []).append((count, frozenset(there.tolist())))
+        return [
+            (session.view.label_codes(level), sorted(counts, key=lambda need: -need[0]))
+            for level, counts in needs.items()
+        ]
+
+    def domains(self) -> list[Bools]:
+        """Return bool[N] for each domain of the coarsest level that is required; without one, that of all nodes."""
+        if not self.levels:
+            return [self._matching]
+        codes = min((codes for codes, _ in self.levels), key=lambda each: int(each.max(initial=0)))
+        return [(codes == code) & self._matching for code in range(1, int(codes.max(initial=0)) + 1)]
+
+    def useful(self, freed: Mapping[int, int], nodes: Bools) -> int:
+        """Return how much of what is freed is on ``nodes`` [N]."""
+        return sum(amount for node, amount in freed.items() if nodes[node])
+
+    def could_hold(self, freed: Mapping[int, int]) -> bool:
+        """Return whether the aggressor could fit with so much more free on some nodes."""
+        if not self.smallest:
+            return True
+        more = {
+            node: (int(self._free[node]) + amount) // self.smallest - int(self._rooms[node])
+            for node, amount in freed.items()
+            if self._matching[node]
+        }
+        if self._total + sum(more.values()) < self._missing:
+            return False
+        for (codes, needs), sums in zip(self.levels, self._sums, strict=True):
+            rooms = sums.copy()
+            for node, count in more.items():
+                rooms[codes[node]] += count
+            rooms[0] = 0
+            if not _fit(needs, rooms.tolist()):
+                return False
+        return True
+
+
+def _fit(needs: Sequence[Need], rooms: list[int]) -> bool:
+    """Return whether each of ``needs``, largest first, finds a domain with so many ``rooms`` left."""
+    if not needs:
+        return True
+    count, allowed = needs[0]
+    fitting = [code for code in (allowed or range(1, len(rooms))) if rooms[code] >= count]
+    if len(needs) > MOST_PARTS:
+        fitting = sorted(fitting, key=lambda code: -rooms[code])[:1]
+    # Domains with as much room are alike, unless somebody must be in one of them.
+    alike = not any(others for _, others in needs[1:])
+    for code in {rooms[code]: code for code in fitting}.values() if alike else fitting:
+        rooms[code] -= count
+        fits = _fit(needs[1:], rooms)
+        rooms[code] += count
+        if fits:
+            return True
+    return False

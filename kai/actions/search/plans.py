@@ -1,0 +1,305 @@
+"""Plans: which groups could lose pods so that the aggressor fits, and how a plan is made cheaper on paper.
+
+A plan begins as what was found, or as what is gathered for a domain: the cheapest groups, or those with most in it.
+What it does not need is given back, the dearest first; then one group, or two, is exchanged for a cheaper one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from kai.actions.search.losses import Cost, Giver, Plan, Queues, Room
+from kai.engine.portion import Portion
+from kai.engine.session import Session
+from kai.framework.decisions import Cause
+from kai.framework.scenario import Batches
+from kai.model.rows import Bools, Float64s, GroupRows, Int64s, PodRows
+
+MOST_PLANS: Final = 2000
+"""Plans of one search that are looked at: some ten milliseconds."""
+MOST_GIVERS: Final = 96
+"""Groups that a plan is made of; of more, those that lose least by going."""
+MOST_DOMAINS: Final = 32
+"""Domains that plans are made for; of more, those with most nodes."""
+MOST_REMEMBERED: Final = 100
+"""Plans that do not serve and are told of."""
+FEW_LEAVE: Final = 12
+"""Groups of a plan, the dearest, of which two may be exchanged for one."""
+FEW: Final = 24
+"""Surplus pods of a group that are given back one by one."""
+
+
+PlanKey = tuple[tuple[int, int], ...]
+
+
+def key_of(plan: Plan) -> PlanKey:
+    """Return what makes two plans the same."""
+    return tuple(sorted(plan.items()))
+
+
+class Planner:
+    """The plans of one search."""
+
+    def __init__(
+        self, session: Session, part: Portion, cause: Cause, member: Bools, free: Int64s, used: Int64s
+    ) -> None:
+        """Prepare; nothing is evicted yet.
+
+        ``part`` is all that is to be placed, ``member`` [G] are the groups whose pods may be taken, ``free`` [N] is
+        what nodes have without taking anything, ``used`` [Q, 3] what queues held before the search.
+        """
+        self._session = session
+        self._cause = cause
+        self._member = member
+        self._queues = Queues(session, part, used)
+        session.policy.prepare_all(part.chunk(), session.all_nodes)
+        self._room = Room(session, part, part.chunk().tolist(), free)
+        self._known: dict[int, Giver] = {}
+        self._papers = 0
+        self.refused: dict[PlanKey, Plan] = {}
+        """Plans that do not serve, in trials or because a group too many was given back: the first ones."""
+
+    # ------------------------------------------------------------------ costs
+
+    def giver(self, group: int) -> Giver:
+        """Return what is known of a group that may lose pods."""
+        known = self._known.get(group)
+        if known is None:
+            known = self._known[group] = Giver(self._session, group)
+        return known
+
+    def cost_of(self, disturbed: PodRows) -> Cost:
+        """Return what victims cost that lost or changed their places: a pod that is moved has to start again, too."""
+        losses: dict[int, Float64s] = {}
+        sums = np.zeros(len(Cost._fields), np.int64)
+        groups = self._session.facts.pods.group[disturbed]
+        for group in np.unique(groups).tolist():
+            giver, pods = self.giver(group), disturbed[groups == group]
+            sums += np.array(giver.cost_of(pods), np.int64)
+            held = np.sum([giver.held[pod] for pod in pods.tolist()], axis=0)
+            losses[giver.queue] = losses.get(giver.queue, 0) + held
+        return Cost(*sums.tolist())._replace(below=self._pushes_below(losses))
+
+    def _pushes_below(self, losses: Mapping[int, Float64s]) -> int:
+        return int(self._cause is Cause.RECLAIM and self._queues.pushes_below(losses))
+
+    def cost(self, plan: Plan) -> Cost:
+        """Return what a plan costs if all that it gives up is lost."""
+        losses: dict[int, Float64s] = {}
+        sums = [0] * len(Cost._fields)
+        for group, steps in plan.items():
+            giver = self.giver(group)
+            sums = [mine + more for mine, more in zip(sums, giver.cost(steps), strict=True)]
+            losses[giver.queue] = losses.get(giver.queue, 0) + giver.lost(steps)[0]
+        return Cost(*sums)._replace(below=self._pushes_below(losses))
+
+    # ------------------------------------------------------------------ on paper
+
+    def serves(self, plan: Plan) -> bool:
+        """Return whether the plan could serve, as far as sums say."""
+        self._papers += 1
+        freed: dict[int, int] = {}
+        for group, steps in plan.items():
+            for node, amount in self.giver(group).freed(steps).items():
+                freed[node] = freed.get(node, 0) + amount
+        return self._room.could_hold(freed)
+
+    def _is_allowed_on_paper(self, plan: Plan) -> bool:
+        if self._cause is not Cause.RECLAIM:
+            return True
+        whole: dict[int, Float64s] = {}
+        largest: dict[int, Float64s] = {}
+        for group, steps in plan.items():
+            giver = self.giver(group)
+            lost, piece = giver.lost(steps)
+            whole[giver.queue] = whole.get(giver.queue, 0) + lost
+            if giver.queue not in largest or piece[-1] > largest[giver.queue][-1]:
+                largest[giver.queue] = piece
+        return all(self._queues.may_lose(leaf, lost - largest[leaf]) for leaf, lost in whole.items())
+
+    def _is_over(self) -> bool:
+        return self._papers >= MOST_PLANS
+
+    def by_price(self, groups: Iterable[int]) -> list[int]:
+        """Return groups, those that cost most by going first."""
+        return sorted(groups, key=lambda group: (self.giver(group).cost(self.giver(group).steps), group), reverse=True)
+
+    def _give_back(self, plan: Plan) -> dict[int, int]:
+        """Return the plan without what it does not need on paper, the dearest given back first."""
+        left = dict(plan)
+        for group in self.by_price(plan):
+            for steps in self._fewer(group, left[group]):
+                if self._is_over():
+                    return left
+                without = {**left, group: steps}
+                if not steps:
+                    del without[group]
+                if without and self.serves(without):
+                    left = without
+                    break
+                self.refuse(without)
+        return left
+
+    def refuse(self, plan: Plan) -> None:
+        """Remember that a plan does not serve."""
+        if len(self.refused) < MOST_REMEMBERED:
+            self.refused[key_of(plan)] = plan
+
+    def refused_below(self, cost: Cost) -> int:
+        """Return how many plans that do not serve would cost less."""
+        return sum(self.cost(plan) < cost for plan in self.refused.values() if plan)
+
+    def _fewer(self, group: int, steps: int) -> Iterable[int]:
+        """Return fewer steps that a group may give up, fewest first."""
+        surplus = self.giver(group).surplus
+        return range(min(steps, surplus + 1)) if surplus <= FEW else (0, *([surplus] if steps > surplus else []))
+
+    def _exchange(self, plan: Plan, groups: list[int]) -> dict[int, int]:
+        """Return the plan with one group, or two, exchanged for a cheaper one of ``groups``, again and again."""
+        best = dict(plan)
+        while (found := self._exchanged(best, groups)) is not None:
+            best = found
+        return best
+
+    def _exchanged(self, plan: Plan, groups: list[int]) -> dict[int, int] | None:
+        before, mine = self.cost(plan), self.by_price(plan)
+        leaving: list[tuple[int, ...]] = [(group,) for group in mine]
+        leaving += list(combinations(mine[:FEW_LEAVE], 2))
+        for gone in leaving:
+            rest = {group: steps for group, steps in plan.items() if group not in gone}
+            for group, steps in self._cheaper(before, self.cost(rest), groups):
+                if group in plan:
+                    continue
+                if self._is_over():
+                    return None
+                changed = {**rest, group: steps}
+                if self._is_good(changed) and self.cost(changed) < before and self.may_replace(changed, plan):
+                    return self._give_back(changed)
+        return None
+
+    def _cheaper(self, before: Cost, rest: Cost, groups: list[int]) -> Iterable[tuple[int, int]]:
+        """Yield what each of ``groups`` could lose so that it might cost less than ``before``, with ``rest``."""
+        for group in groups:
+            giver = self.giver(group)
+            for steps in (giver.surplus, giver.steps) if giver.surplus else (giver.steps,):
+                total = [mine + more for mine, more in zip(rest, giver.cost(steps), strict=True)]
+                if before.below or total[1:] < [*before[1:]]:
+                    yield group, steps
+
+    def may_replace(self, plan: Plan, found: Plan) -> bool:
+        """Return whether a cheaper plan may be taken in place of ``found``.
+
+        Not if a group goes for one of lower priority in its queue, only to save work: no group and no pod less is lost.
+        """
+        cost, before = self.cost(plan), self.cost(found)
+        if cost[:2] < before[:2] or cost.pods < before.pods:
+            return True
+        lowest: dict[int, int] = {}
+        for group in found.keys() - plan.keys():
+            giver = self.giver(group)
+            lowest[giver.queue] = min(giver.priority, lowest.get(giver.queue, giver.priority))
+        come = [self.giver(group) for group in plan.keys() - found.keys()]
+        return all(giver.priority <= lowest.get(giver.queue, giver.priority) for giver in come)
+
+    def _is_good(self, plan: Plan) -> bool:
+        return self.serves(plan) and self._is_allowed_on_paper(plan)
+
+    # ------------------------------------------------------------------ plans
+
+    def plans(self, found: Plan | None) -> list[dict[int, int]]:
+        """Return plans that could serve, the cheapest first; ``found`` is what was found before, if anything was."""
+        drafts: list[dict[int, int]] = [] if found is None else [dict(found)]
+        # What is moved has to fit somewhere: other groups than those that were found to fit are no better a guess.
+        groups = [] if self._cause is Cause.CONSOLIDATE else self._givers()
+        for nodes in self._domains() if groups else ():
+            drafts += self._drafts(nodes, groups)
+        out: dict[PlanKey, dict[int, int]] = {}
+        for draft in drafts:
+            if not self.serves(draft):
+                continue
+            less = self._exchange(self._give_back(draft), groups)
+            if self._is_allowed_on_paper(less):
+                out[key_of(less)] = less
+        return sorted(out.values(), key=lambda plan: (self.cost(plan), sorted(plan.items())))
+
+    def _givers(self) -> list[int]:
+        """Return the groups that plans are made of, the cheapest first."""
+        rows: GroupRows = np.flatnonzero(self._member).astype(np.int64)
+        if len(rows) > 4 * MOST_GIVERS:
+            rows = rows[np.argsort(-self._session.victim_ranks[rows])[: 4 * MOST_GIVERS]]
+        givers = [self.giver(group) for group in rows.tolist()]
+        usable = [each for each in givers if each.steps and self._frees_something(each)]
+        usable.sort(key=lambda each: (each.cost(each.steps), each.group))
+        return [each.group for each in usable[:MOST_GIVERS]]
+
+    def _frees_something(self, giver: Giver) -> bool:
+        return not self._room.smallest or any(giver.freed(giver.steps).values())
+
+    def _domains(self) -> list[Bools]:
+        domains = self._room.domains()
+        if len(domains) == 1:
+            return domains
+        domains.sort(key=lambda nodes: -int(nodes.sum()))
+        return [*domains[:MOST_DOMAINS], np.logical_or.reduce(domains)]
+
+    def _drafts(self, nodes: Bools, groups: list[int]) -> Iterable[dict[int, int]]:
+        """Yield sets with enough on ``nodes`` [N]: of the cheapest, and of those that free most there.
+
+        Each so with what groups can spare before anything else, and so that no queue falls below its quota.
+        """
+        useful = {group: self._room.useful(self.giver(group).freed(self.giver(group).steps), nodes) for group in groups}
+        there = [group for group in groups if useful[group] or not self._room.smallest]
+        price = {group: self.giver(group).cost(self.giver(group).steps) for group in there}
+        by_use = sorted(there, key=lambda group: (-useful[group], price[group]))
+        spared = {group: self.giver(group).surplus for group in there if self.giver(group).surplus}
+        for order in (there, by_use):
+            for begin, keep in (({}, False), (spared, False), ({}, True)):
+                draft = self._gather(order, begin, keep=keep) if begin is not spared or spared else None
+                if draft is not None:
+                    yield draft
+
+    def _gather(self, order: Sequence[int], begin: Plan, *, keep: bool) -> dict[int, int] | None:
+        """Return a plan of groups taken in turn until it could serve; ``keep``: no queue falls below its quota."""
+        plan = dict[int, int]()
+        for group, steps in [*begin.items(), *((group, self.giver(group).steps) for group in order)]:
+            more = {**plan, group: steps}
+            if self._is_over():
+                return None
+            if not self._is_allowed_on_paper(more) or (keep and self.cost(more).below):
+                continue
+            plan = more
+            if self.serves(plan):
+                return plan
+        return None
+
+    def without_one(self, plan: dict[int, int]) -> Iterable[Plan]:
+        """Yield the plan without one group each."""
+        for group in self.by_price(plan):
+            without = {each: steps for each, steps in plan.items() if each != group}
+            if without and self.serves(without):
+                yield without
+
+    def all_that_may_go(self) -> Iterable[Plan]:
+        """Yield, for each domain, all that queues may lose there: sums on paper may be too hopeful."""
+        groups = self._givers()
+        for nodes in self._domains():
+            plan = dict[int, int]()
+            for group in groups:
+                giver = self.giver(group)
+                more = {**plan, group: giver.steps}
+                if self._room.useful(giver.freed(giver.steps), nodes) and self._is_allowed_on_paper(more):
+                    plan = more
+            if plan and self.serves(plan):
+                yield plan
+
+    def plan_of(self, lost: PodRows) -> dict[int, int]:
+        """Return the least plan that gives up the pods ``lost``."""
+        groups = self._session.facts.pods.group[lost]
+        return {group: self.giver(group).steps_of(lost[groups == group]) for group in np.unique(groups).tolist()}
+
+    def batches(self, plan: Plan) -> Batches:
+        """Return the victims of a plan, of each queue the largest last: until then it must be above its share."""
+        order = sorted(plan, key=lambda group: (float(self.giver(group).lost(plan[group])[1][-1]), group))
+        return Batches.of(tuple(self.giver(group).pods(plan[group]).tolist()) for group in order)

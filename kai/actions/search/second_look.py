@@ -1,0 +1,233 @@
+"""A second look at victims that were found: do fewer serve, or others that lose less? And where none were found: which?
+
+    plans on paper: the victims that were found, and for each domain those that could make room in it
+        give back what is not needed, the dearest first; then exchange one or two for one that is cheaper
+    the cheapest plans are tried, until one serves that is cheaper than what was found
+
+On paper only whole sums are looked at (``losses``), so that most sets cost microseconds. What is better on paper is
+tried as every other scenario is: evict, place, let plugins judge. The aggressor is placed first here, and its victims
+keep their places where these are not taken.
+
+Source: none; the peer takes the first victims that serve. docs/design/0003-solver.md says what it costs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.actions.placing import place_group
+from kai.actions.search.losses import Cost, Plan
+from kai.actions.search.outer import Terms
+from kai.actions.search.plans import PlanKey, Planner, key_of
+from kai.actions.search.replacing import Replacing, books_all_they_ask_for
+from kai.engine.budget import BudgetAnswer
+from kai.engine.heaps import GroupHeap
+from kai.engine.portion import Portion
+from kai.engine.session import Session
+from kai.engine.statement import Statement
+from kai.framework.scenario import Batches, Scenario
+from kai.framework.verdict import Fact
+from kai.kernels.booking import accepted_gpu, requested_gpu
+from kai.kernels.columns import PIPELINED, RELEASING
+from kai.kernels.victims import losing
+from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRows
+
+MOST_TRIES: Final = 24
+"""Plans of one search that are tried."""
+GENERATOR: Final = "SecondLook"
+"""Its name for budgets."""
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """A simulation that was accepted, its statement still open."""
+
+    statement: Statement
+    scenario: Scenario
+    terms: Terms | None
+    """None: the filters have been asked about the victims by themselves, see ``sure``."""
+    victims: PodRows
+    batches: Batches
+    """The batches that really lose something, evicted ones first."""
+    failed: Sequence[int]
+    """The groups that found no other place, as ``finalize`` takes them."""
+    sure: bool = False
+    """Whether all victims go, and the filters would let just them pass."""
+    looked: Mapping[str, Fact] = attrs.field(factory=dict)
+    """What a second look says: sets that would cost less and do not serve, and pods that need not go after all."""
+
+
+def disturbed(session: Session, victims: PodRows) -> PodRows:
+    """Return those of ``victims`` that lost or changed their places in the open statement."""
+    status = session.columns.status[victims]
+    found: PodRows = victims[(status == RELEASING) | (status == PIPELINED)]
+    return found
+
+
+def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) -> bool:
+    """Return whether no look is needed: one pod goes for one that takes just its place, or none goes.
+
+    The order of victims is all that chose it then. It does not suffice where a group loses its minimum and others have
+    a pod to spare.
+    """
+    facts, columns = session.facts, session.columns
+    lost = disturbed(session, victims)
+    if not len(lost):
+        return True
+    if len(chunk) != 1 or len(lost) != 1 or columns.status[lost[0]] != RELEASING:
+        return False
+    pod, wanted = int(lost[0]), requested_gpu(facts, int(facts.pods.shape[chunk[0]]))
+    if accepted_gpu(facts, int(facts.pods.shape[pod]), int(columns.node[pod])) != wanted:
+        return False
+    group, leaf = int(facts.pods.group[pod]), int(facts.pods.leaf[pod])
+    if facts.groups.simple[group] and columns.active[leaf] >= facts.groups.minimum[leaf]:
+        return True
+    return not has_surplus(session, np.flatnonzero(member))
+
+
+def has_surplus(session: Session, groups: GroupRows) -> bool:
+    """Return whether some of ``groups`` may have more pods with a place than it needs; of a tree that is not known."""
+    facts = session.facts.groups
+    if not facts.simple[groups].all():
+        return True
+    leaves = facts.first_subgroup[groups] + 1
+    return bool((session.columns.active[leaves] > facts.minimum[leaves]).any())
+
+
+class SecondLook:
+    """The second look of one search."""
+
+    def __init__(
+        self,
+        session: Session,
+        part: Portion,
+        planner: Planner,
+        replacing: Replacing,
+        begin: Callable[[], Statement],
+        judge: Callable[[Scenario, PodRows], bool],
+        *,
+        moves: bool,
+    ) -> None:
+        """Prepare; nothing is evicted yet.
+
+        ``part`` is all that is to be placed. ``begin`` returns a new statement, and ``judge`` says whether the victims
+        of a scenario may be taken as they stand. ``moves``: all victims must find other places.
+        """
+        self._session = session
+        self._part = part
+        self._waiting = tuple(part.chunk().tolist())
+        self._planner = planner
+        self._replacing = replacing
+        self._begin = begin
+        self._judge = judge
+        self._moves = moves
+        self._tries = 0
+        self._failed: set[PlanKey] = set()
+        """Plans that were tried in vain."""
+        self._first = 0
+        """Pods that were to go before."""
+
+    def look_again(self, before: PodRows) -> Found | None:
+        """Return victims that cost less than those that were ``disturbed`` before; None if none are found."""
+        if not len(before):
+            return None
+        self._session.budget.begin_generator(GENERATOR)
+        self._first = len(before)
+        bound, plan = self._planner.cost_of(before), self._planner.plan_of(before)
+        plans = [each for each in self._planner.plans(plan) if self._planner.may_replace(each, plan)]
+        return self._best(plans, bound) or self._best(self._planner.without_one(plan), bound)
+
+    def looked(self, victims: PodRows) -> Mapping[str, Fact]:
+        """Return what is told of a look that ends with ``victims``."""
+        smaller = self._planner.refused_below(self._planner.cost_of(victims))
+        return {"smaller": smaller, "spared": max(0, self._first - len(victims))}
+
+    def search(self) -> Found | None:
+        """Return victims, none having been found before; None if there are none."""
+        self._session.budget.begin_generator(GENERATOR)
+        found = self._best(self._planner.plans(None), None)
+        if found is not None:
+            return found
+        for plan in self._planner.all_that_may_go():
+            found = self._best([plan], None)
+            if found is None:
+                continue
+            before = disturbed(self._session, found.victims)
+            found.statement.discard()
+            return self._reduced(self._planner.plan_of(before)) or self._best([plan], None, again=True)
+        return None
+
+    def _reduced(self, plan: dict[int, int]) -> Found | None:
+        """Return ``plan`` without what can be given back, the dearest first, each try in earnest; None if none can."""
+        found: Found | None = None
+        for group in self._planner.by_price(plan):
+            without = {each: steps for each, steps in plan.items() if each != group}
+            tried = self._best([without], None) if without and self._planner.serves(without) else None
+            if tried is not None:
+                plan, found = without, tried
+                found.statement.discard()
+        return None if found is None else self._best([plan], None, again=True)
+
+    def _best(self, plans: Iterable[Plan], bound: Cost | None, *, again: bool = False) -> Found | None:
+        """Return the first of ``plans`` that serves and costs less than ``bound``, its statement open.
+
+        ``again``: the plan is known to serve.
+        """
+        for plan in plans:
+            key, cost = key_of(plan), self._planner.cost(plan)
+            if key in self._failed or (bound is not None and cost >= bound):
+                continue
+            if not again:
+                if self._tries >= MOST_TRIES or self._session.budget.grant() is not BudgetAnswer.GO:
+                    return None
+                self._tries += 1
+            found = self._try(plan)
+            if found is not None:
+                lost = disturbed(self._session, found.victims)
+                if bound is None or self._planner.cost_of(lost) < bound:
+                    return attrs.evolve(found, looked=self.looked(lost))
+                found.statement.discard()
+            self._failed.add(key)
+            self._planner.refuse(plan)
+        return None
+
+    def _try(self, plan: Plan) -> Found | None:
+        session = self._session
+        batches = self._planner.batches(plan)
+        victims, statement = batches.pods, self._begin()
+        scenario = Scenario(aggressor=GroupRow(self._part.group), waiting=self._waiting, potential=batches)
+        if self._place(statement, victims) and self._judge(scenario, victims):
+            group, states, moves = self._part.group, self._replacing.states, self._moves
+            holds = books_all_they_ask_for(session, states, group, victims, moves=moves)
+            if not holds:
+                holds = self._replacing.holds(statement, self._part, victims, all_return=moves)
+                holds = holds and self._place(statement, victims)
+            if holds:
+                rows = losing(session.columns, batches.pods, batches.start, victims)
+                return Found(
+                    statement=statement,
+                    scenario=scenario,
+                    terms=None,
+                    victims=victims,
+                    batches=batches.chosen(rows),
+                    failed=(),
+                )
+        statement.discard()
+        return None
+
+    def _place(self, statement: Statement, victims: PodRows) -> bool:
+        """Evict ``victims``, place the aggressor, then victims again where there is room; say whether it found some."""
+        session = self._session
+        statement.evict(victims)
+        if not place_group(session, statement, self._part, session.all_nodes, promise=True):
+            return False
+        heap = GroupHeap(session)
+        heap.fill(session.oldest_first(np.unique(session.facts.pods.group[victims])))
+        while (portion := heap.pop()) is not None:
+            mark = statement.mark()
+            if not place_group(session, statement, portion, session.all_nodes, promise=True):
+                statement.roll_back(mark)
+                portion.chunk()
+        return True

@@ -1,0 +1,47 @@
+from tests.victims import __main__ as command
+from tests.victims.comparing import Table, answer_of, compare, draw
+from tests.victims.drawing import MOST_NODES, MOST_VICTIMS
+from tests.victims.oracle import best
+
+SOME = range(1, 81)
+"""A slice of what ``python -m tests.victims`` looks at."""
+
+
+def test_what_is_evicted_is_no_more_than_the_best_set_that_exists():
+    table = Table().add_all(map(compare, SOME))
+    assert table.solvable > len(SOME) / 3
+    assert table.missed == []
+    assert table.far == []
+    assert table.unruly == []
+    assert table.as_good >= 0.95 * table.solvable
+
+
+def test_the_peer_takes_more_than_it_needs():
+    table = Table().add_all(compare(seed, {"params": {"victims": "as-peer"}}) for seed in SOME)
+    assert table.as_good < 0.8 * table.solvable
+
+
+def test_clusters_are_as_small_as_every_set_can_be_tried_in_them():
+    for seed in SOME:
+        drawn = draw(seed)
+        assert len(drawn.nodes) <= MOST_NODES
+        assert len(drawn.jobs) <= MOST_VICTIMS
+        assert min(drawn.free()) >= 0
+
+
+def test_what_the_oracle_finds_is_cheaper_than_what_it_did_not_take():
+    found = [best(draw(seed)) for seed in SOME]
+    assert any(each is not None and each[0].groups > 1 for each in found)
+    assert any(each is not None and not each[0].groups and each[0].pods for each in found)
+
+
+def test_a_cluster_is_decided_the_same_each_time():
+    assert answer_of(draw(7)) == answer_of(draw(7))
+
+
+def test_the_command_says_what_it_compared(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["victims", "--seeds", "1..3"])
+    assert command.main() == 0
+    told = capsys.readouterr().out
+    assert told.startswith("3 clusters: ")
+    assert "does not start: 0 []" in told
