@@ -45,6 +45,12 @@ from kai.simulation.outcomes.queue_lines import QueueLine
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0
 """For about so long changes are searched that would help: as many decisions as a cycle's own time allows."""
+_MOST_DECIDED_ON = 10_000
+"""Pods and nodes of a cluster that is decided on again for readers.
+
+A second snapshot and what is searched on it take 4 KB for each of them: with 22,000 the process would have a quarter
+more memory for the sake of one answer, and this answer would come after seven cycles.
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +149,11 @@ class Look(ABC):
     @abstractmethod
     def assumptions(self, line: JobLine) -> Sequence[str]:
         """Return what is taken for granted in what is said of a job."""
+
+    @property
+    @abstractmethod
+    def tries(self) -> bool:
+        """Whether changes are tried that would help a job: the cluster is decided on again for that."""
 
     @property
     @abstractmethod
@@ -295,9 +306,15 @@ class WholeLook(Look):
             return None
         return entitlement(self.cycle.outcome, self.seen, queue)
 
+    @property
+    def tries(self) -> bool:
+        """Whether the cluster is small enough to be decided on again."""
+        snapshot = self.cycle.outcome.last.snapshot
+        return len(snapshot.pods) + len(snapshot.nodes) <= _MOST_DECIDED_ON
+
     @cached_property
     def _explainer(self) -> Explainer:
-        most = int(_SEARCH_SECONDS / max(0.001, self.cycle.took))
+        most = int(_SEARCH_SECONDS / max(0.001, self.cycle.took)) if self.tries else 0
         return Explainer(self.cycle.outcome, self.seen, lines=self.lines, most=min(_MOST_DECISIONS, most))
 
     def explain(self, line: JobLine) -> JobExplanation | None:

@@ -178,6 +178,11 @@ class OwnLook(Look):
             waiting=in_general(told.waiting, own.waiting),
         )
 
+    @property
+    def tries(self) -> bool:
+        """Whether changes are tried: that is so for all readers, or for none."""
+        return self._whole.tries
+
     def _trial(self, trial: ChangeTrial) -> ChangeTrial | None:
         """Return a change and what becomes of the job with it; None for a change of what is others'."""
         scope = self.scope

@@ -108,8 +108,11 @@ class Dashboard:
         look = await self.answers.look_for(self.access, reader, question.namespace, question.queue)
         if look is None:
             return api.problem(503, _NO_CYCLE)
-        if question.parts == ("why",) and self.answers.seconds_behind > _OLDEST:
-            return api.problem(429, "too much is asked: the answer would be old; decide on the cluster yourself")
+        if question.parts == ("why",) and look.scope.is_whole:
+            if not look.tries:
+                return api.problem(429, "the cluster is too large to be decided on again here; decide on it yourself")
+            if self.answers.seconds_behind > _OLDEST:
+                return api.problem(429, "too much is asked: the answer would be old; decide on the cluster yourself")
         history = self.pages.history()
         remembers = question.parts in {("cycles",), ("evictions",)}
         key = (question, history.newest if remembers else 0)

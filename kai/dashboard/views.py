@@ -247,6 +247,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
             "explanation": {
                 "line": line,
                 "told": explanation_fields(look, namespace, name),
+                "tries": look.tries,
                 "now": look.time,
             },
             "history": {"items": told},

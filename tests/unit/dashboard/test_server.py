@@ -123,6 +123,15 @@ def test_an_answer_that_would_be_old_is_left_to_the_reader():
     assert asked(board, "/api/v1/jobs").status == 200
 
 
+def test_a_large_cluster_is_not_decided_on_again_and_that_is_told(monkeypatch):
+    monkeypatch.setattr("kai.dashboard.look._MOST_DECIDED_ON", 7)
+    status, told = why(dashboard(), "name=ours-waits")
+    assert (status, "too large to be decided on again here" in told["error"]) == (429, True)
+    assert read(dashboard(), f"/api/v1/jobs/{OURS}/ours-waits")["suggestions"] == []
+    page = asked(dashboard(), f"/jobs/{OURS}/ours-waits").body.decode()
+    assert "No change is tried here, because the cluster is large; kai why tries changes." in page
+
+
 def test_this_machine_reads_everything_as_the_commands_print_it():
     board = dashboard()
     jobs = read(board, "/api/v1/jobs")
