@@ -358,6 +358,8 @@ def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping
                 "rows": [_row(look, fold) for fold in shown],
                 "pager": pager,
                 "jobs": sum(1 + len(fold.alike) for fold in folds),
+                "queues": len({fold.explanation.job.queue for fold in folds}),
+                "codes": _by_code(folds),
                 "rooms": charts.rooms_of(look.nodes),
                 "sees_nodes": look.scope.nodes,
                 "is_partial": look.scope.namespaces is not None,
@@ -365,6 +367,14 @@ def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping
             }
         },
     )
+
+
+def _by_code(folds: Sequence[Fold]) -> Sequence[tuple[str, int]]:
+    """Return how many jobs wait for each reason, in the order of the page."""
+    counts: Counter[str] = Counter()
+    for fold in folds:
+        counts[fold.explanation.reason.code] += 1 + len(fold.alike)
+    return list(counts.items())
 
 
 def _row(look: Look, fold: Fold) -> Values:

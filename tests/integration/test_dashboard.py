@@ -122,6 +122,7 @@ def test_a_user_without_rights_sees_no_row(board):
         status, text = board.read(page, token)
         assert status == 200
         assert not [name for name in ("waits", "secret", "cellar", "n1") if f">{name}" in text]
+    assert "The cluster has 4 GPUs on 1 node. You may see no job and no queue of it." in board.read("/", token)[1]
 
 
 def test_a_user_of_one_namespace_sees_that_and_no_foreign_name(board):
@@ -132,6 +133,8 @@ def test_a_user_of_one_namespace_sees_that_and_no_foreign_name(board):
         status, text = board.read(path, token)
         assert status == 200
         assert not [name for name in ("secret", "cellar") if name in text]
+    own = "0 of these are allocated to 1 job that you may see; of the jobs that you may see 0 run, 1 waits."
+    assert own in board.read("/", token)[1]
     assert board.read(f"/api/v1/jobs/{THEIRS}/secret-job", token)[0] == 403
 
 

@@ -533,5 +533,5 @@ def test_lists_of_many_rows_have_pages_that_link_to_each_other(tmp_path):
             assert asked(board, f"{path}?page={beyond}").status == 200
     # What is chosen begins on its first page.
     assert 'href="jobs?sort=gpus"' in asked(board, "/jobs?page=2").body.decode()
-    assert "446 jobs wait, for 446 reasons." in asked(board, "/waiting?page=9").body.decode()
+    assert "446 jobs wait, for 1 reason in 446 queues: " in asked(board, "/waiting?page=9").body.decode()
     assert "430 other queues 0" in asked(board, "/").body.decode()
