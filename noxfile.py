@@ -22,6 +22,7 @@ nox.options.sessions = ["lint", "contracts", "types", "nojit", "integration", "t
 nox.options.error_on_missing_interpreters = True
 
 INTEGRATION = "tests/integration"
+OTHER_VERSIONS = ("1.35", "1.37")
 IMAGE = "tests/image"
 # A process for each core, four at most, and tests parted evenly. What is named after ``--`` runs in one process.
 EVENLY = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
@@ -129,16 +130,34 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Run the roles on a real API server and etcd; building these two takes minutes, the first time.
+    """Run the roles on a real control plane; building its programs takes minutes, the first time.
 
     Three at a time, since the tests mostly wait for each other's programs; ``-- --numprocesses=0`` runs one by one.
     """
-    python(session, "-m", "tests.integration.programs")
+    on_kubernetes(session, "", *session.posargs)
+
+
+@nox.session
+def versions(session: nox.Session) -> None:
+    """Run the integration tests on the other versions of Kubernetes that kai is tried on: 1.35 and 1.37.
+
+    ``-- 1.37`` chooses one, and what follows goes to pytest: ``-- 1.37 -k test_claims``.
+    """
+    chosen = [each for each in session.posargs if each in OTHER_VERSIONS]
+    rest = [each for each in session.posargs if each not in OTHER_VERSIONS]
+    for version in chosen or OTHER_VERSIONS:
+        on_kubernetes(session, version, *rest)
+
+
+def on_kubernetes(session: nox.Session, version: str, *args: str) -> None:
+    """Run the integration tests on a version of Kubernetes, the usual one if it is empty."""
+    env = {"KAI_TEST_KUBERNETES": version}
+    python(session, "-m", "tests.integration.programs", env=env)
     # Once, rather than by every program that the tests start before the first of them has kept anything.
     python(session, "-m", "kai", "warm")
     # Modules go out in the order of tests/integration/conftest.py, not those with the most tests first.
     spread = ("--numprocesses=3", "--dist=loadscope", "--no-loadscope-reorder")
-    python(session, "-m", "pytest", INTEGRATION, *spread, *session.posargs)
+    python(session, "-m", "pytest", INTEGRATION, *spread, *args, env=env)
 
 
 @nox.session
@@ -195,12 +214,14 @@ def nightly(session: nox.Session) -> None:
     """Give decoders a million objects, see whether 10,000 contended clusters come to rest, and let virtual time pass.
 
     That is 10,000 schedules of faults, and 30 days of work. 100,000 clusters of devices and as many pods are compared
-    with Kubernetes' own code of two versions, and the victims of 5,000 clusters with the best ones.
+    with Kubernetes' own code of two versions, and the victims of 5,000 clusters with the best ones. The integration
+    tests on Kubernetes 1.35 and 1.37 come first.
     ``-- --seeds 1..500`` chooses other schedules, and nothing else; ``-- --bugs`` plants deliberate bugs instead, and
     tells which are caught.
     """
     python(session, "-m", "kai", "warm")
     if not session.posargs:
+        versions(session)
         python(session, "-m", "tests.fuzz", "--objects", "1000000")
         python(session, "-m", "tests.fuzz", "--guided", "--objects", "200000")
         python(session, "-m", "tests.properties.resting")

@@ -33,6 +33,14 @@ def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
             yield Words("TopologyLevelMissing", text, reason.facts)
 
 
+def code_told(reason: Reason) -> str:
+    """Return the code of a reason, as far as it is known without questions to plugins: what metrics count by."""
+    missing, words = _missing(reason), messages.own_words(reason)
+    if missing:
+        return "TopologyMissing" if missing == "topology" else "TopologyLevelMissing"
+    return reason.code.value if words is None else words.plain_code or words.code
+
+
 def _missing(reason: Reason) -> str:
     """Return what of a topology a plugin says is missing, "" for any other reason."""
     missing = reason.facts.get("missing")

@@ -209,7 +209,9 @@ class Teller:
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
 
     def _gates(self, pods: Sequence[int]) -> Iterator[Words]:
-        gated = [self._snapshot.pods[pod].key for pod in pods if self._snapshot.pod_status[pod] == Status.GATED]
+        known, status = self._snapshot.pods, self._snapshot.pod_status
+        # The gates of a pod that is refused are shown to the scheduler alone.
+        gated = [known[pod].key for pod in pods if status[pod] == Status.GATED and not known[pod].refused]
         if gated:
             names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
             yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})

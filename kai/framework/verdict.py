@@ -36,6 +36,7 @@ class Code(StrEnum):
     GATED = "Gated"
     BIND_REFUSED = "BindRefused"
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
+    SUBGROUPS_INVALID = "SubGroupsInvalid"
     HELD = "PodGroupRefused"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     PRIORITY_NOT_ALLOWED = "PriorityNotAllowed"

@@ -23,6 +23,7 @@ import structlog
 from kai.api.values.times import instant_text
 from kai.engine.report import CycleReport
 from kai.errors import ConfigError
+from kai.explain.recorded import code_told
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.framework.decisions import Decision as Decided
 from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
@@ -120,7 +121,7 @@ class DecisionLog:
             if record is None or not record.reasons:
                 continue
             group, reason = snapshot.groups[row], record.reasons[0]
-            code = found[group.uid] = str(reason.code.value)
+            code = found[group.uid] = code_told(reason)
             if known.get(group.uid) != code:
                 at = at if at.input_hash else attrs.evolve(at, input_hash=self._hash_of(snapshot, cycle))
                 fresh.append(_Refusal(group=group, code=code, facts=reason.facts, at=at))

@@ -26,7 +26,7 @@ from kai.explain import messages
 from kai.explain.code_texts import not_ready
 from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, missing_queue
-from kai.explain.recorded import held_text, refused_pods, vacated_nodes
+from kai.explain.recorded import code_told, held_text, refused_pods, vacated_nodes
 from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s
@@ -231,7 +231,7 @@ class _Teller:
             return (Code.GATED if any(gated for _, _, _, gated in missing) else Code.NOT_READY).value
         record = record or self._report.records.get(row)
         reasons = record.reasons if record else ()
-        return min((each.code.value for each in reasons), key=stage_of, default=_NOT_TRIED)
+        return min(map(code_told, reasons), key=stage_of, default=_NOT_TRIED)
 
     def settled(self) -> frozenset[tuple[str, str]]:
         """Return the groups of which nothing waits or is being bound."""
@@ -289,15 +289,24 @@ class _Teller:
         if group.queue_row in self._parents:
             below = tuple(queue.name for queue in self._snapshot.queues if queue.parent == group.queue_row)
             return _recorded(Code.QUEUE_NOT_LEAF, queue=group.queue, leaves=below)
+        if group.tree_error:
+            return _recorded(Code.SUBGROUPS_INVALID, text=f"Its sub-groups form no tree: {group.tree_error}")
         if not self._strange[row]:
             return None
         rows = self._rows(row)
         gated = [self._snapshot.pods[pod] for pod in rows[self._report.status[rows] == Status.GATED].tolist()]
         refused = [pod for pod in gated if pod.refused]
         if not refused:
-            return None
+            return self._without_sub_group(row, group, rows)
         words = refused_pods(refused, len(rows))
         return _recorded(Code(words.code), text=_capitalized(words.text))
+
+    def _without_sub_group(self, row: int, group: PodGroup, rows: Int64s) -> GroupRecord | None:
+        """Return that the group lacks pods because some name a sub-group that it has not; None where that is not so."""
+        lost = rows[(self._snapshot.pod_subgroup[rows] < 0) & (self._report.status[rows] == Status.PENDING)]
+        if not len(lost) or not self._missing(row, group):
+            return None
+        return _recorded(Code.UNKNOWN_SUBGROUP, subgroup=self._snapshot.pods[int(lost[0])].subgroup, group=group.key)
 
     @cached_property
     def _declared(self) -> Declared:
@@ -351,7 +360,9 @@ class _Teller:
         for pod in rows[self._snapshot.pod_subgroup[rows] < 0].tolist():
             if self._report.status[pod] in (Status.PENDING, Status.GATED):
                 facts = {"subgroup": self._snapshot.pods[pod].subgroup, "group": group.key}
-                text = group.held or messages.reason_text(Reason(code=Code.UNKNOWN_SUBGROUP, facts=facts))
+                unknown = messages.reason_text(Reason(code=Code.UNKNOWN_SUBGROUP, facts=facts))
+                tree = f"Its group's sub-groups form no tree: {group.tree_error}" if group.tree_error else ""
+                text = group.held or tree or unknown
                 yield self._pod(pod, self._with_pool(group, text), on_pod=True)
 
     def _refused(self, row: int, group: PodGroup) -> Iterator[PodAccount]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration import programs
-from tests.integration.controlplane import ControlPlane
+from tests.integration.controlplane import CONTROLLERS, ControlPlane
 from tests.integration.installation import install
 from tests.integration.proxy import Latency, proxied
 from tests.integration.stage import Stage, staged
@@ -33,6 +33,8 @@ _FIRST = (
     "test_split",
     "test_past_usage",
     "test_fractions",
+    "test_definitions",
+    "test_day_two",
     "test_flood",
 )
 
@@ -52,9 +54,10 @@ def bare_control_plane(
 
     Nodes, queues and definitions have no namespace to be kept apart by, and one that a module left behind would decide
     whether the next one passes. A control plane of its own costs a module four seconds. A module may name
-    flags of its API server, as ``API_SERVER_FLAGS``.
+    flags of its API server, as ``API_SERVER_FLAGS``, and which controllers run, as ``CONTROLLERS``.
     """
-    with started(tmp_path_factory, getattr(request.module, "API_SERVER_FLAGS", ())) as plane:
+    flags = getattr(request.module, "API_SERVER_FLAGS", ())
+    with started(tmp_path_factory, flags, getattr(request.module, "CONTROLLERS", CONTROLLERS)) as plane:
         yield plane
 
 
@@ -91,10 +94,15 @@ def whole(bare_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
 
 
 @contextmanager
-def started(tmp_path_factory: pytest.TempPathFactory, flags: tuple[str, ...] = ()) -> Iterator[ControlPlane]:
+def started(
+    tmp_path_factory: pytest.TempPathFactory,
+    flags: tuple[str, ...] = (),
+    controllers: tuple[str, ...] = CONTROLLERS,
+) -> Iterator[ControlPlane]:
     """Run a control plane, or leave out the test that asks for it where there are no programs."""
     found = programs.Programs(*map(built, programs.CONTROL_PLANE))
-    plane = ControlPlane.start(found, tmp_path_factory.mktemp("control-plane"), flags=flags)
+    folder = tmp_path_factory.mktemp("control-plane")
+    plane = ControlPlane.start(found, folder, flags=flags, controllers=controllers)
     try:
         with slowed(plane):
             yield plane

@@ -56,7 +56,8 @@ def put_back(plane: ControlPlane, backup: Path, *, is_moved_on: bool = False) ->
     """Put the store back to a backup, with the API server stopped, and wait until the API server is ready again.
 
     Versions go back with the store, unless they are moved on: then they go on beyond all that were ever given out, and
-    the past is compacted, so that watchers begin anew. etcd's own tool does so when it is asked to.
+    the past is compacted, so that watchers begin anew. etcd's own tool does so when it is asked to. The controllers are
+    started anew, as Kubernetes asks for; kai is not.
     """
     with closing(_connected(plane)) as connection:
         latest = _revision(connection)
@@ -69,6 +70,7 @@ def put_back(plane: ControlPlane, backup: Path, *, is_moved_on: bool = False) ->
     if is_moved_on:
         _move_on(plane, latest + _BUMP)
     plane.restart_apiserver()
+    plane.restart_controllers()
 
 
 def _move_on(plane: ControlPlane, revision: int) -> None:

@@ -1,12 +1,13 @@
 """A small kubelet for tests: runs the pods of all nodes without running anything.
 
-A pod that is bound becomes Running; one that is being deleted goes at once. A reservation pod gets a GPU of its node
+A pod that is bound becomes Running, and Succeeded once the seconds that it asks for in an annotation (`RUNS_FOR`) are
+over; one that is being deleted goes at once. A reservation pod gets a GPU of its node
 that no other one has, and says which in its annotation, with the rights of the account that it would run under. The
-device plugin's part is played too: where no GPU is left, the pod is refused as a real kubelet refuses it. So is that of
-the controller of resource claims: what a pod had claimed is free when it is gone.
+device plugin's part is played too: where no GPU is left, the pod is refused as a real kubelet refuses it.
 """
 
 import threading
+import time
 from contextlib import closing, suppress
 from http.client import HTTPException
 from typing import Any
@@ -18,6 +19,8 @@ from tests.integration.client import STRATEGIC, Api, Manifest, Refused
 RESERVED = "kai-resource-reservation"
 DEVICE = "run.ai/reserve_for_gpu_index"
 GPU = "nvidia.com/gpu"
+RUNS_FOR = "tests/runs-for"
+"""The annotation of pods that end by themselves: after how many seconds."""
 # The API server is being restarted, or what a pod needs is not there yet.
 _NOT_NOW = (Refused, HTTPException, OSError)
 
@@ -36,12 +39,12 @@ class Kubelet:
     """After how many seconds it tries again what it could not do."""
     devices: dict[str, str] = attrs.field(factory=dict)
     """Which GPU each reservation pod has, by UID."""
-    claimed: dict[str, list[Manifest]] = attrs.field(factory=dict)
-    """The resource claims of each pod that has any, by UID."""
     is_paused: bool = False
     """While true, nothing happens to any pod."""
     lingers: bool = False
     """Whether pods that are told to go stay until a test lets them go; reservations go at once."""
+    _ends: dict[str, tuple[float, Manifest]] = attrs.field(factory=dict)
+    """The pods that end by themselves, by UID, and when they do."""
     _known: set[str] = attrs.field(factory=set)
     """The UIDs of all pods that are there; the watch's alone."""
     _due: dict[str, Manifest | None] = attrs.field(factory=dict)
@@ -116,7 +119,8 @@ class Kubelet:
             failed = {uid: pod for uid, pod in due.items() if not self._is_done(uid, pod)}
             with self._lock:
                 self._due = failed | self._due  # what changed meanwhile is newer
-            wait = self.pause if failed else None
+            next_end = self._end()
+            wait = self.pause if failed else next_end
 
     def _is_done(self, uid: str, pod: Manifest | None) -> bool:
         """Act on one pod, and return whether that worked; if not, it is tried again in a moment."""
@@ -131,21 +135,15 @@ class Kubelet:
 
     def _forget(self, uid: str) -> None:
         self.devices.pop(uid, None)
-        for claim in self.claimed.pop(uid, ()):
-            with suppress(*_NOT_NOW):
-                self._free(claim, uid)
+        self._ends.pop(uid, None)
 
     def _see(self, pod: Manifest) -> None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")
-        claims = claims_of(pod)
-        if claims:
-            self.claimed[metadata["uid"]] = claims
         if not node:
             return
         if metadata.get("deletionTimestamp"):
             if self.lingers and metadata["namespace"] != RESERVED:
                 return
-            # A kubelet says that a pod is over before it lets the object go; its claims are free from then on.
             self._forget(metadata["uid"])
             self.admin.delete(pod, uid=metadata["uid"], gracePeriodSeconds=0)
         elif pod["status"].get("phase") == "Pending":
@@ -154,18 +152,23 @@ class Kubelet:
                 return
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
             self._set_status(pod, {"phase": "Running", "conditions": [ready]})
+            runs_for = metadata.get("annotations", {}).get(RUNS_FOR)
+            if runs_for is not None:
+                self._ends[metadata["uid"]] = time.monotonic() + float(runs_for), pod
 
-    def _free(self, claim: Manifest, uid: str) -> None:
-        """Take a pod out of those that a claim is reserved for; what only it could use is given back or deleted."""
-        found = self.admin.get(claim)
-        others = [each for each in found.get("status", {}).get("reservedFor", ()) if each["uid"] != uid]
-        if any(each["uid"] == uid for each in found["metadata"].get("ownerReferences", ())):
-            self.admin.patch(found, {"metadata": {"finalizers": None}})
-            self.admin.delete(found)
-        else:
-            self.admin.patch(found, {"metadata": {"finalizers": None}})
-            status = {"reservedFor": others} if others else {"reservedFor": None, "allocation": None}
-            self.admin.patch(found, {"status": status}, subresource="status")
+    def _end(self) -> float | None:
+        """End the pods whose time is over, and return after how many seconds the next one ends."""
+        for uid, (end, pod) in list(self._ends.items()):
+            if end <= time.monotonic() and self._has_ended(uid, pod):
+                del self._ends[uid]
+        return min((max(self.pause, end - time.monotonic()) for end, _ in self._ends.values()), default=None)
+
+    def _has_ended(self, uid: str, pod: Manifest) -> bool:
+        try:
+            self._set_status(pod, {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]})
+        except _NOT_NOW:
+            return uid not in self._known
+        return True
 
     def _give_device(self, pod: Manifest, node: str) -> bool:
         uid = pod["metadata"]["uid"]
@@ -183,15 +186,3 @@ class Kubelet:
     def _set_status(self, pod: Manifest, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         self.admin.patch(pod, patch, subresource="status", content_type=STRATEGIC)
-
-
-def claims_of(pod: Manifest) -> list[Manifest]:
-    """Return the names of the resource claims of a pod, those it was given for what it asks for by name included."""
-    named = [each.get("resourceClaimName") for each in pod["spec"].get("resourceClaims", ())]
-    named.append(pod["status"].get("extendedResourceClaimStatus", {}).get("resourceClaimName"))
-    at = {"namespace": pod["metadata"]["namespace"]}
-    return [
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {**at, "name": name}}
-        for name in named
-        if name
-    ]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -134,6 +135,26 @@ def fetch(port: int, path: str) -> bytes:
     with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
         body: bytes = answer.read()
         return body
+
+
+@contextmanager
+def throttled(program: Program, share: float, period: float = 0.1) -> Iterator[None]:
+    """Let a program run for a share of each period only, as a limit on processor time does."""
+    pid, is_over = program.daemon.pid, threading.Event()
+
+    def throttle() -> None:
+        while not is_over.wait(share * period):
+            os.kill(pid, signal.SIGSTOP)
+            is_over.wait((1.0 - share) * period)
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=throttle, name="throttle", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @contextmanager

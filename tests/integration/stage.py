@@ -1,4 +1,4 @@
-"""A cluster in which kai works as a whole: control plane, kubelet, and the programs; with the rest played by tests.
+"""A cluster in which kai works as a whole: control plane, kubelet, and the programs; operators are played by tests.
 
 A test has a namespace of its own. What lies in no namespace, or holds room on a node, is taken away afterwards.
 """
@@ -15,7 +15,8 @@ import attrs
 from tests.integration import processes
 from tests.integration.client import Api, Manifest, Refused, until
 from tests.integration.controlplane import ControlPlane
-from tests.integration.kubelet import RESERVED, Kubelet
+from tests.integration.forking import AHEAD
+from tests.integration.kubelet import GPU, RESERVED, RUNS_FOR, Kubelet
 from tests.integration.processes import NAMESPACE, Program
 
 POD_GROUP = "scheduling.run.ai/v2alpha2"
@@ -26,13 +27,20 @@ JOB = "tests/job"
 """The label that says which job of a test a pod belongs to."""
 FIRST_QUEUES = {"default-queue", "default-parent-queue"}
 
-# What is taken away after a test: first what holds something, then what it held.
+_CLAIM = ("resource.k8s.io/v1", "ResourceClaim")
+# What is taken away after a test: first what makes or holds something, then what it held.
 _IN_NAMESPACE = (
+    ("batch/v1", "CronJob"),
+    ("batch/v1", "Job"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
     ("v1", "Pod"),
     (BIND_REQUEST, "BindRequest"),
     (POD_GROUP, "PodGroup"),
     ("v1", "PersistentVolumeClaim"),
-    ("resource.k8s.io/v1", "ResourceClaim"),
+    _CLAIM,
     ("storage.k8s.io/v1", "CSIStorageCapacity"),
 )
 _BESIDE = (
@@ -84,10 +92,10 @@ class Stage:
         """Start roles, all by default, with the rights of a service account; do not wait until they are ready.
 
         Roles that run alone begin from nothing, and so import themselves what they need. So does a program with
-        variables of its own that are not of its pod.
+        variables of its own that are not of its pod or its clock.
         """
         user = api or self.plane.account(NAMESPACE, account)
-        afresh = self.is_patient or bool(roles) or not all(key.startswith("POD_") for key in environment or ())
+        afresh = self.is_patient or bool(roles) or not all(key.startswith(("POD_", AHEAD)) for key in environment or ())
         program = processes.start(
             self.plane, user, self.folder, name, *roles, flags=flags, environment=environment, afresh=afresh
         )
@@ -143,16 +151,15 @@ class Stage:
         self.space = f"test-{next(_NUMBERS)}"
         self.everywhere.append(self.space)
         self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.space}})
-        self.create(an_object("v1", "ConfigMap", "kube-root-ca.crt"))  # as every namespace has
 
     def clear(self) -> None:
         """Take away what the test left behind."""
         self.kubelet.is_paused = False
         for version, kind in _IN_NAMESPACE:
             for manifest in self._found(version, kind, self.space):
-                self.api.delete(manifest, gracePeriodSeconds=0)
+                self.api.delete(manifest, gracePeriodSeconds=0, propagationPolicy="Background")
         until(lambda: not self.reservations(), "the reservations to go")
-        until(lambda: not self.kubelet.claimed, "the claims to be given back")
+        until(lambda: not self._found(*_CLAIM, self.space), "the claims to go")
         for version, kind in _BESIDE:
             for manifest in self._found(version, kind):
                 if manifest["metadata"]["name"] not in FIRST_QUEUES:
@@ -196,8 +203,9 @@ class Stage:
         return self.api.find(self.placed({"apiVersion": version, "kind": kind, "metadata": {"name": name}}))
 
     def delete(self, version: str, kind: str, name: str) -> None:
-        """Delete an object."""
-        self.api.delete(self.placed({"apiVersion": version, "kind": kind, "metadata": {"name": name}}))
+        """Delete an object, and with it what it owns."""
+        manifest = self.placed({"apiVersion": version, "kind": kind, "metadata": {"name": name}})
+        self.api.delete(manifest, propagationPolicy="Background")
 
     def pod(self, name: str) -> Manifest:
         """Return a pod."""
@@ -325,6 +333,35 @@ def queue(name: str, parent: str = "", *, priority: int | None = None, **body: A
     if priority is not None:
         spec["priority"] = priority
     return an_object(QUEUE, "Queue", name, spec=spec)
+
+
+def job(
+    name: str,
+    pods: int,
+    *,
+    gang: bool = True,
+    gpu: int = 1,
+    queue: str = "team",
+    seconds: float | None = None,
+    **body: Any,
+) -> Manifest:
+    """Return a Job of Kubernetes, whose pods its controller makes: as a gang, each running for so many seconds."""
+    labels = {JOB: name, "kai.scheduler/queue": queue, **body.pop("labels", {})}
+    annotations = {"kai.scheduler/batch-min-member": str(pods)} if gang else {}
+    template = pod_template(gpu, labels, seconds)
+    template["spec"]["restartPolicy"] = "Never"
+    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 1000, "template": template, **body}
+    metadata = {"labels": labels, "annotations": annotations}
+    return an_object("batch/v1", "Job", name, metadata=metadata, spec=spec)
+
+
+def pod_template(gpu: int, labels: Mapping[str, str], seconds: float | None = None) -> Manifest:
+    """Return what a controller makes pods of, which run for so many seconds or until they are taken away."""
+    resources = {"requests": {GPU: str(gpu)}, "limits": {GPU: str(gpu)}}
+    container = {"name": "main", "image": "none", "resources": resources}
+    spec = {"schedulerName": "kai-scheduler", "containers": [container], "terminationGracePeriodSeconds": 0}
+    annotations = {} if seconds is None else {RUNS_FOR: str(seconds)}
+    return {"metadata": {"labels": dict(labels), "annotations": annotations}, "spec": spec}
 
 
 def when(condition: Callable[[], Any], what: str) -> Any:

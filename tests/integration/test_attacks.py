@@ -35,7 +35,6 @@ def cluster(bare_control_plane, tmp_path_factory):
     install(plane, DEPLOY)
     for name in (OTHERS, HOME):
         plane.admin.create(an_object("v1", "Namespace", name))
-        plane.admin.create(an_object("v1", "ConfigMap", "kube-root-ca.crt", metadata={"namespace": name}))
     plane.admin.create(an_object("v1", "ServiceAccount", TENANT, metadata={"namespace": HOME}))
     own = {"apiGroups": ["", "policy"], "resources": ["pods", "configmaps", "poddisruptionbudgets"], "verbs": ["*"]}
     ours = {"apiGroups": ["scheduling.run.ai"], "resources": ["*"], "verbs": ["*"]}

@@ -31,6 +31,8 @@ from tests.integration.client import PATIENCE
 from tests.integration.etcd import back_up, compact, put_back
 
 NAMESPACE = "port"
+# Here all that happens in the namespace is a test's own doing.
+CONTROLLERS = ()
 WATCHED = (
     Watched(cls=Pod),
     Watched(cls=Node),

@@ -1,6 +1,7 @@
 """The control plane that the other integration tests stand on, and what `deploy` ships, on it."""
 
 import copy
+import re
 import shutil
 import subprocess
 
@@ -16,12 +17,15 @@ from kai.cluster.transport.paths import collection
 from kai.controllers.first_queues import first_queues
 from tests.integration import programs
 from tests.integration.client import AS_TABLE, Api, Refused, until
-from tests.integration.controlplane import ControlPlane
+from tests.integration.controlplane import SWITCHED_ON, ControlPlane
 from tests.integration.installation import container_argument
 from tests.unit.api import manifests as complete
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, of_kind, render
 from tests.unit.deploy.test_roles import RIGHTS
 
+PAGE = DEPLOY.parent / "docs" / "kubernetes.md"
+UNKNOWN = "\N{EN DASH}"
+TOLD = SWITCHED_ON.get(programs.minor(), ())
 KUBECTL = shutil.which("kubectl")
 # What the API server writes itself, or takes as a precondition.
 SERVER_S = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "ownerReferences")
@@ -444,6 +448,21 @@ def test_a_reservation_pod_is_admitted_where_it_belongs_and_nowhere_else(control
     assert refusal(binder.create, pod("intruder"), dryRun="All").code == 403
     bare = reservation_pod(ReservationSettings(image="kai"), node="n1", group="g")
     assert "violates PodSecurity" in refusal(binder.create, bare, dryRun="All").message
+
+
+# --- Versions ------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_on_versions_says_which_features_the_api_server_has(bare_control_plane):
+    metrics = bare_control_plane.admin.request("GET", "/metrics")
+    has = dict(re.findall(r'^kubernetes_feature_enabled\{name="(\w+)".*\} ([01])$', metrics, re.MULTILINE))
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines]
+    column = rows[0].index(programs.minor())
+    said = {row[1]: row[column] for row in rows[2:]}
+    named = {"1": "on", "0": "off"}
+    assert {gate: named.get(has.get(gate, ""), UNKNOWN) for gate in said} == {**said, **dict.fromkeys(TOLD, "on")}
+    assert all(said[gate] == "off" for gate in TOLD)
 
 
 # --- The whole ---------------------------------------------------------------------------------------------------

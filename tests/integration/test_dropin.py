@@ -79,10 +79,10 @@ def greedy():
 def tidy(admin):
     """Take away what a test made."""
     yield
-    kinds = (("v1", "Pod"), ("scheduling.run.ai/v2alpha2", "PodGroup"), ("batch/v1", "Job"), ("apps/v1", "Deployment"))
+    kinds = (("batch/v1", "Job"), ("apps/v1", "Deployment"), ("v1", "Pod"), ("scheduling.run.ai/v2alpha2", "PodGroup"))
     for version, kind in kinds:
         for manifest in admin.list(version, kind, NAMESPACE):
-            admin.delete(manifest, gracePeriodSeconds=0)
+            admin.delete(manifest, gracePeriodSeconds=0, propagationPolicy="Background")
     until(lambda: not admin.list("v1", "Pod", NAMESPACE), "pods to be gone")
     until(lambda: not admin.list("v1", "Pod", RESERVED), "reservations to be gone")
 
@@ -101,8 +101,10 @@ def a_pod(name, *, gpus=0, labels=QUEUE, annotations=None, owner=None, container
     return an_object("v1", "Pod", name, NAMESPACE, metadata=metadata, spec=body)
 
 
-def a_job(admin, name, *, annotations=None, labels=None, parallelism=1):
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
+def a_job(admin, name, *, annotations=None, labels=None, parallelism=1, gpus=0, pod_labels=QUEUE, pod_annotations=None):
+    """Make a Job, of which its controller makes pods."""
+    pod = a_pod("any", gpus=gpus, labels=pod_labels, annotations=pod_annotations, restartPolicy="Never")
+    template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
     metadata = {"annotations": annotations or {}, "labels": labels or {}}
     spec = {"parallelism": parallelism, "completions": parallelism, "template": template}
     return admin.create(an_object("batch/v1", "Job", name, NAMESPACE, metadata=metadata, spec=spec))
@@ -110,6 +112,16 @@ def a_job(admin, name, *, annotations=None, labels=None, parallelism=1):
 
 def the_pod(admin, name):
     return admin.get(an_object("v1", "Pod", name, NAMESPACE))
+
+
+def wait_for_job(admin, job, count):
+    """Return the pods of a Job, once there are so many and each has a node."""
+
+    def found():
+        pods = admin.list("v1", "Pod", NAMESPACE, labelSelector=f"job-name={job['metadata']['name']}")
+        return len(pods) == count and all(pod["spec"].get("nodeName") for pod in pods) and pods
+
+    return until(found, f"{count} pods of {job['metadata']['name']} to get nodes")
 
 
 def wait_for(admin, *names):
@@ -140,10 +152,9 @@ def test_pods_of_a_job_start_together_as_its_annotation_says_with_the_class_that
         annotations={"kai.scheduler/batch-min-member": "2"},
         labels={"priorityClassName": "build-preemptible"},
         parallelism=3,
+        gpus=1,
     )
-    for number in range(3):
-        admin.create(a_pod(f"batch-{number}", gpus=1, owner=job, labels={**QUEUE, "job-name": "batch"}))
-    pods = wait_for(admin, "batch-0", "batch-1", "batch-2")
+    pods = wait_for_job(admin, job, 3)
     group = group_of(admin, pods[0])
     assert group["spec"] == {"minMember": 2, "priorityClassName": "build-preemptible", "queue": "team"}
     assert group["metadata"]["name"] == f"pg-batch-{job['metadata']['uid']}"
@@ -161,9 +172,9 @@ def test_annotations_of_an_owner_become_fields_of_the_group(admin):
             "kai.scheduler/preemption-delay": "2m0s",
         },
         labels={"kai.scheduler/preemptibility": "non-preemptible"},
+        gpus=1,
     )
-    admin.create(a_pod("placed-0", gpus=1, owner=job))
-    (pod,) = wait_for(admin, "placed-0")
+    (pod,) = wait_for_job(admin, job, 1)
     spec = group_of(admin, pod)["spec"]
     assert spec["topologyConstraint"] == {"topology": "network", "requiredTopologyLevel": "rack"}
     assert (spec["stalenessGracePeriod"], spec["preemptionDelay"]) == ("30s", "2m0s")
@@ -175,13 +186,13 @@ def test_a_group_made_by_the_user_is_kept_and_each_sub_group_stays_in_its_rack(a
     parts = [{"name": name, "minMember": 2, "topologyConstraint": rack} for name in ("prefill", "decode")]
     spec = {"queue": "team", "minSubGroup": 2, "subGroups": parts}
     made = admin.create(an_object("scheduling.run.ai/v2alpha2", "PodGroup", "served", NAMESPACE, spec=spec))
-    job = a_job(admin, "served", annotations={"kai.scheduler/skip-podgrouper": "true"}, parallelism=4)
+    skipped = {"kai.scheduler/skip-podgrouper": "true"}
+    jobs = []
     for part in ("prefill", "decode"):
-        for number in range(2):
-            labels = {"kai.scheduler/subgroup-name": part}
-            annotations = {"pod-group-name": "served", "kai.scheduler/skip-podgrouper": "true"}
-            admin.create(a_pod(f"{part}-{number}", gpus=4, owner=job, labels=labels, annotations=annotations))
-    pods = wait_for(admin, "prefill-0", "prefill-1", "decode-0", "decode-1")
+        labels, of_pods = {"kai.scheduler/subgroup-name": part}, {"pod-group-name": "served", **skipped}
+        template = {"gpus": 4, "pod_labels": labels, "pod_annotations": of_pods}
+        jobs.append(a_job(admin, part, annotations=skipped, parallelism=2, **template))
+    pods = [pod for job in jobs for pod in wait_for_job(admin, job, 2)]
     racks = [int(pod["spec"]["nodeName"][1:]) // 2 for pod in pods]
     assert racks[0] == racks[1] != racks[2] == racks[3]
     now = admin.get(made)

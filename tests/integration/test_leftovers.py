@@ -14,14 +14,16 @@ from tests.unit.deploy.rendering import DEPLOY, deployment, render
 
 NAMESPACE = "kai-scheduler"
 GUIDE = Path(__file__).parents[2] / "docs" / "migrating-from-kai-go.md"
-CONFIG = {"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config", "uid": "7d1f", "controller": True}
+CONFIG = {"apiVersion": "kai.scheduler/v1", "kind": "Config"}
 
 
 def left_over(admin):
-    """Make the Deployment ``admission`` as the operator makes it, scaled to nothing."""
+    """Make the Deployment ``admission`` as the operator makes it for its Config, scaled to nothing."""
+    config = admin.ensure({**CONFIG, "metadata": {"name": "kai-config"}, "spec": {}})
+    owner = {**CONFIG, "name": "kai-config", "uid": config["metadata"]["uid"], "controller": True}
     metadata = {
         "labels": {"app": "admission", "app.kubernetes.io/managed-by": "kai-operator"},
-        "ownerReferences": [CONFIG],
+        "ownerReferences": [owner],
     }
     container = {"name": "admission", "image": "ghcr.io/kai-scheduler/kai-scheduler/admission:v0.17.0"}
     template = {"metadata": {"labels": {"app": "admission"}}, "spec": {"containers": [container]}}

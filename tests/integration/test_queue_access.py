@@ -54,7 +54,6 @@ def waiting(stage):
 def furnish(admin, tenant, labels):
     """Make a namespace with an account that may do everything with its workloads."""
     admin.create(an_object("v1", "Namespace", tenant, metadata={"labels": labels}))
-    admin.create(an_object("v1", "ConfigMap", "kube-root-ca.crt", metadata={"namespace": tenant}))
     admin.create(an_object("v1", "ServiceAccount", "default", metadata={"namespace": tenant}))
     rules = [
         {"apiGroups": ["", "batch", "scheduling.run.ai"], "resources": ["pods", "jobs", "podgroups"], "verbs": ["*"]},

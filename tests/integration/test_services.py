@@ -11,6 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from kai.cluster.election.lease import LeaseSettings
+from tests.integration import controlplane
 from tests.integration.client import STRATEGIC, Api, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import CRDS
@@ -20,6 +21,8 @@ from tests.integration.roles import ROLES, Roles
 SPACE = "services"
 POD_GROUP = "scheduling.run.ai/v2alpha2"
 QUEUE = "scheduling.run.ai/v2"
+# One test has a pod whose owner is not there: the garbage collector would take the pod away.
+CONTROLLERS = tuple(name for name in controlplane.CONTROLLERS if name != "garbage-collector")
 
 
 @attrs.define
@@ -40,6 +43,16 @@ class World:
 
     def group_name(self, name):
         return self.pod(name)["metadata"].get("annotations", {}).get("pod-group-name")
+
+    def owned(self, owner):
+        """Return the names of the pods that a controller made for an object, once there are some."""
+
+        def found():
+            pods = self.api.list("v1", "Pod", SPACE)
+            owners = {pod["metadata"]["name"]: pod["metadata"].get("ownerReferences", ()) for pod in pods}
+            return sorted(name for name, refs in owners.items() if any(ref["name"] == owner for ref in refs))
+
+        return until(found, f"pods of {owner}")
 
     def group(self, name):
         """Return the group of a pod, once the pod has one."""
@@ -115,9 +128,11 @@ def nothing_left(world: World) -> Iterator[None]:
     """Take away what a test made, so that the next one finds whole nodes."""
     yield
     world.kubelet.is_paused = False
-    for version, kind in (("v1", "Pod"), ("scheduling.run.ai/v1alpha2", "BindRequest"), (POD_GROUP, "PodGroup")):
+    owners = (("batch/v1", "Job"), *(("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")))
+    ours = (("scheduling.run.ai/v1alpha2", "BindRequest"), (POD_GROUP, "PodGroup"))
+    for version, kind in (*owners, ("v1", "Pod"), *ours):
         for manifest in world.api.list(version, kind, SPACE):
-            world.api.delete(manifest, gracePeriodSeconds=0)
+            world.api.delete(manifest, gracePeriodSeconds=0, propagationPolicy="Background")
     until(lambda: not world.reservations() and not world.api.list("v1", "Pod", "kai-scale-adjust"), "an empty cluster")
 
 
@@ -171,6 +186,7 @@ def thing(version, kind, name, owner=None, labels=None, **fields):
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
 SELECTOR = {"matchLabels": {"a": "b"}}
+OURS = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "schedulerName": "kai-scheduler"}}
 
 
 # --- One pod -------------------------------------------------------------------------------------------------------
@@ -307,21 +323,19 @@ def test_of_two_binders_the_one_that_leads_binds_and_the_other_follows_it(world)
 
 
 def test_the_pods_of_a_job_are_one_group(world):
-    job = world.api.create(thing("batch/v1", "Job", "job", spec={"template": restart(TEMPLATE), "parallelism": 2}))
-    for name in ("job-a", "job-b"):
-        world.api.create(pod(name, job))
-    uid = job["metadata"]["uid"]
-    assert {world.group(name)["metadata"]["name"] for name in ("job-a", "job-b")} == {f"pg-job-{uid}"}
-    assert world.group("job-a")["spec"]["minMember"] == 1
+    job = world.api.create(thing("batch/v1", "Job", "job", spec={"template": restart(OURS), "parallelism": 2}))
+    until(lambda: len(world.owned("job")) == 2, "both pods")
+    groups = [world.group(name) for name in world.owned("job")]
+    assert {each["metadata"]["name"] for each in groups} == {f"pg-job-{job['metadata']['uid']}"}
+    assert groups[0]["spec"]["minMember"] == 1
 
 
 def test_each_pod_of_a_deployment_is_a_group_of_its_own(world):
-    spec = {"selector": SELECTOR, "template": TEMPLATE}
-    deployment = world.api.create(thing("apps/v1", "Deployment", "web", spec=spec))
-    replicas = world.api.create(thing("apps/v1", "ReplicaSet", "web-1", deployment, spec=spec))
-    created = world.api.create(pod("web-1-a", replicas))
-    group = world.group("web-1-a")
-    assert group["metadata"]["name"] == f"pg-web-1-a-{created['metadata']['uid']}"
+    world.api.create(thing("apps/v1", "Deployment", "web", spec={"selector": SELECTOR, "template": OURS}))
+    (replicas,) = until(lambda: world.api.list("apps/v1", "ReplicaSet", SPACE), "the ReplicaSet of the Deployment")
+    (name,) = world.owned(replicas["metadata"]["name"])
+    group = world.group(name)
+    assert group["metadata"]["name"] == f"pg-{name}-{world.pod(name)['metadata']['uid']}"
     assert group["spec"]["priorityClassName"] == "inference"
 
 
@@ -358,35 +372,42 @@ def test_a_job_set_is_a_tree_over_its_jobs(world):
     job_set = world.api.create(
         thing("jobset.x-k8s.io/v1alpha2", "JobSet", "set", spec={"replicatedJobs": [replicated]})
     )
-    job = world.api.create(
-        thing("batch/v1", "Job", "set-workers-1", job_set, spec={"template": restart(TEMPLATE), "parallelism": 3})
-    )
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "workers", "jobset.sigs.k8s.io/job-index": "1"}
-    world.api.create(pod("set-workers-1-a", job, labels=labels))
-    group = world.group("set-workers-1-a")
+    spec = {"template": restart(labelled(**labels)), "parallelism": 3}
+    world.api.create(thing("batch/v1", "Job", "set-workers-1", job_set, spec=spec))
+    name = world.owned("set-workers-1")[0]
+    group = world.group(name)
     assert group["spec"]["minSubGroup"] == 1
     assert [each["name"] for each in group["spec"]["subGroups"]] == [
         "workers",
         "workers-replica-0",
         "workers-replica-1",
     ]
-    assert world.pod("set-workers-1-a")["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "workers-replica-1"
+    assert world.pod(name)["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "workers-replica-1"
 
 
 def test_each_replica_of_a_leader_worker_set_is_a_gang(world):
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
     owner = world.api.create(thing("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "lws", spec=spec))
-    sts = {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "lws"}
-    leaders = world.api.create(thing("apps/v1", "StatefulSet", "lws", owner, spec=sts))
-    labels = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
-    leader = world.api.create(pod("lws-0", leaders, labels={**labels, "leaderworkerset.sigs.k8s.io/worker-index": "0"}))
-    workers = world.api.create(thing("apps/v1", "StatefulSet", "lws-0", leader, spec=sts))
-    world.api.create(pod("lws-0-1", workers, labels={**labels, "leaderworkerset.sigs.k8s.io/worker-index": "1"}))
-    group = world.group("lws-0")
+    index = "leaderworkerset.sigs.k8s.io/worker-index"
+    labels = {"leaderworkerset.sigs.k8s.io/group-index": "0", index: "0"}
+    sts = {"selector": SELECTOR, "template": labelled(**labels), "serviceName": "lws"}
+    world.api.create(thing("apps/v1", "StatefulSet", "lws", owner, spec=sts))
+    group = world.group(*world.owned("lws"))
+    working = {**sts, "selector": {"matchLabels": {index: "1"}}, "template": labelled(**{**labels, index: "1"})}
+    leader = {"apiVersion": "v1", "kind": "Pod", **world.pod("lws-0")}
+    world.api.create(
+        thing("apps/v1", "StatefulSet", "lws-0", leader, spec={**working, "replicas": 1, "ordinals": {"start": 1}})
+    )
+    until(lambda: world.owned("lws-0") == ["lws-0-1"], "the worker")
     assert group["metadata"]["name"] == f"pg-lws-{owner['metadata']['uid']}-group-0"
     assert {each["name"]: each["minMember"] for each in group["spec"]["subGroups"]} == {"leader": 1, "workers": 2}
     assert world.group("lws-0-1")["metadata"]["uid"] == group["metadata"]["uid"]
     assert world.pod("lws-0-1")["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "workers"
+
+
+def labelled(**labels):
+    return {**OURS, "metadata": {"labels": {"a": "b", **labels}}}
 
 
 def restart(template):
@@ -416,10 +437,11 @@ def test_a_share_that_finds_no_place_gets_a_scaling_pod_for_as_long(world):
 
 def test_a_lone_pod_costs_the_pod_grouper_two_writes_and_a_gang_one_write_for_each_pod(world):
     user = "system:serviceaccount:kai-scheduler:podgrouper"
-    job = world.api.create(thing("batch/v1", "Job", "gang", spec={"template": restart(TEMPLATE)}))
-    names = ("lone", *(f"gang-{index}" for index in range(8)))
-    for name in names:
-        world.api.create(pod(name, None if name == "lone" else job))
+    spec = {"template": restart(OURS), "parallelism": 8, "completions": 8}
+    world.api.create(thing("batch/v1", "Job", "gang", spec=spec))
+    world.api.create(pod("lone"))
+    until(lambda: len(world.owned("gang")) == 8, "the pods of the job")
+    names = ("lone", *world.owned("gang"))
     ours = (*names, *(world.group(name)["metadata"]["name"] for name in names))
 
     def about_these():

@@ -1,12 +1,14 @@
 """Rules that taint devices, on an API server that serves them: before Kubernetes 1.37 it has to be told to."""
 
 from tests.integration.behaviour import Play
+from tests.integration.programs import minor
 from tests.integration.stage import Stage, scene
 
-API_SERVER_FLAGS = ("--feature-gates=DRADeviceTaintRules=true", "--runtime-config=resource.k8s.io/v1beta2=true")
+VERSION = {"1.35": "resource.k8s.io/v1alpha3", "1.36": "resource.k8s.io/v1beta2"}.get(minor(), "resource.k8s.io/v1")
+API_SERVER_FLAGS = ("--feature-gates=DRADeviceTaintRules=true", f"--runtime-config={VERSION}=true")
 DRIVER = "nic.example.com"
 CURRENT = "resource.k8s.io/v1"
-RULE = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": {"name": "sick"}}
+RULE = {"apiVersion": VERSION, "kind": "DeviceTaintRule", "metadata": {"name": "sick"}}
 REQUEST = {"name": "nic", "exactly": {"deviceClassName": DRIVER}}
 SLICE = {
     "driver": DRIVER,

@@ -1,7 +1,7 @@
-"""Claims of volumes that wait for their first consumer, on a real API server; the volume controller is played.
+"""Claims of volumes that wait for their first consumer, on a real API server; the provisioner is played.
 
 The scheduler chooses a node that can have the volume, the binder offers the volume to the claim or asks its
-provisioner for one there, and the pod is bound once the claim is.
+provisioner for one there, and the pod is bound once the volume controller has bound the claim.
 """
 
 import pytest
@@ -36,7 +36,7 @@ def claim(stage, name, storage_class):
     stage.create(an_object("v1", "PersistentVolumeClaim", name, spec=spec))
 
 
-def volume(stage, name, storage_class, on):
+def volume(stage, name, storage_class, on, **given):
     there = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]}
     spec = {
         "storageClassName": storage_class,
@@ -45,8 +45,7 @@ def volume(stage, name, storage_class, on):
         "local": {"path": f"/disks/{name}"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [there]}},
     }
-    made = stage.api.create(an_object("v1", "PersistentVolume", name, spec=spec))
-    stage.api.patch(made, {"status": {"phase": "Available"}}, subresource="status")
+    stage.api.create(an_object("v1", "PersistentVolume", name, spec={**spec, **given}))
 
 
 def claim_of(stage, name):
@@ -55,18 +54,6 @@ def claim_of(stage, name):
 
 def volume_of(stage, name):
     return stage.api.get(an_object("v1", "PersistentVolume", name))
-
-
-def has_volume(stage, claimed, name):
-    """Do what the volume controller does once a claim and a volume belong to each other."""
-    done = {names.VOLUME_BIND_COMPLETED: "yes"}
-    found = claim_of(stage, claimed)
-    ref = {"kind": "PersistentVolumeClaim", "namespace": stage.space, "name": claimed, "uid": found["metadata"]["uid"]}
-    there = volume_of(stage, name)
-    stage.api.patch(there, {"spec": {"claimRef": {"apiVersion": "v1", **ref}}})
-    stage.api.patch(found, {"metadata": {"annotations": done}, "spec": {"volumeName": name}})
-    for each in (there, found):
-        stage.api.patch(each, {"status": {"phase": "Bound"}}, subresource="status")
 
 
 def submit(stage, name, claimed):
@@ -86,14 +73,10 @@ def test_a_pod_starts_where_a_volume_for_its_claim_is(stage):
     claim(stage, "data", "disks")
     pod = submit(stage, "writer", "data")
 
-    def offered_to():
-        return volume_of(stage, "disk-of-n2")["spec"].get("claimRef")
-
-    found = until(offered_to, "the volume to be offered to the claim")
-    assert (found["namespace"], found["name"]) == (stage.space, "data")
-    assert node_of(stage, pod) is None
-    has_volume(stage, "data", "disk-of-n2")
     assert until(lambda: node_of(stage, pod), "the pod to be bound") == "n2"
+    found = volume_of(stage, "disk-of-n2")["spec"]["claimRef"]
+    assert (found["namespace"], found["name"]) == (stage.space, "data")
+    assert claim_of(stage, "data")["status"]["phase"] == "Bound"
 
 
 def test_a_volume_is_asked_for_on_the_node_that_was_chosen(stage):
@@ -107,8 +90,8 @@ def test_a_volume_is_asked_for_on_the_node_that_was_chosen(stage):
     chosen = until(asked_for, "the provisioner to be told the node")
     assert chosen in {"n1", "n2"}
     assert node_of(stage, pod) is None
-    volume(stage, "made", "clouds", on=chosen)
-    has_volume(stage, "data", "made")
+    asking = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": stage.space, "name": "data"}
+    volume(stage, "made", "clouds", on=chosen, claimRef=asking)  # as the provisioner does
     assert until(lambda: node_of(stage, pod), "the pod to be bound") == chosen
 
 
@@ -120,6 +103,4 @@ def test_a_pod_without_a_volume_waits_is_told_and_starts_once_there_is_one(stage
     assert "persistent volumes to bind" in condition["message"], condition
     assert node_of(stage, pod) is None
     volume(stage, "late", "disks", on="n1")
-    until(lambda: volume_of(stage, "late")["spec"].get("claimRef"), "the volume to be offered")
-    has_volume(stage, "data", "late")
     assert until(lambda: node_of(stage, pod), "the pod to be bound") == "n1"

@@ -12,6 +12,7 @@ from tests.reference.output import output
 from tests.reference.policy import actions, default_configuration, parameters, peer_plugins, plugins
 from tests.reference.reasons import reasons, states
 from tests.reference.resources import resource
+from tests.reference.voices import voices
 
 PARTS: Mapping[str, Make] = {
     "actions": actions,
@@ -29,4 +30,5 @@ PARTS: Mapping[str, Make] = {
     "reasons": reasons,
     "resource": resource,
     "states": states,
+    "voices": voices,
 }

@@ -141,7 +141,7 @@ def series_of(text: str) -> Counter[str]:
 def soak(plan: Plan) -> int:
     """Carry out a plan and say what grew; 1 if something grew by more than it may."""
     with unwinding(), tempfile.TemporaryDirectory(prefix="kai-soak-") as folder:
-        plane = ControlPlane.start(programs.find_or_build(), Path(folder) / "plane")
+        plane = ControlPlane.start(programs.find_or_build(), Path(folder) / "plane", controllers=())
         try:
             install(plane, DEPLOY / "base")
             with staged(plane, Path(folder)) as stage:

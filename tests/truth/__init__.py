@@ -9,4 +9,6 @@ shares, ``caps`` for caps on evictions, ``differing`` for ``kai diff``, ``tables
 
 ``manifests`` draws objects with the mistakes of people, and ``admitting`` tries what ``kai lint`` says of them against
 the admission webhooks.
+
+``voices`` asks all places where a reason is told about one job, ``scenes`` has a cluster for each reason.
 """

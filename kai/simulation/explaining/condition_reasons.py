@@ -15,7 +15,7 @@ from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, gate_text
 from kai.explain.messages import NO_NODES
 from kai.explain.phrases import Words
-from kai.explain.recorded import bound_text, few_pods_text, in_the_way, least_pods
+from kai.explain.recorded import bound_text, few_pods_text, in_the_way, least_pods, refused_pods
 from kai.framework.verdict import Code, Reason
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
@@ -42,7 +42,9 @@ def reasons_told(source: Manifest) -> tuple[Words, ...]:
         return ()
     if not condition.reasons:
         return (Words(Code.NO_NODE, _line(condition.message) or "the scheduler has not written why"),)
-    return tuple(sorted(map(_words, condition.reasons), key=lambda words: stage_of(words.code)))
+    found = sorted(map(_words, condition.reasons), key=lambda words: stage_of(words.code))
+    # Parts of a refusal, such as what each domain lacks, are written as reasons of their own, under a sentence.
+    return tuple(each for each in found if " " not in each.code) or tuple(found)
 
 
 def _words(told: UnschedulableReason) -> Words:
@@ -112,8 +114,11 @@ def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: 
         yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {group.tree_error}")
     alive = [pod for pod in pods if not within(int(snapshot.pod_status[pod]), ENDED)]
     gated = [snapshot.pods[pod].key for pod in alive if snapshot.pod_status[pod] == Status.GATED]
+    refused = [snapshot.pods[pod] for pod in alive if snapshot.pods[pod].refused]
     needed = least_pods(group)
-    if gated and (len(alive) - len(gated) < needed <= len(alive) or len(gated) == len(alive)):
+    if refused:
+        yield refused_pods(refused, len(alive))
+    elif gated and (len(alive) - len(gated) < needed <= len(alive) or len(gated) == len(alive)):
         yield Words("Gated", gate_text(gated, len(alive), declared))
     elif len(alive) < needed:
         yield Words(Code.NOT_READY, few_pods_text(needed, len(alive), len(pods) - len(alive)))

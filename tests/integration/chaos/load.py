@@ -1,28 +1,27 @@
 """Work for the cluster while things go wrong: bare pods, gangs of four, halves of GPUs, and a queue that takes back.
 
 Everything is drawn from one seed. Pods never have a name that another had before, so that a name in a log means one
-pod. What owners and the garbage collector would do is done here: pods that were taken away come back under other names,
-and what belonged to a pod that is gone goes.
+pod. What owners would do is done here: pods that were taken away come back under other names, and the group of a job
+that is gone goes.
 """
 
 import itertools
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException
 
 import attrs
 
 from tests.integration.behaviour import Job, Part
 from tests.integration.client import Manifest, Refused
-from tests.integration.stage import BIND_REQUEST, POD_GROUP, Stage
+from tests.integration.stage import POD_GROUP, Stage
 
 _KINDS = ("lone", "lone", "gang", "gang", "half", "half", "claim")
 _GPUS = {"lone": 1.0, "gang": 4.0, "half": 0.5, "claim": 2.0}
 _COLLECTED_EVERY = 4
 """In every which turn what nothing owns any more is looked for, for which everything has to be listed."""
-_OWNED = ((BIND_REQUEST, "BindRequest"), (POD_GROUP, "PodGroup"), ("v1", "ConfigMap"))
 
 
 @attrs.define
@@ -139,7 +138,7 @@ class Load:
                 with self._lock:
                     pods = self.stage.api.list("v1", "Pod", self.stage.space)
                     if turn % _COLLECTED_EVERY == 0:
-                        self._collect(pods)
+                        self._collect()
                     self._replace(pods)
                     if not self.is_paused:
                         self._turn_over()
@@ -163,17 +162,9 @@ class Load:
                 each.pods.add(made["metadata"]["name"])
                 self.submitted += 1
 
-    def _collect(self, pods: list[Manifest]) -> None:
-        """Delete what belongs to none of the ``pods`` that are there, and groups of jobs that are gone.
-
-        No pod is created meanwhile: what the rest of a turn creates is younger than the list.
-        """
-        there = {pod["metadata"]["uid"] for pod in pods}
-        for version, kind in _OWNED:
-            for each in self.stage.api.list(version, kind, self.stage.space):
-                owners = [owner for owner in each["metadata"].get("ownerReferences", ()) if owner["kind"] == "Pod"]
-                is_lost = owners and not any(owner["uid"] in there for owner in owners)
-                is_of_job = kind == "PodGroup" and each["metadata"]["name"].startswith("gang-")
-                if is_lost or (is_of_job and each["metadata"]["name"] not in self.jobs):
-                    with suppress(Refused):
-                        self.stage.api.delete(each)
+    def _collect(self) -> None:
+        """Delete the groups of jobs that are gone; what pods own goes with the pods."""
+        for each in self.stage.api.list(POD_GROUP, "PodGroup", self.stage.space):
+            name = each["metadata"]["name"]
+            if name.startswith("gang-") and name not in self.jobs:
+                self.stage.api.delete(each)

@@ -6,7 +6,7 @@ or stands still for a while, or is answered with an error, or gets no answer. An
 nor be an error, so ten trials are left of each point. They meet the occurrences of a point in turn, also where kai
 only writes again what failed a moment ago.
 
-Not among the points: orders that are over are deleted where no garbage collector runs; here the load does it.
+Not among the points: orders that are over go with their pods, by the garbage collector.
 """
 
 import enum
