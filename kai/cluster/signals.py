@@ -23,8 +23,8 @@ class BindEnded:
     seconds: float
 
 
-BIND_RESULTS: Final = ("bound", "failed", "gone", "retry", "interrupted", "bug", "nothing to do")
-"""The values of the binder's verdict, for those who may not import it."""
+BIND_RESULTS: Final = ("bound", "failed", "gone", "retry", "interrupted", "bug")
+"""The values of the binder's verdict that say something, for modules that may not import it."""
 
 
 @attrs.frozen(kw_only=True)

@@ -19,6 +19,8 @@ from tests.integration.stage import JOB, POD_GROUP, QUEUE, an_object, job, node,
 
 ANY = {"quota": -1}
 NODES = {"n1": 8, "n2": 8}
+FORBIDDEN = 'kai_api_requests_total{code="403"'
+FAILED = 'kai_bind_attempts_total{result="failed"}'
 
 
 @pytest.fixture
@@ -44,6 +46,13 @@ def run(stage, name, count):
 def used(stage, name):
     """Return how many GPUs a queue is said to have."""
     return int(stage.queue_status(name).get("allocated", {}).get(GPU, "0"))
+
+
+def counted(stage, name):
+    """Return the sum of the series whose text begins so; the program counts for all tests of this module."""
+    (program,) = stage.programs
+    lines = fetch(program.metrics_port, "/metrics").decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
 def evicted(stage):
@@ -111,7 +120,7 @@ def test_a_node_that_comes_back_under_its_name_still_has_the_pods_that_run_there
 
 
 def test_a_pod_that_a_finalizer_holds_counts_until_it_goes_with_its_namespace(stage):
-    doomed = f"{stage.space}-doomed"
+    doomed, refused = f"{stage.space}-doomed", counted(stage, FORBIDDEN)
     space = stage.api.create(an_object("v1", "Namespace", doomed))
     held = an_object("v1", "Pod", "held", metadata={"namespace": doomed, "finalizers": ["tests.example/hold"]})
     held["metadata"] |= {"labels": {"kai.scheduler/queue": "team"}}
@@ -130,6 +139,9 @@ def test_a_pod_that_a_finalizer_holds_counts_until_it_goes_with_its_namespace(st
     stage.api.patch(held, {"metadata": {"finalizers": None}})
     run(stage, "late", 16)
     until(lambda: stage.api.find(space) is None, "the namespace to go")
+    # Only what was under way as it began to end.
+    assert counted(stage, FORBIDDEN) - refused < 10
+    assert not counted(stage, "kai_missing_rights")
 
 
 # --- Jobs ----------------------------------------------------------------------------------------------------------
@@ -137,7 +149,7 @@ def test_a_pod_that_a_finalizer_holds_counts_until_it_goes_with_its_namespace(st
 
 def test_jobs_that_are_suspended_and_resumed_all_the_time_run_in_the_end(stage):
     draw = random.Random(1)
-    names = [f"storm-{number}" for number in range(4)]
+    names, failed = [f"storm-{number}" for number in range(4)], counted(stage, FAILED)
     for name in names:
         stage.create(job(name, 4))
     for _ in range(60):
@@ -149,6 +161,7 @@ def test_jobs_that_are_suspended_and_resumed_all_the_time_run_in_the_end(stage):
     for name in names:
         run(stage, name, 4)
     assert not evicted(stage)
+    assert counted(stage, FAILED) == failed
 
 
 def test_jobs_that_end_soon_leave_nothing_behind(stage):

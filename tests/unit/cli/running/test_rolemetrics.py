@@ -4,8 +4,17 @@ from prometheus_client import CollectorRegistry
 
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling.queue import Queue
+from kai.binder import Verdict
 from kai.cli.running.rolemetrics import RoleMetrics
-from kai.cluster.signals import BindEnded, CertificateUsed, QueueCounted, QueueGone, ReviewEnded, WorkEnded
+from kai.cluster.signals import (
+    BIND_RESULTS,
+    BindEnded,
+    CertificateUsed,
+    QueueCounted,
+    QueueGone,
+    ReviewEnded,
+    WorkEnded,
+)
 from kai.telemetry.exposition import exposition
 
 QUEUE = Queue(metadata=ObjectMeta(name="q"))
@@ -17,6 +26,12 @@ def shown(*signals):
     for signal in signals:
         metrics.observe(signal)
     return exposition(registry, ()).decode()
+
+
+def test_each_result_of_a_bind_begins_at_0():
+    assert set(BIND_RESULTS) == {each.value for each in Verdict} - {Verdict.NOTHING_TO_DO.value}
+    text = shown()
+    assert all(f'kai_bind_attempts_total{{result="{each}"}} 0.0' in text for each in BIND_RESULTS)
 
 
 def test_binds_and_looks_are_counted():
