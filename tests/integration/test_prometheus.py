@@ -119,7 +119,7 @@ class Shown:
         objects = cluster({"n": {"gpu": 8}}, jobs, {"a": {"quota": 4}, "b": {"quota": 4}})
         snapshot = take_snapshot(objects, NOW)
         metrics = self.scheduler
-        metrics.state(snapshot, run_cycle(snapshot, default_profile(), Recorder()))
+        metrics.state(snapshot, run_cycle(snapshot, default_profile(), Recorder()), {"OverLimit": 1})
         metrics.leads(now=True)
         metrics.usage_known(known=True)
         metrics.cycle(0.3)
