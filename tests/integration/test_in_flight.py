@@ -6,7 +6,7 @@ import pytest
 
 from kai.api import names
 from tests.integration.behaviour import Job
-from tests.integration.client import STRATEGIC
+from tests.integration.client import STRATEGIC, Refused
 from tests.integration.stage import POD_GROUP, an_object, node, queue, scene, when
 
 DRA = "resource.k8s.io/v1"
@@ -89,6 +89,36 @@ def test_pods_that_are_labelled_while_they_are_bound_start(stage):
         return len(stage.running()) == 4
 
     when(are_running, "four pods to run that are labelled again and again")
+
+
+def test_a_deployment_that_is_scaled_up_and_down_as_an_autoscaler_does_runs_what_is_asked_for(stage):
+    container = {"name": "main", "image": "none", "resources": {"limits": {GPUS: "1"}}}
+    template = {
+        "metadata": {"labels": {"app": "web", names.QUEUE: "team", "priorityClassName": "train"}},
+        "spec": {"schedulerName": "kai-scheduler", "terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    web = stage.create(an_object("apps/v1", "Deployment", "web", spec=spec))
+    for replicas in (4, 1, 3, 0, 4, 2):
+        stage.api.patch(web, {"spec": {"replicas": replicas}}, subresource="scale")
+    when(lambda: len(stage.pods()) == len(stage.running()) == 2, "two pods to run, and no others")
+    when(lambda: len(stage.api.list(POD_GROUP, "PodGroup", stage.space)) == 2, "groups of pods that are gone to go")
+    when(lambda: allocated(stage, "team") == "2", "the queue to count two")
+    stage.api.delete(web, propagationPolicy="Background")
+    when(lambda: not stage.pods(), "the pods to go")
+
+
+def test_a_namespace_that_takes_only_restricted_pods_has_its_shares_of_gpus(stage):
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    stage.change({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.space, "labels": enforced}})
+    own = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    none = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
+    for name in ("one", "two"):
+        submit(stage, name, queue="team", bare=True, fraction=0.5, spec={"securityContext": own}, container=none)
+        runs(stage, name, 1)
+    assert len(stage.reservations()) == 1
+    with pytest.raises(Refused, match="restricted"):
+        submit(stage, "open", queue="team", bare=True, fraction=0.5)
 
 
 class TestClaims:
