@@ -22,6 +22,7 @@ from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.engine.shortcuts import ALLOCATE
+from kai.framework.decisions import Cause
 from kai.model.rows import GroupRows
 
 
@@ -30,6 +31,8 @@ class Allocate:
     """Place pending groups on idle resources, or promise them what is being released."""
 
     name: str = "allocate"
+    cause: Cause | None = None
+    priority: int = 500
 
     def run(self, session: Session) -> None:
         """Try every group that waits, best first, until none is left or the budget says to stop."""

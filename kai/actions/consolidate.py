@@ -41,6 +41,8 @@ class Consolidate:
     """Move preemptible pods to other places to make one large enough."""
 
     name: str = "consolidation"
+    cause: Cause = Cause.CONSOLIDATE
+    priority: int = 400
 
     def run(self, session: Session) -> None:
         """Search for every preemptible group that waits."""
@@ -48,8 +50,7 @@ class Consolidate:
             return
         EvictionPass(
             name=self.name,
-            cause=Cause.CONSOLIDATE,
-            rule="every victim finds another place",
+            cause=self.cause,
             can_succeed=Prospects(session).allow,
             victims=_movable,
             per_queue=False,

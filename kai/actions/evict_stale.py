@@ -27,6 +27,8 @@ class EvictStale:
     """Evict what remains of gangs below their minimum when their grace is over."""
 
     name: str = "stalegangeviction"
+    cause: Cause = Cause.STALE
+    priority: int = 100
 
     def run(self, session: Session) -> None:
         """Look at every group with pods on nodes."""
@@ -68,7 +70,7 @@ class EvictStale:
     def _judge(self, session: Session, portion: Portion) -> None:
         lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
         if self._is_due(session, portion.group, "stale_since"):
-            self._evict(session, portion, lacking, portion.holding(ACTIVE_ALLOCATED), "gang below its minimum")
+            self._evict(session, portion, lacking, portion.holding(ACTIVE_ALLOCATED))
 
     def _judge_parts(self, session: Session, portion: Portion) -> None:
         if not self._is_due(session, portion.group, "partial_since"):
@@ -93,12 +95,12 @@ class EvictStale:
             return False
         return session.clock.has_lasted(float(since[group]), grace)
 
-    def _evict(self, session: Session, portion: Portion, lacking: int, pods: PodRows, rule: str) -> None:
+    def _evict(self, session: Session, portion: Portion, lacking: int, pods: PodRows, rule: str = "") -> None:
         """Evict ``pods``, because their sub-group ``lacking`` has too few."""
         group = portion.group
         facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_name(lacking)}
         before = session.last_eviction[group]
-        with session.statement(self.name, Cause.STALE, rule=rule) as statement:
+        with session.statement(self.name, self.cause, rule=rule) as statement:
             statement.evict(pods)
             statement.facts = {int(pod): facts for pod in pods}
             statement.commit()

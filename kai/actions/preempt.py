@@ -32,13 +32,14 @@ class Preempt:
     """Take from lower priorities of the same queue."""
 
     name: str = "preempt"
+    cause: Cause = Cause.PREEMPT
+    priority: int = 200
 
     def run(self, session: Session) -> None:
         """Search for every group that waits."""
         EvictionPass(
             name=self.name,
-            cause=Cause.PREEMPT,
-            rule="priority",
+            cause=self.cause,
             can_succeed=_within_quota,
             victims=_lower,
             per_queue=True,

@@ -56,13 +56,14 @@ class Reclaim:
     """Take from other queues what they hold beyond their share."""
 
     name: str = "reclaim"
+    cause: Cause = Cause.RECLAIM
+    priority: int = 300
 
     def run(self, session: Session) -> None:
         """Search for every group that waits and whose queue may hold more."""
         EvictionPass(
             name=self.name,
-            cause=Cause.RECLAIM,
-            rule="fair share",
+            cause=self.cause,
             may_search=_may_reclaim,
             can_succeed=anything,
             victims=_others,

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import Distribution, EntryPoint, entry_points
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import attrs
 
 from kai.errors import ConfigError, told
+from kai.framework.decisions import BUILT_IN, Action, Cause, cause_of, priority_of
 from kai.framework.objects import Objects
 from kai.notation import shown
 
@@ -84,6 +85,26 @@ class Registry:
             with contextlib.suppress(ConfigError):
                 found.update(dict.fromkeys(getattr(self.plugin(name, "plugins"), "reads", ()), name))
         return found
+
+    def priority_of(self, name: str) -> int:
+        """Return the priority of the action called ``name``; 0 for one that is not there."""
+        action = self._made(name)
+        return 0 if action is None else priority_of(action)
+
+    def cause_of(self, name: str) -> Cause:
+        """Return the cause of the action called ``name``; its name alone if it is not there any more."""
+        if name in BUILT_IN:
+            return BUILT_IN[name]
+        action = self._made(name)
+        return Cause(name) if action is None else cause_of(action)
+
+    def _made(self, name: str) -> Action[Any] | None:
+        if name not in self.actions:
+            return None
+        try:
+            return cast("Action[Any]", self.action(name, "actions")())
+        except Exception:  # noqa: BLE001 - a package of others: what it does not say is not known
+            return None
 
     def disputed(self, kind: str, name: str) -> bool:
         """Return whether several distributions offer the ``plugin`` or ``action`` called ``name``."""

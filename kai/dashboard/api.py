@@ -23,7 +23,7 @@ from kai.documents.nodes import node_values, occupancy_values
 from kai.documents.queues import queue_items
 from kai.notation import shown
 from kai.simulation.explaining.explanation import Fold
-from kai.simulation.explaining.past_evictions import RULES, SERVICE, PastEviction
+from kai.simulation.explaining.past_evictions import SERVICE, PastEviction, rule_of
 from kai.simulation.outcomes.job_lines import lines_named
 from kai.telemetry.connections import Response
 
@@ -280,7 +280,7 @@ def _past(each: Happening) -> list[PastEviction]:
         queue=each.queue,
         gpus=round(each.gpus / each.pods, 3),
         cause=each.cause,
-        rule=RULES.get(each.cause, ""),
+        rule=rule_of(each.cause),
         gainer=f"{each.for_namespace or FOREIGN_NAMESPACE}/{each.for_job}" if each.for_job else "",
         gainer_queue="",
         because="",

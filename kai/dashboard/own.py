@@ -111,7 +111,7 @@ class OwnLook(Look):
             gains = f"{FOREIGN_NAMESPACE}/{FOREIGN_JOB}"
         node = self._node_name
         # What other causes are allowed by are figures of others.
-        because = each.because if each.cause == Cause.STALE else ()
+        because = each.because if each.cause == Cause.STALE.name else ()
         return attrs.evolve(
             each, beneficiary=gains, node=node(each.node), moved_to=node(each.moved_to), because=because
         )

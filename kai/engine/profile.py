@@ -1,21 +1,14 @@
 """A profile: which actions run in which order, which plugins answer with which options, and parameters."""
 
-from typing import Protocol
-
 import attrs
 
 from kai.engine.session import Session
+from kai.framework import decisions
 from kai.framework.hooks import PluginUse
 from kai.framework.parameters import Parameters
 
-
-class Action(Protocol):
-    """What an entry point of ``kai.actions`` must be: an object with a name that works on a session."""
-
-    name: str
-
-    def run(self, session: Session, /) -> None:
-        """Decide what this action decides."""
+Action = decisions.Action[Session]
+"""What an entry point of ``kai.actions`` must be."""
 
 
 @attrs.frozen(kw_only=True)

@@ -50,14 +50,17 @@ class Statement:
         aggressor: int = -1,
         rule: str = "",
     ) -> None:
-        """Begin with nothing done; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow."""
+        """Begin with nothing done; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow.
+
+        Without a ``cause`` the ``action`` is one; without a ``rule`` that of the cause holds.
+        """
         self._world = world
         self._outlet = outlet
         self._ledger = world.ledger
         self.action = action
-        self.cause = cause
+        self.cause = cause or Cause(action)
         self.aggressor = aggressor
-        self.rule = rule
+        self.rule = rule or self.cause.rule
         self.facts: Mapping[int, Mapping[str, Fact]] = {}
         """What the messages about evictions are made of, by pod."""
         self.may_wait = True
@@ -313,7 +316,7 @@ class Statement:
         group = int(world.facts.pods.group[pod])
         return Evict(
             pod=pod,
-            cause=self.cause or Cause.STALE,
+            cause=self.cause,
             aggressor=self.aggressor,
             rule=self.rule,
             facts=self.facts.get(pod, {}),

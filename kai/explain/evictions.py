@@ -19,24 +19,25 @@ def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = Fals
     pod = snapshot.pods[evict.pod].key
     gainer = snapshot.groups[evict.aggressor] if evict.aggressor >= 0 else None
     group = "" if gainer is None else f"{gainer.uid} of another namespace" if is_hidden else gainer.key
-    match evict.cause:
-        case Cause.PREEMPT:
-            return f"Pod {pod} was preempted by higher priority workload {group}"
-        case Cause.RECLAIM:
-            queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
-            lines = [_queue_details(facts) for facts in mappings_of(queues)]
-            return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
-        case Cause.CONSOLIDATE:
-            return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
-        case Cause.STALE if "minimum" not in evict.facts:
-            return f"Pod {pod} was evicted: {evict.rule or 'its scheduler gave no reason'}"
-        case Cause.STALE:
-            subgroup = str(evict.facts.get("subgroup", ""))
-            where = f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else ""
-            return (
-                f"Workload doesn't meet the minimum required number of pods ({evict.facts['minimum']}){where}, "
-                f"evicting remaining pod: {pod}"
-            )
+    subgroup = str(evict.facts.get("subgroup", ""))
+    facts = {
+        "pod": pod,
+        "group": group,
+        "action": evict.cause.name,
+        "rule": evict.rule or "its scheduler gave no reason",
+        "minimum": evict.facts.get("minimum", 0),
+        "where": f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else "",
+    }
+    queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
+    return "\n".join([_filled(evict.cause, facts), *map(_queue_details, mappings_of(queues))])
+
+
+def _filled(cause: Cause, facts: Facts) -> str:
+    """Return the text of the event of ``cause``; the plain one where it names what no eviction has."""
+    try:
+        return cause.event.format_map(facts)
+    except (LookupError, ValueError, AttributeError, TypeError):
+        return Cause(cause.name).event.format_map(facts)
 
 
 def _queue_details(facts: Facts) -> str:

@@ -6,7 +6,7 @@ one feature reads are in a module of their own: ``claims`` (devices).
 The engine that keeps the contract is ``kai.engine``; actions import that.
 """
 
-from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, Nominate, Recorder
+from kai.framework.decisions import Action, Bind, Cause, Decision, DecisionSink, Evict, Nominate, Recorder
 from kai.framework.hooks import (
     Dependence,
     Domains,
@@ -104,6 +104,7 @@ __all__ = [
     "PODS",
     "SHARED_RESOURCES",
     "UNLIMITED",
+    "Action",
     "AffinityTerm",
     "Amounts",
     "Availability",

@@ -5,9 +5,8 @@ times faster than frozen classes that are written in Python.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import attrs
 import msgspec
@@ -17,13 +16,89 @@ from kai.framework.verdict import Fact
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class Cause(StrEnum):
-    """Why pods are evicted."""
+@attrs.frozen
+class Cause:
+    """Why pods are evicted: the action that does it, with its words. An action that evicts gives its own.
 
-    CONSOLIDATE = "consolidation"
-    RECLAIM = "reclaim"
-    PREEMPT = "preempt"
-    STALE = "stalegangeviction"
+    Texts may name ``{pod}``, ``{group}`` (the aggressor) and ``{rule}``.
+    """
+
+    name: str
+    """The name of the action, as metrics, logs and annotations have it."""
+    rule: str = ""
+    """What allows it, in a few words, such as "fair share". A statement may name another rule."""
+    event: str = "Pod {pod} was evicted by {action}: {rule}"
+    """The text of the event on the group. ``{action}`` is the name; ``{minimum}`` and ``{where}`` are the gang's."""
+    leaves_because: str = "{rule}"
+    """Why a pod would leave, said of what may be taken; ``{queue}`` is its queue."""
+
+    CONSOLIDATE: ClassVar["Cause"]
+    RECLAIM: ClassVar["Cause"]
+    PREEMPT: ClassVar["Cause"]
+    STALE: ClassVar["Cause"]
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+Cause.CONSOLIDATE = Cause(
+    "consolidation",
+    rule="every victim finds another place",
+    event="Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure",
+    leaves_because="finds another place",
+)
+Cause.RECLAIM = Cause(
+    "reclaim",
+    rule="fair share",
+    event="Pod {pod} was preempted by workload {group}.",
+    leaves_because="preemptible; queue {queue} gives back what it borrowed",
+)
+Cause.PREEMPT = Cause(
+    "preempt",
+    rule="priority",
+    event="Pod {pod} was preempted by higher priority workload {group}",
+    leaves_because="preemptible; lower priority in the same queue",
+)
+Cause.STALE = Cause(
+    "stalegangeviction",
+    rule="gang below its minimum",
+    event="Workload doesn't meet the minimum required number of pods ({minimum}){where}, evicting remaining pod: {pod}",
+    leaves_because="its gang lacks pods",
+)
+BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType(
+    {each.name: each for each in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE)}
+)
+"""The causes of the actions that kai brings, by name."""
+
+
+SessionT_contra = TypeVar("SessionT_contra", contravariant=True)
+
+
+class Action(Protocol[SessionT_contra]):
+    """What an entry point of ``kai.actions`` must be: an object with a name that works on a session.
+
+    It may have a ``cause`` besides, a `Cause` of its name with the words for its evictions, and a ``priority``, a
+    number: the higher, the earlier it runs where a SchedulingShard names it without one. See `cause_of` and
+    `priority_of`.
+    """
+
+    name: str
+
+    def run(self, session: SessionT_contra, /) -> None:
+        """Decide what this action decides."""
+
+
+def cause_of(action: Action[Any]) -> Cause:
+    """Return why ``action`` evicts; one that says nothing of it has its name alone."""
+    cause = getattr(action, "cause", None)
+    return cause if isinstance(cause, Cause) else Cause(action.name)
+
+
+def priority_of(action: Action[Any]) -> int:
+    """Return the priority of ``action``: 0 for one that says nothing of it, which comes last."""
+    priority = getattr(action, "priority", 0)
+    return priority if isinstance(priority, int) else 0
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -250,7 +250,7 @@ class _Made(msgspec.Struct, gc=False):
             job="" if group is None else group.key,
             queue="" if group is None else group.queue,
             node="" if self.node is None else self.node.name,
-            action=decision.cause.value if isinstance(decision, Evict) else at.action,
+            action=decision.cause.name if isinstance(decision, Evict) else at.action,
             rule=decision.rule if isinstance(decision, Evict) else "",
             gainer=None if gains is None else Gainer(namespace=gains.namespace, name=gains.name, queue=gains.queue),
             numbers={**amounts, **(_shares(decision.facts) if isinstance(decision, Evict) else {})},

@@ -22,7 +22,7 @@ from prometheus_client.core import Metric
 from kai.engine.observe import Phase
 from kai.engine.report import CycleReport
 from kai.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
-from kai.framework.decisions import Cause
+from kai.framework.decisions import BUILT_IN, Cause
 from kai.framework.verdict import Code
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
@@ -212,10 +212,10 @@ class SchedulerMetrics:
         self._capped = gauge("capped_groups", "Pod groups that wait because a cap held evictions back.")
         self._binds = counter("binds_total", "What became of binds.", "result", begins=zip(_BINDS, strict=True))
         self._evictions = counter(
-            "evictions_total", "What became of evictions.", "result", "cause", begins=product(_EVICTIONS, Cause)
+            "evictions_total", "What became of evictions.", "result", "cause", begins=product(_EVICTIONS, BUILT_IN)
         )
         text = "GPUs of pods that were evicted or moved."
-        self._evicted_gpus = counter("evicted_gpus_total", text, "cause", begins=zip(Cause, strict=True))
+        self._evicted_gpus = counter("evicted_gpus_total", text, "cause", begins=zip(BUILT_IN, strict=True))
         self._rejected = counter("statements_rejected_total", "Decisions that the newest state of things forbade.")
         errors = [(name,) for name in sorted({*ERRORS, _OTHER})]
         self._failed = counter("cycles_failed_total", "Cycles that were abandoned.", "error", begins=errors)
@@ -318,7 +318,7 @@ class SchedulerMetrics:
         """Count what the searches of a cycle cost."""
         for action, each in spent.items():
             self.bare.values["scenarios_simulation_by_action"][action] += sum(each.scenarios.values())
-            self.bare.preemptions += each.groups if action == Cause.PREEMPT else 0
+            self.bare.preemptions += each.groups if action == Cause.PREEMPT.name else 0
             done = each.groups - each.stopped
             for result, reduced, count in (
                 ("completed", "false", max(0, done - each.reduced_groups)),

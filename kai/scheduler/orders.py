@@ -222,7 +222,7 @@ def eviction_event(
     facts = snapshot.groups[group]
     annotations: dict[str, str] = {
         names.EVICTED_PODS: str(evicted),
-        names.EVICTOR_ACTION: decision.cause.value,
+        names.EVICTOR_ACTION: decision.cause.name,
     }
     aggressor = snapshot.groups[decision.aggressor] if decision.aggressor >= 0 else None
     is_hidden = aggressor is not None and aggressor.namespace != facts.namespace and not names_others

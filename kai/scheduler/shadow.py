@@ -318,7 +318,7 @@ def _why(account: GroupAccount | None) -> str:
 
 def _cause(snapshot: Snapshot, each: Evict) -> str:
     gains = snapshot.groups[each.aggressor].key if each.aggressor >= 0 else ""
-    return f"{each.cause.value}{f' for {gains}' if gains else ''}{f': {each.rule}' if each.rule else ''}"
+    return f"{each.cause.name}{f' for {gains}' if gains else ''}{f': {each.rule}' if each.rule else ''}"
 
 
 def _joined(found: Iterable[Difference]) -> Iterator[Difference]:

@@ -180,7 +180,7 @@ class OneCall:
     def _serve_alone(self, heap: GroupHeap, group: int) -> BudgetAnswer:
         """Serve a group with victims that wait again: what they want next is to be known before it is final."""
         session = self._session
-        statement = session.statement(Cause.RECLAIM.value, Cause.RECLAIM, group, self._rule)
+        statement = session.statement(Cause.RECLAIM.name, Cause.RECLAIM, group, self._rule)
         if self._search(heap, group, 0) != reclaiming.SERVED:
             raise AssertionError("a search that succeeded was made again, and failed")
         answer = self._granted()

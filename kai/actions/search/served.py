@@ -43,7 +43,7 @@ class Served:
         aggressors = np.repeat(served[:, 0], np.diff(begins))
         decisions = tuple(self._decisions(decided, work.used[:count], aggressors))
         session.stamp += len(served)
-        session.emit(Cause.RECLAIM.value, *(decisions[begin:end] for begin, end in pairwise(begins)))
+        session.emit(Cause.RECLAIM.name, *(decisions[begin:end] for begin, end in pairwise(begins)))
 
     def _decisions(self, decided: Int64s, used: Float64s, aggressors: Int64s) -> Iterable[Decision]:
         names = self._session.bindings.names_at(decided[:, reclaiming.PLACEMENT])
@@ -52,7 +52,7 @@ class Served:
             if kind == OP_EVICT:
                 yield self._eviction(pod, node, aggressor, (victim, held[:3]), (mine, held[3:]))
             else:
-                yield Nominate(pod=pod, node=node, devices=devices, action=Cause.RECLAIM.value)
+                yield Nominate(pod=pod, node=node, devices=devices, action=Cause.RECLAIM.name)
 
     def _eviction(
         self,

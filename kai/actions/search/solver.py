@@ -182,7 +182,7 @@ class Search:
         return SecondLook(session, part, planner, replacing, self._begin, self._accepted, moves=moves)
 
     def _begin(self) -> Statement:
-        return self._session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
+        return self._session.statement(self._cause.name, self._cause, self._aggressor.group, self._rule)
 
     def _may_be_missed(self, chunk: Int64s) -> bool:
         """Return whether generators may pass over victims that serve: not for one pod that goes to any node."""

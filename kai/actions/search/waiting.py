@@ -35,7 +35,6 @@ class EvictionPass:
 
     name: str
     cause: Cause
-    rule: str
     may_search: Callable[[Session, Portion], Verdict] | None = None
     """Whether a group may search at all; if not it is skipped without being remembered as failed. None: each may.
 
@@ -98,7 +97,7 @@ class EvictionPass:
         """
         if not state.is_prepared and self.cause is Cause.RECLAIM and state.known is not None:
             state.is_prepared = True
-            state.one_call = OneCall.of(session, state.known, self.rule, self.explain, state.has_failed)
+            state.one_call = OneCall.of(session, state.known, self.cause.rule, self.explain, state.has_failed)
         if state.one_call is not None:
             return state.one_call.run(heap, portion)
         return Run(heap.pop() if portion is None else portion, is_served=False)
@@ -154,7 +153,7 @@ class EvictionPass:
             victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
             victims = CompiledVictims(session, states, member)
-        search = Search(session, portion, self.cause, victims, states, self.rule, self.explain)
+        search = Search(session, portion, self.cause, victims, states, self.cause.rule, self.explain)
         outcome = search.run()
         if outcome is not Outcome.PLACED and search.cap is not None:
             state.is_capped = True

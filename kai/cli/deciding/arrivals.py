@@ -21,12 +21,6 @@ _ROWS = 8
 _BETWEEN = "   "
 _LAST = 24
 """The last column is dropped where so little room is left."""
-_CAUSES = {
-    "reclaim": "preemptible; queue {queue} gives back what it borrowed",
-    "preempt": "preemptible; lower priority in the same queue",
-    "consolidation": "finds another place",
-    "stalegangeviction": "its gang lacks pods",
-}
 
 
 def arrival_text(found: Arrival, console: "Console") -> str:
@@ -148,7 +142,13 @@ def _way(members: "Sequence[Departure]", mark: str) -> str:
 
 
 def _why(departure: "Departure") -> str:
-    return _CAUSES.get(departure.cause, departure.rule).format(queue=departure.queue)
+    from kai.configuration.registry import Registry
+
+    said = Registry.installed().cause_of(departure.cause).leaves_because
+    try:
+        return said.format(queue=departure.queue, rule=departure.rule)
+    except (LookupError, ValueError):
+        return departure.rule
 
 
 def _counts(found: Arrival) -> str:

@@ -26,7 +26,9 @@ from kai.api.scheduling.shard import (
     SchedulingShardSpec,
 )
 from kai.api.values.times import duration_text
+from kai.configuration.aliases import DEFAULT_ACTIONS
 from kai.configuration.peer_settings import BUDGETED
+from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.lenient import mapping_of, part_of
 from kai.notation import shown
@@ -58,13 +60,6 @@ _PLUGINS: Final[Mapping[str, int]] = {
     "gpusharingorder": 100,
 }
 """The priorities of plugins: the higher, the earlier."""
-_ACTIONS: Final[Mapping[str, int]] = {
-    "allocate": 500,
-    "consolidation": 400,
-    "reclaim": 300,
-    "preempt": 200,
-    "stalegangeviction": 100,
-}
 _MEANINGLESS: Final = {"go_mem_limit": "the memory of a Go program", "go_mem_limit_ratio": "the memory of a Go program"}
 _IN_CLUSTER: Final = "http://usage-prometheus.{}.svc.cluster.local:9090"
 _NAMESPACE: Final = "kai-scheduler"
@@ -228,12 +223,13 @@ def _plugins(spec: SchedulingShardSpec) -> dict[str, _Use]:
 def _actions(spec: SchedulingShardSpec) -> dict[str, _Use]:
     placement = spec.placement_strategy
     spreads = placement is not None and _SPREAD in (placement.gpu, placement.cpu)
+    installed = Registry.installed()
     out = {
-        name: _Use(enabled=name != "consolidation" or not spreads, priority=priority)
-        for name, priority in _ACTIONS.items()
+        name: _Use(enabled=name != "consolidation" or not spreads, priority=installed.priority_of(name))
+        for name in DEFAULT_ACTIONS
     }
     for name, change in spec.actions.items():
-        out[name] = _changed(out.get(name), change)
+        out[name] = _changed(out.get(name) or _Use(enabled=True, priority=installed.priority_of(name)), change)
     return out
 
 

@@ -301,7 +301,7 @@ class Committer:
             effects.append(self._tell(orders.victim_condition(pod, self.now()), now))
         return [
             *effects,
-            *self._begin(EvictionOperation(pod, request, said, now, decision.cause.value, decision.gpus), now),
+            *self._begin(EvictionOperation(pod, request, said, now, decision.cause.name, decision.gpus), now),
         ]
 
     def _promise(self, pod: Pod, node: str, now: float) -> list[Effect]:

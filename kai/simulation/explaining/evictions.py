@@ -74,13 +74,13 @@ class Evictions:
         """Yield the numbers that allowed an eviction: what queues used before, or priorities."""
         groups = self._cycle.snapshot.groups
         loser = groups[int(self._cycle.snapshot.pod_group[evict.pod])]
-        if evict.cause is Cause.RECLAIM and evict.aggressor >= 0:
+        if evict.cause == Cause.RECLAIM and evict.aggressor >= 0:
             yield from self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
-        if evict.cause is Cause.PREEMPT and evict.aggressor >= 0:
+        if evict.cause == Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
             yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
         yield from _second_look(evict)
-        if evict.cause is Cause.STALE and "minimum" in evict.facts:
+        if evict.cause == Cause.STALE and "minimum" in evict.facts:
             yield f"fewer than {evict.facts['minimum']} pods of it were left"
 
     def unused(self) -> Iterator[str]:

@@ -17,6 +17,7 @@ from kai.api import names
 from kai.api.values import times
 from kai.api.values.bad_value import BadValue
 from kai.cluster.transport.access import Access
+from kai.configuration.registry import Registry
 from kai.errors import InputError
 from kai.lenient import mapping_of
 from kai.simulation.sources.live_cluster import list_events
@@ -31,13 +32,6 @@ ANOTHER: Final = "another queue"
 """What foreign jobs are called where the reader may not see them."""
 _REASON: Final = "Evict"
 _POD: Final = re.compile(r"[Pp]od:? (\S+/\S+?)[.,]?(?:\s|$)")
-RULES: Final = {
-    "reclaim": "fair share",
-    "preempt": "priority",
-    "consolidation": "every victim finds another place",
-    "stalegangeviction": "gang below its minimum",
-}
-"""What allows evictions of an action, where the record itself does not name the rule."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,6 +61,11 @@ class PastEviction:
         if not self.gainer or self.gainer.partition("/")[0] == self.job.partition("/")[0]:
             return self
         return attrs.evolve(self, gainer=ANOTHER, gainer_queue="", because="")
+
+
+def rule_of(action: str) -> str:
+    """Return what allows evictions of an action, where the record itself does not name the rule; "" if none says it."""
+    return Registry.installed().cause_of(action).rule if action else ""
 
 
 Chosen = Callable[[str], bool]
@@ -128,7 +127,7 @@ def _logged(found: Decision) -> PastEviction:
         queue=found.queue,
         gpus=found.numbers.get("gpus"),
         cause=found.action,
-        rule=found.rule or RULES.get(found.action, ""),
+        rule=found.rule or rule_of(found.action),
         gainer="" if gainer is None else f"{gainer.namespace}/{gainer.name}",
         gainer_queue="" if gainer is None else gainer.queue,
         because=_numbers(found),
@@ -164,7 +163,7 @@ def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
         queue="",
         gpus=None,
         cause=cause,
-        rule=RULES.get(cause, ""),
+        rule=rule_of(cause),
         gainer=f"{noted.get(names.EVICTOR_NAMESPACE)}/{gainer}" if gainer else "",
         gainer_queue="",
         because=" ".join(line.strip() for line in message.splitlines()[1:]),
@@ -172,4 +171,4 @@ def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
     )
 
 
-__all__ = ["ANOTHER", "EVENTS", "LOG", "RULES", "SERVICE", "PastEviction", "from_events", "from_log", "joined"]
+__all__ = ["ANOTHER", "EVENTS", "LOG", "SERVICE", "PastEviction", "from_events", "from_log", "joined", "rule_of"]

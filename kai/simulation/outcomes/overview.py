@@ -329,7 +329,7 @@ def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:
     counts: dict[tuple[str, str], int] = {}
     for each in evictions:
         gains = cycle.snapshot.groups[each.aggressor].name if each.aggressor >= 0 else ""
-        counts[gains, each.cause.value] = counts.get((gains, each.cause.value), 0) + 1
+        counts[gains, each.cause.name] = counts.get((gains, each.cause.name), 0) + 1
     return tuple(
         f"{counted(count, 'pod')} {f'for {gains} ' if gains else ''}({cause})"
         for (gains, cause), count in counts.items()

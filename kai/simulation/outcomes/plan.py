@@ -100,7 +100,7 @@ def _departure(cycle: Cycle, decision: Evict, common: Mapping[str, Any]) -> Depa
     snapshot = cycle.snapshot
     return Departure(
         **common,
-        cause=decision.cause.value,
+        cause=decision.cause.name,
         rule=decision.rule,
         aggressor=snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else None,
         to=snapshot.nodes[decision.moved_to].name if decision.moved_to >= 0 else None,

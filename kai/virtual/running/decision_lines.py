@@ -23,7 +23,7 @@ class DecisionLines:
         text = f"{_VERBS[type(decision)]} {subject}"
         if isinstance(decision, Evict):
             gains = snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else "-"
-            text = f"{text} {decision.cause.value} {gains}"
+            text = f"{text} {decision.cause.name} {gains}"
         if len(self._lines) < self.most:
             self._lines.append((*at, text))
         return f"{at[0]!r} {text}\n"

@@ -360,7 +360,7 @@ class Simulation:
                 pod=pod.key,
                 node=node,
                 gpus=life.gpus,
-                cause=decision.cause.value,
+                cause=decision.cause.name,
                 rule=decision.rule,
                 aggressor=gains,
             )

@@ -2,8 +2,10 @@ from importlib.metadata import Distribution, EntryPoint
 
 import pytest
 
+from kai.configuration.aliases import DEFAULT_ACTIONS
 from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.errors import ConfigError
+from kai.framework.decisions import BUILT_IN, Cause
 
 
 def point(name, value, group="kai.plugins"):
@@ -155,3 +157,40 @@ class Plugin:
     ):
         known.plugin("mine", "here")
     assert not known.objects()
+
+
+ACTIONS = """
+from kai.framework import Cause
+
+class Overdue:
+    name, cause, priority = "overdue", Cause("overdue", rule="it ran too long"), 600
+    def run(self, session): pass
+
+class Silent:
+    name = "silent"
+    def run(self, session): pass
+
+class Fails(Silent):
+    def __init__(self): raise OSError("no licence")
+"""
+
+
+def test_causes_and_priorities_are_those_that_actions_have(tmp_path, monkeypatch):
+    (tmp_path / "actions_of_others.py").write_text(ACTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ("overdue", "silent", "fails")
+    known = Registry.of((), [point(each, f"actions_of_others:{each.title()}", "kai.actions") for each in names])
+    assert {each: (known.cause_of(each), known.priority_of(each)) for each in (*names, "gone")} == {
+        "overdue": (Cause("overdue", rule="it ran too long"), 600),
+        "silent": (Cause("silent"), 0),
+        "fails": (Cause("fails"), 0),
+        "gone": (Cause("gone"), 0),
+    }
+
+
+def test_built_in_actions_have_the_causes_of_the_contract_and_priorities_in_their_order():
+    known = Registry.installed()
+    actions = [known.action(name, "actions")() for name in DEFAULT_ACTIONS]
+    assert {each.cause.name: each.cause for each in actions if each.cause is not None} == dict(BUILT_IN)
+    assert all(each.cause is None or each.cause.name == each.name for each in actions)
+    assert sorted(actions, key=lambda each: -each.priority) == actions

@@ -210,3 +210,19 @@ def test_a_promise_for_one_group_leaves_the_places_of_others(session):
         place(session, statement, "waits-0")
         statement.promise_all(other)
         assert [type(each) for each in statement.commit()] == [Bind]
+
+
+def test_an_action_without_a_cause_is_the_cause_itself(session):
+    with session.statement("evict-overdue") as statement:
+        statement.evict(pods(session, "runs-0"))
+        (evicted,) = statement.commit()
+    assert (evicted.cause, evicted.rule) == (Cause("evict-overdue"), "")
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("", "it ran too long"), ("another", "another")])
+def test_the_rule_of_a_cause_holds_where_a_statement_names_none(session, rule, expected):
+    overdue = Cause("evict-overdue", rule="it ran too long")
+    with session.statement("evict-overdue", overdue, rule=rule) as statement:
+        statement.evict(pods(session, "runs-0"))
+        (evicted,) = statement.commit()
+    assert (evicted.cause, evicted.rule) == (overdue, expected)

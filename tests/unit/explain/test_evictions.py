@@ -69,12 +69,17 @@ def test_a_promise_is_told():
     assert pipelined_message("ns/p", "n1") == "Pod ns/p was pipelined to node n1"
 
 
-def test_an_eviction_by_an_action_of_another_package_is_told_by_its_rule(two_groups):
+OVERDUE = Cause("evict-overdue", rule="it ran too long", event="Pod {pod} is gone, as {rule}")
+
+
+@pytest.mark.parametrize(
+    ("cause", "rule", "told"),
+    [
+        (OVERDUE, "it ran too long", "Pod default/loses-0 is gone, as it ran too long"),
+        (Cause("evict-overdue"), "", "Pod default/loses-0 was evicted by evict-overdue: its scheduler gave no reason"),
+        (Cause("odd", event="{nobody} {0}"), "no", "Pod default/loses-0 was evicted by odd: no"),
+    ],
+)
+def test_an_eviction_by_an_action_of_another_package_is_told_in_its_words(two_groups, cause, rule, told):
     pod = [each.name for each in two_groups.pods].index("loses-0")
-    told = [
-        eviction_message(Evict(pod=pod, cause=Cause.STALE, rule=rule), two_groups) for rule in ("it ran too long", "")
-    ]
-    assert told == [
-        "Pod default/loses-0 was evicted: it ran too long",
-        "Pod default/loses-0 was evicted: its scheduler gave no reason",
-    ]
+    assert eviction_message(Evict(pod=pod, cause=cause, rule=rule), two_groups) == told
