@@ -290,6 +290,7 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
                 "free_slices": charts.free_slices_of(found),
                 "legend": _legend(shown, colors),
                 "bare": len(look.nodes) - len(found),
+                "is_partial": look.scope.namespaces is not None,
                 "missing": missing_rights(look.scope, ["nodes"]),
             }
         },

@@ -101,6 +101,9 @@ def test_what_others_have_of_a_node_is_one_sum():
     for path in ("/nodes", "/nodes/basalt-3", "/api/v1/nodes", "/api/v1/nodes/basalt-3"):
         text = asked(board, path, "tenant").body.decode()
         assert not [secret for secret in SECRETS if secret in text]
+    note = "What others have of a node is one sum, of another queue."
+    assert note in asked(board, "/nodes", "tenant").body.decode()
+    assert note not in asked(dashboard(), "/nodes").body.decode()
     (users,) = (each["users"] for each in read(board, "/api/v1/nodes/basalt-3", "tenant")["migSlices"])
     assert [(user["job"], user["count"]) for user in users if user["namespace"] != OURS] == [("another job", 3)]
 
