@@ -52,6 +52,7 @@ class Dashboard:
     access: Access
     pages: HtmlPages
     is_encrypted: bool = False
+    patience: float = PATIENCE
     snapshot: Callable[[], Awaitable[Response]] | None = None
     """Makes a file of everything that the scheduler reads."""
     shadow: Callable[[], Awaitable[Response]] | None = None
@@ -61,7 +62,7 @@ class Dashboard:
         """Return the answer to a request."""
         found: Response | None = None
         try:
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(self.patience):
                 found = await self._answer(request)
         except* ReviewError as errors:
             found = self._refused(request, 503, _why(errors))

@@ -35,7 +35,7 @@ def service(rights=None, last=None):
     feed.show(ended_cycle() if last is None else last)
     access = LocalAccess() if rights is None else TokenAccess(rights)
     answers, clock = AnswerCache(feed, SystemClock()), SystemClock()
-    board = Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
+    board = Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list), patience=600)
     with start_blocking_portal() as portal:
         serving, port = portal.start_task(serve, "127.0.0.1", 0, board.respond, LIMITS)
         yield f"http://127.0.0.1:{port}"

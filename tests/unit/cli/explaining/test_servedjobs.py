@@ -42,7 +42,9 @@ class Front:
         self.instead = {}
         access = TokenAccess(Rights(tenant=rights))
         answers, clock = AnswerCache(feed, SystemClock()), SystemClock()
-        self._board = Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
+        self._board = Dashboard(
+            answers=answers, access=access, pages=make_pages(answers, access, clock, list), patience=600
+        )
 
     async def respond(self, request):
         self.asked.append(request.path)
