@@ -104,7 +104,10 @@ def _proportion(arguments: Arguments) -> tuple[PluginEntry, ...]:
     # The peer spells the second one exactly so, and passes over the correct spelling.
     k = arguments.number("kValue")
     multiplier = arguments.number("relcaimerSaturationMultiplier", lowest=1.0)
-    return (PluginEntry("proportion", {"k": k, "saturation_multiplier": multiplier}),)
+    options: dict[str, object] = {"k": k, "saturation_multiplier": multiplier}
+    if arguments.truth("queuePriorityInQuotaReclaim", default=False):
+        options["queue_priority_in_quota_reclaim"] = True
+    return (PluginEntry("proportion", options),)
 
 
 def _node_placement(arguments: Arguments) -> tuple[PluginEntry, ...]:

@@ -78,6 +78,8 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
         value = getattr(term, field.name)
         if field.name in shapes:
             objection = _table(value, *shapes[field.name])
+        elif field.type is bool:
+            objection = "" if isinstance(value, bool) else f"found {value!r}, expected true or false"
         else:
             objection = "" if _is_finite(value) else f"found {value!r}, expected a finite number"
         if objection:

@@ -48,6 +48,8 @@ class CycleReport:
     """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
     left: GroupRows = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Groups that were left to a later cycle, ascending, because there was no time for them."""
+    takes_by_priority: bool = False
+    """Whether queues within their quota take from those of lower priority what these have within theirs."""
     failures: tuple[PluginFailure, ...] = ()
     """Hooks that are known to fail and did."""
 
@@ -78,6 +80,7 @@ def report(session: Session) -> CycleReport:
         queue_requested=requested(session),
         fair_share=session.facts.queues.fair_share.copy(),
         total=session.facts.queues.total.copy(),
+        takes_by_priority=session.policy.fair_shares is not None and session.policy.fair_shares.takes_by_priority,
         records=session.records,
         last_start=session.last_start,
         last_eviction=session.last_eviction,

@@ -20,6 +20,7 @@ from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.kernels.groups import find_places
 from kai.kernels.struct import writable
+from kai.model.axis import SHARED_RESOURCES
 from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.state.base import Base, Opening
@@ -54,10 +55,9 @@ class World:
         self.last_eviction = base.groups.last_eviction
         self.stale_since = base.groups.stale_since
         self.partial_since = base.groups.partial_since
-        smallest, largest = snapshot.gpu_memory_bounds
         self.facts: Facts = _own_facts(base.facts)
-        self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
-        self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest)
+        self.requested = requested_amounts(snapshot, self.facts.nodes, largest=False)
+        self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest=True)
         self._live: Ledger | Opening
         self._live = opening = base.open(snapshot)
         self.lacking = opening.lacking
@@ -89,7 +89,8 @@ class World:
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine by name, as a target of effects."""
         layout = self.base.layout
-        cells = layout.sizes.nodes * layout.sizes.resources
+        of_queues = name.startswith("queue_")
+        cells = layout.sizes.queues * SHARED_RESOURCES if of_queues else layout.sizes.nodes * layout.sizes.resources
         column = Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
         self._lent.append(column)
         return column
@@ -128,6 +129,8 @@ class World:
             queues = self.facts.queues.replace(
                 fair_share=shares.fair_share, allocatable=shares.allocatable, total=shares.total
             )
+            if shares.takes_by_priority:
+                queues = queues.replace(rank=queues.priority)
             self.facts = self.facts.replace(queues=queues)
 
     def _order_pods(self, policy: Policy) -> None:

@@ -283,7 +283,7 @@ class Teller:
         next_pods = self.next_pods(facts, waiting)
         asked = self._snapshot.requests[self._snapshot.pod_shape[next_pods]].sum(axis=0)
         asked[GPU] = asked @ self._snapshot.axis.gpu_weights()  # MIG slices count as GPUs
-        by_memory = gpus_by_memory(self._snapshot, self._snapshot.gpu_memory_bounds[0])
+        by_memory = gpus_by_memory(self._snapshot, largest=False)
         asked[GPU] += round(by_memory[self._snapshot.pod_shape[next_pods]].sum())
         used, share = self._report.queue_used[queue], self._report.fair_share[queue]
         passed = [at for at in (GPU, CPU, MEMORY) if used[at] + asked[at] > share[at]]

@@ -67,6 +67,8 @@ class SubGroupFill:
 class FairShares:
     """Queues' shares for this cycle: orders queues, bounds them by limit and quota.
 
+    ``takes_by_priority``: a queue within its quota may take from one of lower priority what that has within its own.
+
     Shapes: fair_share, allocatable, requested [Q, 3], total [3].
     """
 
@@ -74,6 +76,7 @@ class FairShares:
     allocatable: Float64s
     total: Float64s
     requested: Float64s
+    takes_by_priority: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)

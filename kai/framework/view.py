@@ -129,7 +129,10 @@ class SessionView(Protocol):
 
     @abstractmethod
     def engine_column(self, name: str) -> Tracked:
-        """Return a column of the engine (``idle``, ``releasing``, ``used``; flat [N, R]) as effects need it."""
+        """Return a column of the engine as effects need it.
+
+        ``idle``, ``releasing`` and ``used`` of nodes, flat [N, R]; ``queue_used`` and ``queue_fixed``, flat [Q, 3].
+        """
 
     @abstractmethod
     def has_column(self, column: Tracked) -> bool:

@@ -114,14 +114,52 @@ def is_gpu(name: str) -> bool:
 def gpus_of_nodes(slices: Iterable[api.ResourceSlice]) -> Mapping[str, int]:
     """Return how many GPUs drivers offer on each node, by the node's name.
 
-    Source: the peer counts the devices of slices that belong to one node.
+    Devices that draw from one set of counters are one GPU and its partitions, so they count once together.
+
+    Source: the peer counts the devices of slices that belong to one node, partitions as well.
     """
     found: dict[str, int] = {}
+    partitioned: dict[str, set[tuple[str, ...]]] = {}
     for source in newest(slices):
         node = source.spec.node_name
-        if node and is_gpu(source.spec.driver) and source.spec.devices:
-            found[node] = found.get(node, 0) + len(source.spec.devices)
+        if not (node and is_gpu(source.spec.driver) and source.spec.devices):
+            continue
+        sets = partitioned.setdefault(node, set())
+        for device in source.spec.devices:
+            drawn = [(*_pool(source), each.counter_set) for each in device.consumes_counters]
+            if not drawn:
+                found[node] = found.get(node, 0) + 1
+            sets.update(drawn)
+    for node, drawn_from in partitioned.items():
+        if drawn_from:
+            found[node] = found.get(node, 0) + len(drawn_from)
     return found
+
+
+def parts_of_claim(claim: Claim, slices: Iterable[DeviceSlice]) -> int:
+    """Return thousandths of GPUs that a claim which is not allocated yet will not have of those that it asks for.
+
+    A request for capacities gets a share of a device that may be allocated many times: at most the largest share that
+    one of the GPUs gives. Nothing comes off where a device that is had as a whole may serve it, too.
+    """
+    off = 0
+    for request in claim.requests:
+        if is_gpu(request.device_class) and request.capacity and not (request.alternatives or request.all_devices):
+            shares = [share for each in slices for share in _shares_of(request, each)]
+            off += (1000 - max(shares)) * request.count if shares else 0
+    return off
+
+
+def _shares_of(request: DeviceRequest, source: DeviceSlice) -> Iterable[int]:
+    """Yield which part of each GPU of a slice a request would get, in thousandths."""
+    for device in source.devices if is_gpu(source.driver) else ():
+        amounts = [
+            (max(asked, policy.least) if (policy := device.policies.get(name)) else asked, device.capacity.get(name))
+            for name, asked in request.capacity
+        ]
+        if all(whole is not None and 0 < asked <= whole for asked, whole in amounts):
+            parts = [asked * 1000 // whole for asked, whole in amounts if whole]
+            yield max(1, *parts) if device.multiple_allocations else 1000
 
 
 def gpus_of_claim(spec: api.ResourceClaimSpec) -> int:

@@ -125,7 +125,7 @@ def _shape(demand: Demand, constraints: Constraints, around: Additions) -> Shape
     if around.claimed:
         total = dict(request)
         total["gpu"] = total.get("gpu", 0) + around.claimed * GPU_UNIT
-        request, gpu = packed(total), attrs.evolve(gpu, claimed=around.claimed)
+        request, gpu = packed(total), attrs.evolve(gpu, claimed=around.claimed, spared=around.spared)
     if around.missing_config_maps:
         constraints = attrs.evolve(constraints, config_maps=around.missing_config_maps)
     return Shape(

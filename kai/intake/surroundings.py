@@ -1,13 +1,18 @@
 """What the other objects of a cluster mean for a pod: what they add to its shape."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import attrs
 
+from kai.api.kubernetes.pod import ENDED, Pod
 from kai.intake.catalog import Library
+from kai.intake.claims import parts_of_claim
 from kai.intake.pods import PodRecord
 from kai.intake.traits import EVERYWHERE, OWN
+from kai.model.axis import GPU_UNIT
+from kai.model.claim import Claim
 from kai.state.table_version import TableVersion
 
 LabelKeys: TypeAlias = Mapping[str, frozenset[str]]
@@ -24,6 +29,8 @@ class Additions:
     missing_config_maps: tuple[str, ...] = ()
     claimed: int = 0
     """GPUs asked for through resource claims."""
+    spared: int = 0
+    """Thousandths of these that cost nothing: a pod that joins others needs no further device."""
 
 
 NOTHING = Additions()
@@ -34,7 +41,7 @@ class Token:
     """Stands for one state of the surroundings: what was worked out under it holds as long as it is the same."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, slots=False)
 class Surroundings:
     """What can matter to the pods of one snapshot besides the pods themselves."""
 
@@ -70,24 +77,46 @@ class Surroundings:
             labels = tuple(sorted([each for each in pod.labels.items() if each[0] in there or each[0] in own]))
         refers = missing or traits.constraints.claims or traits.constraints.volume_claims
         if refers or self.label_keys is not None:
-            claimed = self._claimed(record) if traits.constraints.claims else 0
-            return Additions(pod.namespace, labels, missing, claimed)
+            claimed, spared = self._claimed(record) if traits.constraints.claims else (0, 0)
+            return Additions(pod.namespace, labels, missing, claimed, spared)
         return NOTHING
 
-    def _claimed(self, record: PodRecord) -> int:
-        """Return the GPUs in a pod's resource claims; a claim that is still to be made counts by its template.
+    def _claimed(self, record: PodRecord) -> tuple[int, int]:
+        """Return the GPUs in a pod's resource claims, and how many thousandths of them cost its queue nothing.
 
-        A claim that the pod refers to twice counts once.
+        A claim that is still to be made counts by its template. One that the pod refers to twice counts once.
         """
         namespace, claims = record.pod.namespace, self.library.catalog.claims.claims
         templates = {each.name: each.resource_claim_template_name for each in record.source.spec.resource_claims}
-        total = 0
+        total = spared = 0
         distinct = {each.claim or each.name: each for each in record.traits.constraints.claims}
         for reference in distinct.values():
             claim = claims.get((namespace, reference.claim))
             template = templates.get(reference.name) or ""
             total += claim.gpus if claim else self.library.template_gpus.get((namespace, template), 0)
-        return total
+            if claim is not None and claim.gpus:
+                spared += min(claim.gpus * GPU_UNIT, self._spared(claim, record.pod.uid))
+        return total, spared
+
+    def _spared(self, claim: Claim, uid: str) -> int:
+        """Return how many thousandths of GPUs a claim does not cost when this pod gets it."""
+        if claim.allocation is None:
+            return parts_of_claim(claim, self.library.catalog.claims.slices)
+        return claim.gpus * GPU_UNIT if any(each != uid and each in self._holders for each in claim.reserved_for) else 0
+
+    @cached_property
+    def _holders(self) -> frozenset[str]:
+        """The pods that use claims and are charged to a queue: they have a group and a node, and go on."""
+        return frozenset(
+            record.pod.uid
+            for record in self.records
+            if record.traits.constraints.claims and record.pod.group and _goes_on(record.source)
+        )
+
+
+def _goes_on(pod: Pod) -> bool:
+    ends = pod.status.phase in ENDED or pod.metadata.deletion_timestamp is not None
+    return bool(pod.spec.node_name) and not ends
 
 
 def surroundings_of(

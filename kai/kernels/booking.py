@@ -76,10 +76,16 @@ def requested_gpu(facts: Facts, shape: int) -> int:
 
 @kernel
 def accepted_gpu(facts: Facts, shape: int, node: int) -> int:
-    """Return the thousandths of GPUs that a pod of ``shape`` counts for in quota on ``node`` (-1: nowhere)."""
-    if node >= 0 and is_shared(facts, shape):
-        return portion_on_node(facts, shape, node) * facts.shapes.devices[shape] * (GPU_UNIT // 100)
-    return requested_gpu(facts, shape)
+    """Return the thousandths of GPUs that a pod of ``shape`` counts for in quota on ``node`` (-1: nowhere).
+
+    Memory rounds down, so that what fits on a device fits in a limit of one GPU; but nothing is had for nothing.
+    """
+    if node < 0 or not is_shared(facts, shape):
+        return requested_gpu(facts, shape)
+    if facts.shapes.kind[shape] == KIND_MEMORY:
+        part = GPU_UNIT * facts.shapes.memory[shape] // facts.nodes.gpu_memory[node]
+        return max(1, part) * facts.shapes.devices[shape]
+    return portion_on_node(facts, shape, node) * facts.shapes.devices[shape] * (GPU_UNIT // 100)
 
 
 @inner

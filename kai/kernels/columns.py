@@ -95,6 +95,7 @@ class QueueFacts(Struct):
     fair_share: Float64Table  # [Q, 3]
     allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
     priority: Int64s  # [Q]
+    rank: Int64s  # [Q] a queue within its quota takes from one of a lower rank what that has within its own
     created: Float64s  # [Q]
     leaf: Bools  # [Q]
     total: Float64s  # [3]

@@ -108,7 +108,9 @@ def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: F
         if wanted[resource] > 0 and mine >= 0:
             above = above or used > mine
             below = below or used < mine
-    return (above or not below) if within else above_share
+    if not within:
+        return above_share
+    return above or not below or facts.queues.rank[taker] > facts.queues.rank[giver]
 
 
 @kernel
@@ -179,12 +181,13 @@ def _justify(
                 touched[resource] = touched[resource] or pieces[at, resource] > 0
     _know(claim, loss, giver)
     within = _fits(claim.used[taker] + claim.wanted, facts.queues.quota[taker])
+    goes_before = facts.queues.rank[taker] > facts.queues.rank[giver]
     for at in range(count):
         if owner[at] != leaf:
             continue
         above_share = not _fits(loss.remaining[giver], facts.queues.allocatable[giver])
         above_quota = not _fits(loss.remaining[giver], facts.queues.quota[giver])
-        if not (above_share or (within and above_quota)):
+        if not (above_share or (within and (above_quota or goes_before))):
             return False
         queue = leaf
         while queue >= 0:

@@ -101,10 +101,13 @@ def compare_queues(
         if facts.queues.created[left] != facts.queues.created[right]:
             return -1 if facts.queues.created[left] < facts.queues.created[right] else 1
         return -1 if left < right else 1
+    starved_left, starved_right = _starved(facts, columns, left, wanted), _starved(facts, columns, right, rival)
+    rank_left, rank_right = facts.queues.rank[left], facts.queues.rank[right]
+    if starved_left and starved_right and rank_left != rank_right:
+        return -1 if rank_left > rank_right else 1
     over_left, over_right = _over_utilised(facts, columns, left), _over_utilised(facts, columns, right)
     if over_left != over_right:
         return 1 if over_left else -1
-    starved_left, starved_right = _starved(facts, columns, left, wanted), _starved(facts, columns, right, rival)
     if starved_left != starved_right:
         return -1 if starved_left else 1
     if facts.queues.priority[left] != facts.queues.priority[right]:

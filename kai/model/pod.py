@@ -41,6 +41,8 @@ class GpuRequest:
     legacy_mig: bool = False
     claimed: int = 0
     """Devices asked for through resource claims (DRA), counted in the pod's GPU amount as well."""
+    spared: int = 0
+    """Thousandths of these that cost the pod's queue nothing: others of it hold the claim, or the claim gets parts."""
     refusal: str = ""
     """Why no GPU can give what the pod asks for; a pod that has no node yet then gets none."""
 

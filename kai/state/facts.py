@@ -257,35 +257,44 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
         fair_share=np.zeros((len(queues), 3), np.float64),
         allocatable=np.zeros((len(queues), 3), np.float64),
         priority=np.array([queue.priority for queue in queues], np.int64),
+        rank=np.zeros(len(queues), np.int64),
         created=np.array([queue.created for queue in queues], np.float64),
         leaf=leaf,
         total=np.zeros(3, np.float64),
     )
 
 
-def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> Float64s:
+def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool) -> Float64s:
     """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node.
 
-    A request by GPU memory counts as the part of a device with ``per_device`` MiB that it is; 0 when no device's
-    memory is known. The peer uses the smallest device for demand and order, the largest for limits.
+    A request by GPU memory counts as a part of a device: see ``gpus_by_memory``. Demand and order go by the smallest,
+    limits by the largest.
     """
     requests = snapshot.requests
     out = np.zeros((len(snapshot.shapes), 3), np.float64)
     out[:, :2] = requests[:, :2]
-    by_memory = gpus_by_memory(snapshot, per_device)
+    by_memory = gpus_by_memory(snapshot, largest=largest)
     out[:, GPU] = np.where(shape_columns(snapshot).kind == GpuKind.MEMORY, by_memory, requests @ facts.gpu_weight)
+    for row, shape in enumerate(snapshot.shapes):
+        if shape.gpu.spared:
+            out[row, GPU] = max(0.0, out[row, GPU] - shape.gpu.spared)
     return out
 
 
-def gpus_by_memory(snapshot: Snapshot, per_device: int) -> Float64s:
-    """Return float64[K]: thousandths of devices with ``per_device`` MiB that a pod of each shape asks for by memory.
+def gpus_by_memory(snapshot: Snapshot, *, largest: bool) -> Float64s:
+    """Return float64[K]: thousandths of devices that a pod of each shape asks for by memory.
 
-    0 where a pod asks otherwise, and everywhere when no device's memory is known.
+    They are parts of the smallest device that can hold the pod, or the ``largest``; where none can, of the smallest or
+    largest that there is. They round as what a pod on a node counts for (``kai.kernels.booking``). 0 where a pod asks
+    otherwise, and everywhere when no device's memory is known.
+
+    Source: the peer goes by all devices, be the pod too large for them, and does not round what is asked for.
     """
-    out = np.zeros(len(snapshot.shapes), np.float64)
-    for row in np.flatnonzero(shape_columns(snapshot).kind == GpuKind.MEMORY).tolist():
+    known, out = snapshot.gpu_memories, np.zeros(len(snapshot.shapes), np.float64)
+    for row in np.flatnonzero(shape_columns(snapshot).kind == GpuKind.MEMORY).tolist() if known else ():
         gpu = snapshot.shapes[row].gpu
-        out[row] = GPU_UNIT * gpu.devices * gpu.memory / per_device if per_device else 0.0
+        able = [memory for memory in known if memory >= gpu.memory] or known
+        out[row] = max(1, GPU_UNIT * gpu.memory // (able[-1] if largest else able[0])) * gpu.devices
     return out
 
 

@@ -129,15 +129,14 @@ class Snapshot:
         return {queue.name: row for row, queue in enumerate(self.queues)}
 
     @cached_property
-    def gpu_memory_bounds(self) -> tuple[int, int]:
-        """Return the least and the most GPU memory (MiB) of nodes where it is known; (0, 0) if it is nowhere."""
+    def gpu_memories(self) -> tuple[int, ...]:
+        """Return the amounts of memory (MiB) that GPUs of nodes have, as far as they are known, ascending."""
         nodes = self.nodes
 
-        def bounds() -> tuple[int, int]:
-            known = [node.gpu_memory for node in nodes if node.gpu_memory > UNKNOWN_GPU_MEMORY]
-            return (min(known), max(known)) if known else (0, 0)
+        def known() -> tuple[int, ...]:
+            return tuple(sorted({node.gpu_memory for node in nodes if node.gpu_memory > UNKNOWN_GPU_MEMORY}))
 
-        return self.memory.once("GPU memory bounds", (nodes,), bounds)
+        return self.memory.once("memory of GPUs", (nodes,), known)
 
     @cached_property
     def requests(self) -> Int64s:

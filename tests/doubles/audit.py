@@ -96,6 +96,10 @@ def _queues(facts: Facts, columns: Columns) -> tuple[Int64s, Int64s]:
             if not facts.groups.preemptible[group]:
                 fixed[queue] += amounts
             queue = int(facts.queues.parent[queue])
+    if facts.shapes.claimed.any():
+        # A plugin gives back what pods share, and what claims have in part: between nothing and all of it.
+        for sums, found in ((used, columns.queue_used), (fixed, columns.queue_fixed)):
+            sums[:, GPU] = np.clip(found[:, GPU], 0, sums[:, GPU])
     return used, fixed
 
 
@@ -106,8 +110,8 @@ def _accepted(facts: Facts, shape: int, node: int) -> Int64s:
     if node >= 0 and facts.shapes.kind[shape] == GpuKind.FRACTION:
         amounts[GPU] = int(facts.shapes.portion[shape] * 100 + 0.5) * 10 * facts.shapes.devices[shape]
     elif node >= 0 and facts.shapes.kind[shape] == GpuKind.MEMORY:
-        parts = -(-100 * facts.shapes.memory[shape] // facts.nodes.gpu_memory[node])
-        amounts[GPU] = parts * 10 * facts.shapes.devices[shape]
+        part = max(1, GPU_UNIT * facts.shapes.memory[shape] // facts.nodes.gpu_memory[node])
+        amounts[GPU] = part * facts.shapes.devices[shape]
     return amounts
 
 

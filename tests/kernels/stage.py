@@ -122,6 +122,7 @@ class Stage:
             ),
             queues=base.facts.queues.replace(
                 fair_share=random.integers(0, 4, (queues, 3)) * amounts,
+                rank=base.facts.queues.priority * int(random.integers(0, 2)),
                 allocatable=random.integers(-1, 4, (queues, 3)) * amounts,
                 total=random.integers(1, 5, 3) * amounts,
             ),

@@ -22,8 +22,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Effect, Int64s, NodeRow, NodeTerm, PodRow, SessionView, Status, Tracked
+from kai.framework import Effect, Int64s, NodeRow, NodeTerm, PodRow, PodRows, SessionView, Status, Tracked
 from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement
+from kai.plugins.dra.charges import Charges
 from kai.plugins.dra.inventory import Inventory, Tables
 from kai.plugins.dra.seats import Seats
 
@@ -83,10 +84,12 @@ class Accounting:
         claims: Mapping[ClaimKey, Claim],
         assigned: Mapping[PodRow, ClaimPlacement],
         releasing: Collection[ClaimKey],
+        concerned: PodRows,
     ) -> None:
         """Begin the accounting of what claims hold already.
 
-        ``assigned`` says which devices the pods on nodes use, ``releasing`` which claims are about to be free.
+        ``assigned`` says which devices the pods on nodes use, ``releasing`` which claims are about to be free,
+        ``concerned`` which pods refer to claims.
         """
         self._view = view
         self._inventory = inventory
@@ -107,6 +110,7 @@ class Accounting:
         """How many users each claim has that is being released; those who come add to them."""
         self.columns = self._open(np.array([len(named) for named in users], np.int64), held)
         self.seats = Seats(view, inventory, assigned)
+        self.charges = Charges(view, inventory, claims, concerned, assigned)
 
     def _open(self, reserved: Int64s, held: Int64s) -> Columns:
         inventory = self._inventory
@@ -253,6 +257,7 @@ class Accounting:
                     spare += instead.devices
         if placement.extended is not None:
             out += self._taking(placement.extended.devices)
+        out += self.charges.effects(pod, placement, held=held)
         return out + self.seats.effects(pod, node, placement, spare, held=held)
 
     def _claim_effects(self, pod: PodRow, row: int, holding: Holding, *, leaving: bool) -> tuple[list[Effect], bool]:

@@ -69,7 +69,7 @@ class Answers:
         pods = view.pods_of_shapes(concerns)
         self._assigned = assigned_placements(view, pods)
         releasing = releasing_claims(view, self._assigned, pods)
-        self._accounting = Accounting(view, inventory, catalog.claims, self._assigned, releasing)
+        self._accounting = Accounting(view, inventory, catalog.claims, self._assigned, releasing, pods)
 
     # ------------------------------------------------------------------ what placements change
 
@@ -82,7 +82,7 @@ class Answers:
 
     def opening_effects(self) -> Sequence[Effect]:
         """Return what changes in the books of nodes, as several pods may have one GPU."""
-        return self._accounting.seats.corrections
+        return (*self._accounting.seats.corrections, *self._accounting.charges.corrections)
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what the placement of ``pod`` changes until it is evicted."""

@@ -16,6 +16,7 @@ from attrs.validators import ge
 
 from kai.framework import (
     ACCEPTED,
+    ACTIVE_ALLOCATED,
     ACTIVE_USED,
     GPU,
     GPU_UNIT,
@@ -34,9 +35,11 @@ from kai.framework import (
     PodRows,
     Scenario,
     SessionView,
+    Shape,
     Status,
     Verdict,
     Victims,
+    within,
 )
 from kai.framework.division import divide
 from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
@@ -55,11 +58,14 @@ class Proportion:
 
     ``k`` says how strongly past usage lowers a weight; ``saturation_multiplier`` (1 or more) makes reclaim shyer.
     ``scaling_namespace`` is where scaling pods are: elsewhere a pod that is labelled like one takes what it asks for.
+    ``queue_priority_in_quota_reclaim``: a queue that stays within its quota takes from queues of lower priority what
+    these have within theirs, and goes before them.
     """
 
     k: float = attrs.field(default=1.0, validator=ge(0.0))
     saturation_multiplier: float = attrs.field(default=1.0, validator=ge(1.0))
     scaling_namespace: str = "kai-scale-adjust"
+    queue_priority_in_quota_reclaim: bool = False
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Divide once; the answers hold for the whole cycle, only what queues use moves."""
@@ -139,6 +145,7 @@ class Proportion:
             allocatable=np.where(facts.quota < 0, facts.limit, capped),
             total=total,
             requested=requested,
+            takes_by_priority=self.queue_priority_in_quota_reclaim,
         )
 
 
@@ -235,7 +242,7 @@ def _ready_total(session: SessionView) -> Float64s:
 def queue_requests(session: SessionView) -> Float64s:
     """Return float64[Q, 3]: what each queue uses and wants, summed up the tree; gated pods want nothing yet."""
     snapshot, facts = session.snapshot, session.facts
-    out = session.columns.queue_used.astype(np.float64)
+    out = session.columns.queue_used - held_together(session)
     pending = np.flatnonzero(snapshot.pod_status == Status.PENDING)
     pending = pending[snapshot.pod_group[pending] >= 0]
     queues: Int64s = facts.groups.queue[snapshot.pod_group[pending]] if len(snapshot.groups) else np.zeros(0, np.int64)
@@ -249,3 +256,34 @@ def queue_requests(session: SessionView) -> Float64s:
                 out[above] += wanted[row]
                 above = int(facts.queues.parent[above])
     return out
+
+
+def held_together(session: SessionView) -> Float64s:
+    """Return float64[Q, 3]: what the books have more than queues use, as pods of one queue use one claim together.
+
+    The books are right as soon as the plugin that allocates claims has opened; shares are divided before.
+    """
+    snapshot, facts = session.snapshot, session.facts
+    out = np.zeros((len(snapshot.queues), SHARED_RESOURCES), np.float64)
+    catalog = snapshot.catalog.claims.claims
+    claiming = np.array(snapshot.by_shape("shapes with claims", _claims), np.bool_)
+    seen: set[tuple[tuple[str, str], int]] = set()
+    for pod in session.pods_of_shapes(claiming).tolist() if claiming.any() else ():
+        group = int(snapshot.pod_group[pod])
+        queue = int(facts.groups.queue[group]) if group >= 0 else -1
+        if queue < 0 or not within(int(snapshot.pod_status[pod]), ACTIVE_ALLOCATED):
+            continue
+        for reference in snapshot.shapes[int(snapshot.pod_shape[pod])].constraints.claims:
+            key = (snapshot.pods[pod].namespace, reference.claim)
+            if key not in catalog:
+                continue
+            above = queue if (key, queue) in seen else -1
+            seen.add((key, queue))
+            while above >= 0:
+                out[above, GPU] += catalog[key].gpus * GPU_UNIT
+                above = int(facts.queues.parent[above])
+    return out
+
+
+def _claims(shape: Shape) -> bool:
+    return bool(shape.constraints.claims)

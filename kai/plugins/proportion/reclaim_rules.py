@@ -1,8 +1,9 @@
 """Which queue may take what from which: the fairness rules of reclaim.
 
 Two queues are compared at the level where their paths from the root part. An aggressor must fit its fair share; a
-victim must sit above what its queue may hold, or above its quota while the aggressor is within its own; and
-afterwards no queue on the aggressor's path may be more saturated than a sibling that lost something.
+victim must sit above what its queue may hold, or above its quota while the aggressor is within its own. Where the
+configuration lets priority decide, a victim of lower priority may sit within its quota then. Afterwards no queue on
+the aggressor's path may be more saturated than a sibling that lost something.
 
 Source: the peer's plugins/proportion/reclaimable.
 """
@@ -124,6 +125,8 @@ def is_beyond_reach(
         quota = facts.queues.quota[giver]
         if _fits(columns.queue_used[taker] + wanted, facts.queues.quota[taker]):
             bounds = np.minimum(bounds, np.where(quota < 0, np.inf, quota))
+            if facts.queues.rank[taker] > facts.queues.rank[giver]:
+                bounds[:] = 0  # what it has within its quota may go as well
         above = columns.queue_used[giver] - bounds
         if above[CPU] > 0 or above[MEMORY] > 0:
             return False  # it may lose GPUs for having too much of something else

@@ -32,7 +32,7 @@ from kai.simulation.explaining.obstacles import (
     ports,
     topologies,
 )
-from kai.simulation.explaining.victims import preempting, reclaiming
+from kai.simulation.explaining.victims import preempting, reclaiming, within_quotas
 from kai.simulation.outcomes.quota_gpus import counted_gpus, demanded_by_memory
 from kai.wording import counted
 
@@ -356,6 +356,7 @@ _NO_ROOM: tuple[Maker, ...] = (
     _holders,
     _taking,
     reclaiming,
+    within_quotas,
     preempting,
 )
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {

@@ -14,7 +14,7 @@ _HUNDREDTH = GPU_UNIT // 100
 def counted_gpus(snapshot: Snapshot, nodes: Int64s) -> Int64s:
     """Return int64[P]: thousandths of GPUs that each pod counts for in quota on its node of ``nodes`` (-1: nowhere).
 
-    Parts of devices are counted in hundredths, memory rounded up; memory that is nowhere counts nothing.
+    Parts of devices are counted in hundredths, memory in thousandths; memory that is nowhere counts nothing.
     """
     if not len(snapshot.pods):
         return np.zeros(0, np.int64)
@@ -40,10 +40,9 @@ def counted_on(snapshot: Snapshot, pod: int, node: int) -> int:
 def _parts(gpu: GpuRequest, sizes: Int64s) -> Int64s:
     """Return int64[n]: thousandths that a pod which shares devices counts for where one has ``sizes`` [n] MiB."""
     if gpu.kind is GpuKind.MEMORY:
-        portions: Int64s = -(-100 * gpu.memory // np.maximum(sizes, 1))
-    else:
-        portions = np.full(len(sizes), int(gpu.portion * 100 + 0.5), np.int64)
-    return portions * gpu.devices * _HUNDREDTH
+        parts: Int64s = np.maximum(GPU_UNIT * gpu.memory // np.maximum(sizes, 1), 1)
+        return parts * gpu.devices
+    return np.full(len(sizes), int(gpu.portion * 100 + 0.5) * gpu.devices * _HUNDREDTH, np.int64)
 
 
 def memory_asked(gpu: GpuRequest) -> int:
@@ -54,9 +53,9 @@ def memory_asked(gpu: GpuRequest) -> int:
 def demanded_by_memory(snapshot: Snapshot) -> Int64s:
     """Return int64[K]: thousandths of GPUs that a pod of each shape without a node is taken to ask for by memory.
 
-    They are parts of the smallest GPU that is known; 0 where none is known, and where a pod asks otherwise.
+    They are parts of the smallest GPU that can hold the pod; 0 where none is known, and where a pod asks otherwise.
     """
-    return np.rint(gpus_by_memory(snapshot, snapshot.gpu_memory_bounds[0])).astype(np.int64)
+    return gpus_by_memory(snapshot, largest=False).astype(np.int64)
 
 
 def wanted_by_memory(snapshot: Snapshot) -> Int64s:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import chain
-from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +35,6 @@ from kai.wording import counted
 RUNS_ON: Final = (
     "Pods that run in the snapshot keep their GPUs until they are evicted: how long they work is not known."
 )
-_PARTS: Final = 100
-"""Memory of a GPU is counted in hundredths of it, rounded up, as cycles count it."""
 _WAITS, _LEAVES, _BROUGHT = "that waits", "that is leaving", "that the workload brings itself"
 _PLURALS: Final = {_WAITS: "that wait", _LEAVES: "that are leaving", _BROUGHT: _BROUGHT}
 
@@ -145,7 +142,8 @@ def _held(case: Case) -> dict[Key, float]:
         gpu = snapshot.shapes[shape].gpu
         share = gpu.portion
         if gpu.kind is GpuKind.MEMORY:
-            share = ceil(_PARTS * gpu.memory / snapshot.nodes[int(snapshot.pod_node[row])].gpu_memory) / _PARTS
+            device = snapshot.nodes[int(snapshot.pod_node[row])].gpu_memory
+            share = max(1, GPU_UNIT * gpu.memory // device) / GPU_UNIT  # as cycles count it
         found[pod.namespace, pod.name] = gpu.devices * share if gpu.shared else asked[shape] / GPU_UNIT
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import ACTIVE_USED, COUNTED, Status, within
-from tests.kernels.naive.world import Booking, Device, Node, Pod, Shape, World, hundredths
+from tests.kernels.naive.world import Booking, Device, Node, Pod, Shape, World, counted_gpus, hundredths
 
 
 def portion_on_node(world: World, shape: Shape, node: int) -> int:
@@ -21,7 +21,7 @@ def requested_gpu(world: World, shape: Shape) -> int:
 def accepted_gpu(world: World, shape: Shape, node: int) -> int:
     """Return the thousandths of GPUs that a pod counts for once it is on a node."""
     if shape.shared and node >= 0:
-        return portion_on_node(world, shape, node) * shape.devices * 10
+        return counted_gpus(shape, world.nodes[node])
     return requested_gpu(world, shape)
 
 

@@ -67,7 +67,8 @@ def find_greedy(case: Case) -> list[bool]:
         used, quota = case.used[giver], queues[giver].quota
         asked = [at for at in range(3) if wanted[at] > 0 and quota[at] >= 0]
         if _fits(_plus(case.used[taker], wanted), queues[taker].quota):
-            out.append(any(used[at] > quota[at] for at in asked) or all(used[at] >= quota[at] for at in asked))
+            above = any(used[at] > quota[at] for at in asked) or all(used[at] >= quota[at] for at in asked)
+            out.append(above or queues[taker].rank > queues[giver].rank)
         else:
             out.append(not _fits(used, queues[giver].allocatable))
     return out
@@ -118,7 +119,7 @@ def _justified(case: Case, leaf: int, pieces: Sequence[Triple]) -> bool:
     for piece in pieces:
         above_share = not _fits(case.remaining[giver], queues[giver].allocatable)
         above_quota = not _fits(case.remaining[giver], queues[giver].quota)
-        if not above_share and not (within and above_quota):
+        if not above_share and not (within and (above_quota or queues[taker].rank > queues[giver].rank)):
             return False
         for queue in case.path(leaf):
             case.remaining[queue] = _plus(case.remaining.get(queue, case.used[queue]), piece, -1.0)

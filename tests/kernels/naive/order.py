@@ -54,6 +54,8 @@ def by_rules(
         lambda q, w, v: _dominant(world, q, _minus(_plus(used[q.row], w), v)),
         lambda q, _w, _v: _dominant(world, q, used[q.row]),
     ]
+    if left.rank != right.rank and not any(rules_in_order[1](*side) for side in sides):
+        return left.rank > right.rank
     for rule in rules_in_order:
         mine, theirs = (rule(*side) for side in sides)
         if mine != theirs:

@@ -174,6 +174,7 @@ class Queue:
     fair_share: list[float]
     allocatable: list[float]
     priority: int
+    rank: int
     created: float
     leaf: bool
 
@@ -249,8 +250,7 @@ class World:
         """Return CPU, memory and GPUs that a pod counts for in quota where it is."""
         gpus = sum(self.gpu_weight[at] * pod.shape.request[at] for at in range(len(self.gpu_weight)))
         if pod.shape.shared and pod.node >= 0:
-            per_device = hundredths(pod.shape, self.nodes[pod.node])
-            gpus = per_device * 10 * pod.shape.devices
+            gpus = counted_gpus(pod.shape, self.nodes[pod.node])
         return pod.shape.request[CPU], pod.shape.request[MEMORY], gpus
 
     def used(self, queue: int, *, fixed: bool = False) -> list[int]:
@@ -260,6 +260,12 @@ class World:
             if pod.group is not None and not (fixed and pod.group.preemptible):
                 total = [have + more for have, more in zip(total, self.accepted(pod), strict=True)]
         return total
+
+
+def counted_gpus(shape: Shape, node: Node) -> int:
+    """Return the thousandths of GPUs that a pod which shares devices counts for: memory rounds down, not to nothing."""
+    part = max(1, 1000 * shape.memory // node.gpu_memory) if shape.memory else 10 * hundredths(shape, node)
+    return part * shape.devices
 
 
 def hundredths(shape: Shape, node: Node) -> int:
@@ -374,6 +380,7 @@ def _queues(facts: Facts) -> list[Queue]:
             [float(amount) for amount in table.fair_share[row]],
             [float(amount) for amount in table.allocatable[row]],
             int(table.priority[row]),
+            int(table.rank[row]),
             float(table.created[row]),
             bool(table.leaf[row]),
         )

@@ -77,6 +77,7 @@ def test_parameters_have_the_peers_names_and_zero_is_left_out():
     assert found["kai"] == {
         "now": 1_700_000_000.0,
         "cycle": 7,
+        "kubernetes": "1.37",
         "awaited": ["default/g"],
         "grants": [["go", 3], ["stop", 1]],
         "objects": {"namespaces": [{"metadata": {"name": "default", "uid": "uid-default"}}]},

@@ -455,7 +455,7 @@ def sharing(*users, devices=("d0",), **parts):
 def test_a_device_that_pods_share_is_one_gpu_of_the_node():
     stage = sharing("a-0", "b-0", devices=("d0", "d1"))
     assert (gpus(stage, "idle"), gpus(stage, "used"), gpus(stage, "releasing")) == (1, 1, 0)
-    assert int(stage.session.columns.queue_used[0, GPU]) // 1000 == 2
+    assert int(stage.session.columns.queue_used[0, GPU]) // 1000 == 1
 
 
 def test_a_device_is_released_when_the_last_pod_leaves_it():

@@ -1,0 +1,119 @@
+"""What queues are charged for the devices of claims: for each claim once, and for parts of devices as parts.
+
+The engine charges each pod with the GPUs that its claims ask for. So a queue has back what was charged for a claim that
+another pod of the queue has already, and of a device that is had in part what is not had. Of two queues whose pods use
+one claim each is charged, once.
+
+What a claim counts for is a function of who uses it, so the order in which pods come and leave makes no difference.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from kai.framework import GPU, GPU_UNIT, SHARED_RESOURCES, Effect, Int64s, PodRow, SessionView, Status, Tracked
+from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement
+from kai.plugins.dra.inventory import Inventory
+
+ClaimKey = tuple[str, str]
+
+
+class Charges:
+    """The pods of each queue that are charged for each claim."""
+
+    def __init__(
+        self,
+        view: SessionView,
+        inventory: Inventory,
+        claims: Mapping[ClaimKey, Claim],
+        concerned: Iterable[PodRow],
+        assigned: Mapping[PodRow, ClaimPlacement],
+    ) -> None:
+        """Begin with the pods that are charged; ``concerned`` are all that refer to claims."""
+        self._view = view
+        self._inventory = inventory
+        self._claims = claims
+        self._at = self._places(concerned)
+        counts, fixed = np.zeros(len(self._at), np.int64), np.zeros(len(self._at), np.int64)
+        self._columns = tuple(view.engine_column(name) for name in ("queue_used", "queue_fixed"))
+        self.corrections: list[Effect] = []
+        """What changes in the books of queues when the session opens."""
+        for pod, placement in assigned.items():
+            if view.snapshot.pod_status[pod] == Status.RELEASING:
+                continue
+            for table, column, at, delta in self._deltas(pod, placement, (counts, fixed), 0):
+                table[at] += 1
+                self.corrections += self._of_queues(pod, column, delta)
+        self._counts = tuple(view.track(table) for table in (counts, fixed))
+        """[places] Pods that are charged, and those of them that cannot be taken back."""
+
+    def _places(self, concerned: Iterable[PodRow]) -> Mapping[tuple[ClaimKey, int], int]:
+        """Return the row of each claim with GPUs and each queue with a pod that refers to it."""
+        out: dict[tuple[ClaimKey, int], int] = {}
+        snapshot = self._view.snapshot
+        for pod in concerned:
+            queue = self._queue(pod)
+            for reference in snapshot.shapes[int(snapshot.pod_shape[pod])].constraints.claims:
+                key = (snapshot.pods[pod].namespace, reference.claim)
+                if queue >= 0 and key in self._claims and self._claims[key].gpus:
+                    out.setdefault((key, queue), len(out))
+        return out
+
+    def _queue(self, pod: PodRow) -> int:
+        group = self._view.group_of(pod)
+        return -1 if group < 0 else int(self._view.queue_of(group))
+
+    def effects(self, pod: PodRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
+        """Return what the books of queues have back for a pod that comes to hold its claims (or has them by now)."""
+        if self._view.columns.status[pod] == Status.RELEASING:
+            return []
+        out: list[Effect] = []
+        tables = tuple(each.values for each in self._counts)
+        for table, column, at, delta in self._deltas(pod, placement, tables, int(held)):
+            counted = self._counts[0] if table is tables[0] else self._counts[1]
+            out += [Effect(counted, at, 1), *self._of_queues(pod, column, delta)]
+        return out
+
+    def _deltas(
+        self, pod: PodRow, placement: ClaimPlacement, tables: Sequence[Int64s], own: int
+    ) -> Iterable[tuple[Int64s, Tracked, int, int]]:
+        """Yield for each claim and column of the books the table that counts its pods, its row, and what comes off.
+
+        ``own`` is how many of those that are counted are ``pod`` itself.
+        """
+        queue, group = self._queue(pod), self._view.group_of(pod)
+        if queue < 0:
+            return
+        is_fixed = not self._view.facts.groups.preemptible[group]
+        for each in {each.claim: each for each in placement.claims if each.reference}.values():
+            at = self._at.get((each.claim, queue))
+            if at is None:
+                continue
+            whole = self._claims[each.claim].gpus * GPU_UNIT
+            for table, column in zip(tables[: 1 + is_fixed], self._columns, strict=False):
+                others = int(table[at]) - own
+                yield table, column, at, -whole if others > 0 else -min(whole, self._not_had(each))
+
+    def _of_queues(self, pod: PodRow, column: Tracked, delta: int) -> list[Effect]:
+        queue, out = self._queue(pod), list[Effect]()
+        while delta and queue >= 0:
+            out.append(Effect(column, queue * SHARED_RESOURCES + GPU, delta))
+            queue = int(self._view.facts.queues.parent[queue])
+        return out
+
+    def _not_had(self, allocation: ClaimAllocation) -> int:
+        """Return thousandths of GPUs that a claim does not have of its devices."""
+        return sum(GPU_UNIT - self._part(each) for each in allocation.devices if not each.admin_access)
+
+    def _part(self, device: AllocatedDevice) -> int:
+        """Return which part of a GPU a device is, in thousandths: the largest part of what it has or draws from."""
+        inventory, row = self._inventory, self._inventory.rows.get(device.key)
+        if row is None or not inventory.gpu[row]:
+            return GPU_UNIT
+        takes = inventory.draws.get(row, ())
+        shares = [amount * GPU_UNIT // max(1, int(inventory.limits[2][counter])) for counter, amount in takes]
+        if device.shared:
+            total = inventory.devices[row].capacity
+            had = [amount * GPU_UNIT // max(1, total[name]) for name, amount in device.consumed if name in total]
+            shares = [max(had)] if had else shares
+        return min(GPU_UNIT, max(1, *shares)) if shares else GPU_UNIT
