@@ -260,7 +260,10 @@ class Stage:
         return [
             (event["user"]["username"], event["verb"], event["requestURI"])
             for event in self.plane.audited()[since:]
-            if event.get("responseStatus", {}).get("code") == 403 and event.get("userAgent", "").startswith("kai/")
+            if event.get("responseStatus", {}).get("code") == 403
+            and event.get("userAgent", "").startswith("kai/")
+            # A quota refuses with the same code what kai has every right to.
+            and "exceeded quota" not in event["responseStatus"].get("message", "")
         ]
 
 

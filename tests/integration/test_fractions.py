@@ -9,10 +9,11 @@ import pytest
 from tests.integration.behaviour import Job
 from tests.integration.client import until
 from tests.integration.installation import install
-from tests.integration.stage import BIND_REQUEST, an_object, node, queue, scene, staged
+from tests.integration.stage import BIND_REQUEST, POD_GROUP, an_object, node, queue, scene, staged
 from tests.unit.deploy.rendering import DEPLOY
 
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+RESERVED = "kai-resource-reservation"
 UNUSABLE = {"number": "nan", "large": "1.5", "space": " 0.5", "negative": "-0.5"}
 
 
@@ -77,3 +78,26 @@ def scaling_pods_of(stage, pod):
         for each in stage.api.list("v1", "Pod", "kai-scale-adjust")
         if each["metadata"]["labels"].get("shared-gpu-pod-name") == pod
     ]
+
+
+def test_a_share_for_which_a_quota_lets_no_gpu_be_held_says_so_and_is_bound_once_the_quota_goes(stage):
+    hard = {"pods": "0"}
+    quota = stage.api.create(
+        an_object("v1", "ResourceQuota", "none", metadata={"namespace": RESERVED}, spec={"hard": hard})
+    )
+    try:
+        # Where its controller does not run, nothing else tells the API server that the quota is used up.
+        stage.api.patch(quota, {"status": {"hard": hard, "used": {"pods": "0"}}}, subresource="status")
+        pod = submit(stage, "refused", fraction="0.5")
+        until(lambda: "refused 2 times" in (stage.condition(pod) or {}).get("message", ""), "the second refusal")
+        found = stage.condition(pod)
+        assert (found["reason"], "exceeded quota: none" in found["message"]) == ("BindRefused", True)
+        assert "; the next try is at 20" in found["message"]
+        (event,) = stage.events(pod, "BindingError")
+        assert event["count"] >= 2
+        (group,) = stage.api.list(POD_GROUP, "PodGroup", stage.space)
+        (condition,) = group["status"]["schedulingConditions"]
+        assert [each["reason"] for each in condition["reasons"]] == ["BindRefused"]
+    finally:
+        stage.api.delete(quota)
+    until(lambda: stage.pod(pod)["spec"].get("nodeName"), "the share to be bound")
