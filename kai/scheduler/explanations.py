@@ -153,6 +153,19 @@ def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping
     return out
 
 
+@attrs.frozen
+class _Why:
+    """What a group waits for."""
+
+    code: str
+    """The dominant reason as metrics say it: finer ones take questions to plugins to know."""
+    record: GroupRecord | None = None
+    missing: tuple[tuple[str, int, int, int], ...] = ()
+    """The sub-groups that lack pods: name, pods needed, existing, gated."""
+    is_tried: bool = True
+    """Whether a place is looked for; the group, its queue or a pod of it may forbid that."""
+
+
 class _Teller:
     def __init__(
         self,
@@ -215,23 +228,31 @@ class _Teller:
         counts = self._waiting + self._promised
         tally = Counter[str]()
         for row in np.flatnonzero(counts > 0).tolist():
-            tally[self._code(row)] += int(counts[row])
+            tally[self._why(row).code] += int(counts[row])
         loose = (self._report.status == Status.PENDING) & (self._snapshot.pod_group < 0)
         if count := int(np.count_nonzero(loose)):
             tally[NOT_GROUPED] += count
         return dict(tally)
 
-    def _code(self, row: int) -> str:
-        """Return the dominant reason of a group as metrics say it: finer ones take questions to plugins to know."""
-        group = self._snapshot.groups[row]
+    def _why(self, row: int) -> _Why:
+        """Return what a group waits for; it is looked at once, for its account and for the metric."""
+        known = self._known.get(row)
+        if known is None:
+            known = self._known[row] = self._looked_at(row, self._snapshot.groups[row])
+        return known
+
+    def _looked_at(self, row: int, group: PodGroup) -> _Why:
         record = self._untriable(row, group)
-        if record is None and not self._waiting[row]:
-            return Code.HELD_FOR_LEAVING.value
-        if record is None and (missing := self._missing(row, group)):
-            return (Code.GATED if any(gated for _, _, _, gated in missing) else Code.NOT_READY).value
+        is_tried = record is None
+        if is_tried and not self._waiting[row]:
+            return _Why(Code.HELD_FOR_LEAVING.value)
+        if is_tried and (missing := self._missing(row, group)):
+            gated = any(gated for _, _, _, gated in missing)
+            return _Why((Code.GATED if gated else Code.NOT_READY).value, missing=missing)
         record = record or self._report.records.get(row)
         reasons = record.reasons if record else ()
-        return min(map(code_told, reasons), key=stage_of, default=_NOT_TRIED)
+        code = min(map(code_told, reasons), key=stage_of, default=_NOT_TRIED)
+        return _Why(code, record, is_tried=is_tried)
 
     def settled(self) -> frozenset[tuple[str, str]]:
         """Return the groups of which nothing waits or is being bound."""
@@ -257,15 +278,15 @@ class _Teller:
             stale=self._stale(row, group),
         )
         strangers = (*self._strangers(row, group), *self._refused(row, group)) if self._strange[row] else ()
-        record = self._untriable(row, group)
-        if record is None and self._promised[row]:
+        if self._promised[row] and self._why(row).is_tried:
             strangers = (*strangers, *self._promised_pods(row, group))
         if not self._waiting[row]:
             held = self._held(row, group) if self._promised[row] == self._active[row] > 0 else None
             return attrs.evolve(base, pods=strangers, condition=held) if strangers or held else base
-        if record is None and (missing := self._missing(row, group)):
-            return self._lacking(row, group, attrs.evolve(base, pods=strangers), not_ready({"missing": missing}))
-        record = record or self._report.records.get(row)
+        why = self._why(row)
+        if why.missing:
+            return self._lacking(row, group, attrs.evolve(base, pods=strangers), not_ready({"missing": why.missing}))
+        record = why.record
         write = messages.detailed_group_message if self._detailed else messages.group_message
         message = self._with_pool(group, write(record.reasons if record else ()))
         condition = self._condition(row, record, message)
@@ -307,6 +328,10 @@ class _Teller:
         if not len(lost) or not self._missing(row, group):
             return None
         return _recorded(Code.UNKNOWN_SUBGROUP, subgroup=self._snapshot.pods[int(lost[0])].subgroup, group=group.key)
+
+    @cached_property
+    def _known(self) -> dict[int, _Why]:
+        return {}
 
     @cached_property
     def _declared(self) -> Declared:
