@@ -114,25 +114,15 @@ def is_gpu(name: str) -> bool:
 def gpus_of_nodes(slices: Iterable[api.ResourceSlice]) -> Mapping[str, int]:
     """Return how many GPUs drivers offer on each node, by the node's name.
 
-    Devices that draw from one set of counters are one GPU and its partitions, so they count once together.
+    Partitions count as well: a class may give them out as GPUs, and the node must have room for each that is taken.
 
-    Source: the peer counts the devices of slices that belong to one node, partitions as well.
+    Source: the peer counts the devices of slices that belong to one node.
     """
     found: dict[str, int] = {}
-    partitioned: dict[str, set[tuple[str, ...]]] = {}
     for source in newest(slices):
         node = source.spec.node_name
-        if not (node and is_gpu(source.spec.driver) and source.spec.devices):
-            continue
-        sets = partitioned.setdefault(node, set())
-        for device in source.spec.devices:
-            drawn = [(*_pool(source), each.counter_set) for each in device.consumes_counters]
-            if not drawn:
-                found[node] = found.get(node, 0) + 1
-            sets.update(drawn)
-    for node, drawn_from in partitioned.items():
-        if drawn_from:
-            found[node] = found.get(node, 0) + len(drawn_from)
+        if node and is_gpu(source.spec.driver) and source.spec.devices:
+            found[node] = found.get(node, 0) + len(source.spec.devices)
     return found
 
 
