@@ -13,7 +13,7 @@ import numpy as np
 
 from kai.framework.labels import LabelTable
 from kai.framework.objects import Column, Objects
-from kai.framework.parameters import Parameters
+from kai.framework.parameters import AS_PEER, Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.groups import nodes_of_group
@@ -295,10 +295,13 @@ class SessionView(Protocol):
     def staying(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
         """Return which of ``pods`` are on which nodes and will be: those of ``assigned`` that are not ``leaving``.
 
-        Promised pods stay. So do those that should have ended long ago: no one can count on that they will.
+        Promised pods stay. So do those that should have ended long ago: that they will is not to be counted on. Where
+        victims are chosen as by the peer, all stay.
 
         Cost: O(pods).
         """
+        if self.parameters.victims == AS_PEER:
+            return self.assigned(pods)
         return self._on_nodes(pods, ACTIVE_USED & ~(1 << Status.RELEASING))
 
     def leaving(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
@@ -308,6 +311,8 @@ class SessionView(Protocol):
 
         Cost: O(pods).
         """
+        if self.parameters.victims == AS_PEER:
+            return self._on_nodes(pods, 0)
         found, where = self._on_nodes(pods, 1 << Status.RELEASING)
         left, places = self._left(pods)
         return (np.concatenate([found, left]), np.concatenate([where, places])) if len(left) else (found, where)

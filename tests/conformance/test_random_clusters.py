@@ -24,10 +24,6 @@ DRIFTS_IN_CLAIMS = "the peer's undo drifts for device claims, too: only figures 
 ALL_DEVICES = (
     "a claim of all GPUs of a node counts one with the peer, with kai as many as it has: only figures of nodes differ"
 )
-COMPANY = (
-    "the peer evicts for a group the very pods that it must be beside; with that rule off, kai decides as recorded"
-)
-MAKES_WAY = "the peer lets an evicted pod refuse others its node; with that rule off, kai decides as recorded"
 BY_TREE = "the peer orders groups by each of their sub-groups; with that rule off, kai decides as recorded"
 UNTOLD = "pods share GPUs after searches that came to nothing: drift, or a tie, which was not told apart"
 
@@ -67,26 +63,15 @@ OTHERWISE = {
     "random-000800": BY_TREE,
     "random-001396": BY_TREE,
     "features-010008": SPARES,
-    "features-010012": COMPANY,
-    "features-010103": MAKES_WAY,
-    "features-010107": MAKES_WAY,
-    "features-010110": MAKES_WAY,
-    "features-010121": RETURNS,
-    "features-010133": MAKES_WAY,
-    "features-010181": MAKES_WAY,
     "features-010197": RETURNS,
-    "features-010198": MAKES_WAY,
     "features-010217": SPARES,
     "features-010218": RETURNS,
-    "features-020029": MAKES_WAY,
     "features-020053": UNTOLD,
-    "features-020055": COMPANY,
     "features-030005": ALL_DEVICES,
     "features-030010": ALL_DEVICES,
     "features-030023": SPARES,
     "features-030027": ALL_DEVICES,
     "features-030029": DRIFTS_IN_CLAIMS,
-    "features-030031": MAKES_WAY,
 }
 
 

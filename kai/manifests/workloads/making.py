@@ -103,7 +103,7 @@ _CONTROLLERS: Final = frozenset(
 
 
 def other_manager(workload: Resource) -> str:
-    """Return who manages a workload in place of the controller of its kind, by ``managedBy``; "" for no one else.
+    """Return who manages a workload in place of the controller of its kind, by ``managedBy``; "" if that one does.
 
     That controller then makes no pods, as where Kueue sends the workload to another cluster.
     """
