@@ -97,9 +97,7 @@ class PodReader:
         traits = self._traits_of(trait_key(source, finished=finished))
         grant = grant_of(source) if spec.node_name else None
         group = group_under(grant, source)
-        scheduler, version = self._settings.scheduler_name, self._settings.kubernetes
-        key = resource_key(source, grant, scheduler, version)
-        amounts = self._bare if finished else self._demand_of(key)
+        amounts = self._bare if finished else self._demand_of(source, grant)
         devices = () if not amounts.gpu.shared else gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))
         leaving_since = deleted if phase == "Running" else None
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
@@ -145,7 +143,8 @@ class PodReader:
     def _account_of(self, grant: Grant) -> int:
         return self._accounts.of(grant.queue, grant.pool if self._settings.node_pool_label else "")
 
-    def _demand_of(self, key: ResourceKey) -> Demand:
+    def _demand_of(self, source: api.Pod, grant: Grant | None) -> Demand:
+        key = resource_key(source, grant, self._settings.scheduler_name, self._settings.kubernetes)
         found = self._demands.get(key)
         if found is None:
             found = self._demands[key] = demand(key)
