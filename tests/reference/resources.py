@@ -23,7 +23,7 @@ def resource(words: str, _: str) -> str:
     served = ", ".join(f"`{definition['group']}/{each['name']}`" for each in definition["versions"] if each["served"])
     schema = version["schema"]["openAPIV3Schema"]
     plural, scope = definition["names"]["plural"], definition["scope"].lower()
-    head = f"{schema.get('description', '')} `kubectl get {plural}`; {served}, {scope}."
+    head = f"{schema.get('description', '')} `kubectl get {plural}.{definition['group']}`; {served}, {scope}."
     rows = [row for part in ("spec", "status") for row in _fields(schema["properties"].get(part, {}), part)]
     return head.strip() + "\n\n" + table(("field", "type", "meaning"), rows)
 
