@@ -232,7 +232,9 @@ def _service(outcome: Outcome) -> str:
     feed.show(EndedCycle(outcome=outcome, took=0.01))
     access, clock = LocalAccess(), VirtualClock()
     answers = AnswerCache(feed, clock)
-    board = Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, list))
+    pages = make_pages(answers, access, clock, list)
+    # Threads are real ones: a machine that compiles kernels first may take as long as it likes.
+    board = Dashboard(answers=answers, access=access, pages=pages, patience=600.0)
     path = f"/api/v1/jobs/{NAMESPACE}/{GROUP}"
     request = Request(method="GET", path=path, peer="127.0.0.1", query={}, headers={"Host": "localhost:8085"})
     response = anyio.run(board.respond, request)
