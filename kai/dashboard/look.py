@@ -55,7 +55,7 @@ more memory for the sake of one answer, and this answer would come after seven c
 
 @attrs.frozen(kw_only=True)
 class Capacity:
-    """What the cluster has, whoever uses it. Units: those of the axis."""
+    """What the cluster has, used or not. Units: those of the axis."""
 
     nodes: int
     totals: tuple[int, int, int]

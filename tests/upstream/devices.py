@@ -251,7 +251,8 @@ def answers(cluster: Document, version: KubernetesVersion) -> list[list[Document
 
 
 def _devices(bind: Bind) -> list[Document]:
-    allocations = [each["allocation"] for each in bind.request.get("resourceClaimAllocations", ())]  # type: ignore[attr-defined]
+    claims = bind.request.get("resourceClaimAllocations", ())  # type: ignore[attr-defined]  # a document here
+    allocations = [each["allocation"] for each in claims]
     assert all(isinstance(each, DeviceAllocation) for each in allocations)
     return [
         {

@@ -303,14 +303,14 @@ class Room:
 
 
 def _fit(needs: Sequence[Need], rooms: list[int]) -> bool:
-    """Return whether each of ``needs``, largest first, finds a domain with so many ``rooms`` left."""
+    """Return whether each of ``needs``, largest first, finds a domain with enough ``rooms`` left."""
     if not needs:
         return True
     count, allowed = needs[0]
     fitting = [code for code in (allowed or range(1, len(rooms))) if rooms[code] >= count]
     if len(needs) > MOST_PARTS:
         fitting = sorted(fitting, key=lambda code: -rooms[code])[:1]
-    # Domains with as much room are alike, unless somebody must be in one of them.
+    # Domains with equal room are interchangeable, unless another need names one of them.
     alike = not any(others for _, others in needs[1:])
     for code in {rooms[code]: code for code in fitting}.values() if alike else fitting:
         rooms[code] -= count

@@ -190,6 +190,20 @@ class _Draft:
         elif at.nodes is not None:
             self.distant[row], self.terms[row] = selected(at.nodes), at.nodes
 
+    def divide(
+        self, row: int, source: DeviceSlice, device: Device, counters: Mapping[CounterKey, tuple[int, int]]
+    ) -> None:
+        """Write down what allocations of the device share: its own capacities, and counters of its pool."""
+        if device.multiple_allocations:
+            for name in sorted(device.capacity):
+                self.cells[row, name] = len(self.cells)
+        if device.counters:
+            self.draws[row] = tuple(
+                (counters[drawn][0], amount)
+                for group, counter, amount in device.counters
+                if (drawn := (source.driver, source.pool, group, counter)) in counters
+            )
+
 
 def take_inventory(
     slices: Sequence[DeviceSlice],
@@ -215,15 +229,7 @@ def take_inventory(
             row = rows[key] = len(devices)
             devices.append(device)
             draft.place(row, source, device, node_rows, selected)
-            if device.multiple_allocations:
-                for name in sorted(device.capacity):
-                    draft.cells[row, name] = len(draft.cells)
-            if device.counters:
-                draft.draws[row] = tuple(
-                    (counters[drawn][0], amount)
-                    for group, counter, amount in device.counters
-                    if (drawn := (source.driver, source.pool, group, counter)) in counters
-                )
+            draft.divide(row, source, device, counters)
     node = np.array(draft.node, np.int64)
     multiple = np.array([device.multiple_allocations for device in devices], np.bool_)
     barred = _barred(ordered, counters)
