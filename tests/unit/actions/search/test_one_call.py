@@ -84,14 +84,27 @@ def test_more_groups_may_change_than_are_listed_one_by_one(served, monkeypatch):
     assert explained(quick) == explained(reclaimed(without=("one-call",)))
 
 
-def test_pods_that_share_devices_are_served_in_one_call_and_so_are_those_that_find_room_beside_them(served):
-    halves = {name: {"queue": "poor", "each": {"fraction": 0.5}} for name in ("one", "two", "three", "four")}
-    groups = {**RICH, "d": {**RUNS, "runs_on": "n2"}, **halves}
-    quick, slow = reclaimed(groups), reclaimed(groups, without=("one-call",))
+def halves():
+    """Return four waiting pods that ask for half a GPU each, beside pods that hold all GPUs."""
+    waiting = {name: {"queue": "poor", "each": {"fraction": 0.5}} for name in ("one", "two", "three", "four")}
+    return {**RICH, "d": {**RUNS, "runs_on": "n2"}, **waiting}
+
+
+def test_pods_that_share_devices_are_served_in_one_call_where_the_first_victims_go(served):
+    quick = reclaimed(halves(), victims="as-peer")
+    slow = reclaimed(halves(), victims="as-peer", without=("one-call",))
     assert served == {"two": "served", "three": "served", "four": "served"}
     assert explained(quick) == explained(slow)
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
     assert sorted(len(made) for made in told(quick)) == [1, 2, 2, 2]
+
+
+def test_a_victim_that_frees_more_than_is_taken_is_left_to_a_second_look(served):
+    quick, slow = reclaimed(halves()), reclaimed(halves(), without=("one-call",))
+    assert served["three"] == "served", "it fits beside the first, and no victim goes"
+    assert served["two"] == "left"
+    assert explained(quick) == explained(slow)
+    assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
 
 
 def test_a_group_of_which_some_pods_wait_loses_one_that_is_written_down_by_itself(served):
