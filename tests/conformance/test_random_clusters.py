@@ -25,10 +25,12 @@ ALL_DEVICES = (
     "a claim of all GPUs of a node counts one with the peer, with kai as many as it has: only figures of nodes differ"
 )
 BY_TREE = "the peer orders groups by each of their sub-groups; with that rule off, kai decides as recorded"
+BY_MEMORY = "memory of a GPU counts in thousandths of one that can hold it; by the peer's count kai decides as recorded"
 UNTOLD = "pods share GPUs after searches that came to nothing: drift, or a tie, which was not told apart"
 
 # Where kai decides otherwise than the peer, and why. A case that comes to agree must leave this list.
 OTHERWISE = {
+    "random-000083": BY_MEMORY,
     "random-000152": DRIFTS_AT_RANDOM,
     "random-000323": DRIFTS,
     "random-000415": LEAKS,
@@ -66,6 +68,7 @@ OTHERWISE = {
     "features-010197": RETURNS,
     "features-010217": SPARES,
     "features-010218": RETURNS,
+    "features-020011": BY_MEMORY,
     "features-020053": UNTOLD,
     "features-030005": ALL_DEVICES,
     "features-030010": ALL_DEVICES,

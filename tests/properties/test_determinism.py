@@ -36,7 +36,7 @@ def decide(snapshot, using=EVERYTHING):
     state = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in attrs.asdict(report, recurse=False).items()
-        if name not in {"records", "last_start", "last_eviction", "stale_since"}
+        if name not in {"records", "last_start", "last_eviction", "stale_since", "partial_since"}
     }
     reasons = {group: (record.reasons, record.notes, record.pods) for group, record in report.records.items()}
     return sink.statements, state, reasons

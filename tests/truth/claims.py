@@ -186,7 +186,7 @@ def who_gains_from_an_eviction_has_a_place(trial: Trial) -> Iterator[str]:
     gaining = [each for each in trial.outcome.last.decisions if isinstance(each, Bind | Nominate)]
     jobs = {snapshot.groups[int(snapshot.pod_group[each.pod])].key for each in gaining}
     for each in trial.told.evictions:
-        if each.cause == Cause.STALE:
+        if each.cause == Cause.STALE.name:
             continue
         if each.beneficiary not in jobs:
             yield f"{each.pod}: evicted for {each.beneficiary or 'no job'}, which has no new place"

@@ -65,7 +65,7 @@ def a_queue_wants_what_its_pods_that_wait_ask_for(trial: Trial) -> Iterator[str]
 def who_loses_is_above_what_it_is_said_to_be(trial: Trial) -> Iterator[str]:
     """``because A used U, fair share F``: an A that loses by reclaim used more than F, or than its quota."""
     for each in trial.told.evictions:
-        if each.cause != Cause.RECLAIM or not each.because:
+        if each.cause != Cause.RECLAIM.name or not each.because:
             continue
         match = re.search(r" used (.*?)(?: GPUs?)?(?:, quota (.*?))?, fair share (.*)$", each.because[0])
         if match is None:

@@ -239,7 +239,7 @@ class Planner:
 
     def _domains(self) -> list[Bools]:
         domains = self._room.domains()
-        if len(domains) == 1:
+        if len(domains) < 2:  # none: no node has the label of the level, so no set of victims makes room
             return domains
         domains.sort(key=lambda nodes: -int(nodes.sum()))
         return [*domains[:MOST_DOMAINS], np.logical_or.reduce(domains)]
