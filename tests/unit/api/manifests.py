@@ -405,8 +405,13 @@ DISRUPTION_BUDGET: Final[Manifest] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
     "metadata": metadata("web", "default"),
-    "spec": {"selector": LABEL_SELECTOR, "minAvailable": "50%", "maxUnavailable": 1},
-    "status": {"disruptionsAllowed": 1},
+    "spec": {
+        "selector": LABEL_SELECTOR,
+        "minAvailable": "50%",
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    },
+    "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2},
 }
 CLAIM: Final[Manifest] = {
     "apiVersion": "v1",
