@@ -151,10 +151,14 @@ class Stage:
 
     def waiting_on(self, name: str) -> list[str]:
         """Return the names of the nodes that the filter leaves for a pod, but on which it must wait."""
-        if self.answers.node_wait is None:
-            return []
-        mask = self.answers.node_wait.must_wait(self.row(name), self.session.all_nodes)
-        assert mask.dtype == np.bool_
+        mask = np.zeros(len(self.session.all_nodes), np.bool_)
+        shape = int(self.session.facts.pods.shape[self.row(name)])
+        # A plugin may let other shapes wait than it filters nodes for: then these are two entries.
+        for each in self.session.policy.plugins:
+            if each.node_wait is not None and each.is_asked(shape):
+                answer = each.node_wait.must_wait(self.row(name), self.session.all_nodes)
+                assert answer.dtype == np.bool_
+                mask |= answer
         waits = [each.name for each, waits in zip(self.session.snapshot.nodes, mask, strict=True) if waits]
         return [each for each in self.accepting(name) if each in waits]
 
