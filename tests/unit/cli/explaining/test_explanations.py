@@ -97,7 +97,10 @@ def test_evictions_of_one_job_for_one_reason_are_one_line(shown):
         ["JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"],
         ["runs", "b", "2", "4", "reclaim", "takes", "fair", "share"],
     ]
-    assert lines[3] == "  reclaim for takes: b used 4 GPUs, fair share 0; a used 0 GPUs, fair share 4"
+    assert lines[3] == (
+        "  reclaim for takes: b used 4 GPUs, fair share 0; a used 0 GPUs, fair share 4; "
+        "1 smaller set was tried; it does not serve"
+    )
     assert "Nothing to do: it starts when they have left." in text
 
 
@@ -137,7 +140,11 @@ def test_documents_name_cause_beneficiary_and_rule_of_every_eviction(shown):
         "beneficiary": "default/takes",
         "rule": "fair share",
         "movedTo": None,
-        "because": ["b used 4 GPUs, fair share 0", "a used 0 GPUs, fair share 4"],
+        "because": [
+            "b used 4 GPUs, fair share 0",
+            "a used 0 GPUs, fair share 4",
+            "1 smaller set was tried; it does not serve",
+        ],
     }
 
 

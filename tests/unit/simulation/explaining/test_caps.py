@@ -26,9 +26,19 @@ def test_a_gang_that_a_cap_holds_back_is_told_of_the_cap_first_and_what_it_lacks
     assert not each.also
 
 
-def test_a_part_of_a_gang_that_passes_a_cap_is_told_as_the_least():
+def test_a_gang_whose_first_pod_passes_a_cap_is_told_what_the_whole_gang_needs():
     groups = {"theirs": lent(4), "late": {"queue": "mine", "members": 2, "each": {"gpu": 4}}}
     each = one(groups, FOUR, LENT, parameters={"queue_evicted_gpus_per_cycle": 3})
+    assert "within a cap: 8 GPUs would be evicted from one queue in a cycle" in each.reason.text
+    assert proof(each)["cap"] == (
+        "parameters.queue_evicted_gpus_per_cycle 3   queue other   for this job 8   over by 5"
+    )
+
+
+def test_a_part_of_a_gang_that_passes_a_cap_is_told_as_the_least():
+    groups = {"theirs": lent(4), "late": {"queue": "mine", "members": 2, "each": {"gpu": 4}}}
+    # The search ends with the part: a second look would go on and try the whole gang.
+    each = one(groups, FOUR, LENT, parameters={"queue_evicted_gpus_per_cycle": 3, "victims": "as-peer"})
     assert "at least 4 GPUs would be evicted from one queue in a cycle" in each.reason.text
     assert proof(each)["cap"] == (
         "parameters.queue_evicted_gpus_per_cycle 3   queue other   for a part of this job 4   over by 1"

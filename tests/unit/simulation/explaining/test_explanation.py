@@ -287,7 +287,11 @@ def test_memory_of_gpus_counts_where_it_is_held():
         {"part": part, "g": {"queue": "a", "each": {"gpu": 4}}}, {"n1": {"gpu": 4, "gpu_memory": 40000}}, queues
     )
     assert [each.gpus for each in result.evictions] == [750] * 4
-    assert result.evictions[0].because == ("lent used 3 GPUs, fair share 0", "a used 0 GPUs, fair share 4")
+    assert result.evictions[0].because == (
+        "lent used 3 GPUs, fair share 0",
+        "a used 0 GPUs, fair share 4",
+        "3 smaller sets were tried; none serves",
+    )
     assert result.unused == ()
 
 
@@ -309,6 +313,7 @@ def test_reclaim_for_the_sake_of_cpu_is_told_with_cpu():
     assert result.evictions[0].because == (
         "lent used 8 cores, fair share 0 cores",
         "a used 0 cores, fair share 8 cores",
+        "1 smaller set was tried; it does not serve",
     )
 
 
@@ -328,7 +333,11 @@ def test_an_eviction_is_counted_by_row_and_names_the_queue_of_the_victim():
     }
     lost = found(groups, queues=queues).evictions
     assert [(each.queue, each.gpus) for each in lost] == [("lent", 1000)] * 4
-    assert lost[0].because == ("lent used 4 GPUs, fair share 0", "team (with a) used 0 GPUs, fair share 4")
+    assert lost[0].because == (
+        "lent used 4 GPUs, fair share 0",
+        "team (with a) used 0 GPUs, fair share 4",
+        "3 smaller sets were tried; none serves",
+    )
 
 
 def test_what_is_taken_up_to_a_quota_is_told_with_the_quotas():

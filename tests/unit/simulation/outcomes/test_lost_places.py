@@ -39,8 +39,9 @@ MOVES_LAPSE = {
         "g12": {"queue": "q1", "each": {"gpu": 3}},
         "g15": {"queue": "q1", "each": ONE},
     },
+    "parameters": {"victims": "as-peer"},
 }
-"""A pod of g5 is bound to n2, evicted with a promise of n1, and loses that to g6."""
+"""With the peer's victims a pod of g5 is bound to n2, evicted with a promise of n1, and loses that to g6."""
 
 
 def decided(document):
