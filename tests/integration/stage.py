@@ -292,7 +292,8 @@ def scene(stage: Stage) -> Iterator[Stage]:
         raise AssertionError(f"{error}\n{_pods(stage.pods())}\n{stage.logs()}") from error
     finally:
         stage.clear()
-    assert not stage.forbidden(before)
+    refused = stage.forbidden(before)
+    assert not refused, refused
 
 
 def _pods(pods: Iterable[Manifest]) -> str:

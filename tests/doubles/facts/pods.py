@@ -259,7 +259,9 @@ def a_budget_counts_evictions(server: Server, name: str) -> None:
     assert server.evict(name)[0] == 201
     assert server.evict(f"{name}-2")[0] == 429
     status = server.good("GET", f"{BUDGETS}/{name}")["status"]
-    assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, [name])
+    assert status["disruptionsAllowed"] == 0
+    # The disruption controller, where one runs, takes the pod off the list once it is gone, which may be now.
+    assert list(status.get("disruptedPods", {})) in ([name], [])
 
 
 @fact
