@@ -99,9 +99,13 @@ def of_a_namespace(canary: Callable[[str], str], space: str) -> Iterator[Manifes
 
 
 def of_an_owner(canary: Callable[[str], str], space: str) -> Manifest:
-    """Return a Job whose template has words; the pod grouper reads it."""
+    """Return a Job whose template has words; the pod grouper reads it.
+
+    It names a controller of its own, since the one of Kubernetes takes the owner off pods that it did not make.
+    """
     environment = [{"name": "PASSWORD", "value": canary("env of a Job's template")}]
     container = {"name": "main", "image": "x", "env": environment, "args": [canary("args of a Job's template")]}
     template = {"spec": {"containers": [container], "restartPolicy": "Never", "schedulerName": "kai-scheduler"}}
     notes = {APPLIED: canary("applied: a Job"), "team.example/key": canary("annotation of a Job")}
-    return an_object("batch/v1", "Job", "owner", space, metadata={"annotations": notes}, spec={"template": template})
+    spec = {"template": template, "managedBy": "example.com/canaries"}
+    return an_object("batch/v1", "Job", "owner", space, metadata={"annotations": notes}, spec=spec)

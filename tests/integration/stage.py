@@ -262,9 +262,12 @@ class Stage:
             for event in self.plane.audited()[since:]
             if event.get("responseStatus", {}).get("code") == 403
             and event.get("userAgent", "").startswith("kai/")
-            # A quota refuses with the same code what kai has every right to.
-            and "exceeded quota" not in event["responseStatus"].get("message", "")
+            # A quota, and a definition that is being deleted, refuse with the same code what kai has every right to.
+            and not any(each in event["responseStatus"].get("message", "") for each in _NO_MATTER_OF_RIGHTS)
         ]
+
+
+_NO_MATTER_OF_RIGHTS = ("exceeded quota", "while custom resource definition is terminating")
 
 
 @contextmanager
