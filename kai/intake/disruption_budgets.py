@@ -16,7 +16,7 @@ import attrs
 from kai.api.kinds import key_of, title
 from kai.api.kubernetes.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from kai.api.kubernetes.meta import LabelSelector
-from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.pod import Pod, condition_of
 from kai.model.matching import holds
 
 MOST: Final = 4096
@@ -98,7 +98,7 @@ def _is_running(pod: Pod) -> bool:
 
 def is_ready(pod: Pod) -> bool:
     """Return whether a pod that runs is ready; one of which nothing is said is."""
-    found = next((each for each in pod.status.conditions if each.type == "Ready"), None)
+    found = condition_of(pod, "Ready")
     return pod.status.phase == "Running" if found is None else found.status == "True"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,7 @@ SECRETS = ("cobalt", "zebra", "quokka", "walrus")
 """Parts of every name of the other tenant: namespace, jobs, queue, pods."""
 NODES = ("basalt-1", "basalt-2")
 Manifest = Mapping[str, Any]
+_CLASSES = {kind.kind: kind.cls for kind in KINDS}
 
 
 def _node(name: str, gpus: int, rack: str = "", slices: Mapping[str, str] = MappingProxyType({})) -> Manifest:
@@ -107,6 +108,20 @@ def sliced() -> list[Manifest]:
     ]
 
 
+def decided(made: Iterable[Manifest], *, took: float, phases: Mapping[str, float]) -> EndedCycle:
+    """Return what a cycle decides on these objects; it took so many seconds, its phases as given."""
+    case = Case(
+        name="test",
+        title="test",
+        objects=collect([structure_as(_CLASSES[each["kind"]], each) for each in made]),
+        now=NOW,
+        configuration=default_configuration(),
+        settings=IntakeSettings(),
+        origin=Origin(type="service"),
+    )
+    return EndedCycle(outcome=simulate(case), took=took, phases=phases)
+
+
 def ended_cycle(
     racks: int = 0,
     labels: Mapping[str, Mapping[str, str]] | None = None,
@@ -117,20 +132,9 @@ def ended_cycle(
 
     ``besides``: what else there is.
     """
-    classes = {kind.kind: kind.cls for kind in KINDS}
     more = [_node(f"spare-{at}", 8, rack=f"rack-{at // 40 + 3}") for at in range(racks * 40)]
     made = [*manifests(limit), *more, *besides]
     for each in made:
         metadata = each["metadata"]
         metadata["labels"] = {**metadata.get("labels", {}), **(labels or {}).get(metadata["name"], {})}
-    objects = collect([structure_as(classes[each["kind"]], each) for each in made])
-    case = Case(
-        name="test",
-        title="test",
-        objects=objects,
-        now=NOW,
-        configuration=default_configuration(),
-        settings=IntakeSettings(),
-        origin=Origin(type="service"),
-    )
-    return EndedCycle(outcome=simulate(case), took=0.01, phases={"snapshot": 0.004, "allocate": 0.006})
+    return decided(made, took=0.01, phases={"snapshot": 0.004, "allocate": 0.006})

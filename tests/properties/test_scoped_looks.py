@@ -12,29 +12,20 @@ import attrs
 import hypothesis.strategies as st
 from hypothesis import event, given, settings
 
-from kai.api.cluster_objects import collect
-from kai.api.codec.structuring import structure_as
-from kai.api.kinds import KINDS
-from kai.configuration.reading import default_configuration
 from kai.dashboard import answer_cache
 from kai.dashboard.access import TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.feed import EndedCycle, Feed, _summed_up
+from kai.dashboard.feed import Feed, _summed_up
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
-from kai.intake import IntakeSettings
-from kai.simulation.cases.case import Case
-from kai.simulation.cases.origin import Origin
-from kai.simulation.deciding.run import simulate
 from kai.simulation.outcomes.gpu_slots import node_slots
 from kai.simulation.outcomes.job_lines import job_lines
 from kai.simulation.outcomes.overview import overview
 from kai.telemetry.connections import Request
-from tests.doubles.two_tenants import NOW, _job, _node, _queue
+from tests.doubles.two_tenants import _job, _node, _queue, decided
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.dashboard.test_server import Rights
 
-CLASSES = {kind.kind: kind.cls for kind in KINDS}
 OURS, THEIRS = "ours", ("alpha", "theirs", "zulu")
 OWN_QUEUES = ("green", "green-team")
 NODES = ("own-1", "far-1", "far-2", "far-3")
@@ -147,18 +138,8 @@ def manifests(running, hidden):
 
 
 def ended(running, hidden):
-    objects = collect([structure_as(CLASSES[each["kind"]], each) for each in manifests(running, hidden)])
-    case = Case(
-        name="x",
-        title="x",
-        objects=objects,
-        now=NOW,
-        configuration=default_configuration(),
-        settings=IntakeSettings(),
-        origin=Origin(type="service"),
-    )
     # So long a cycle leaves time for no trial: what they lead to is for a test of its own.
-    return EndedCycle(outcome=simulate(case), took=1.0, phases={"allocate": 0.5})
+    return decided(manifests(running, hidden), took=1.0, phases={"allocate": 0.5})
 
 
 def facts(cycle, may):

@@ -13,7 +13,7 @@ import attrs
 
 from kai.api import names
 from kai.api.kubernetes.meta import Condition
-from kai.api.kubernetes.pod import Pod, PodSchedulingGate
+from kai.api.kubernetes.pod import Pod, PodSchedulingGate, condition_of
 
 REASON: Final = "BindRefused"
 GATE: Final = "kai.scheduler/bind-refused "
@@ -38,7 +38,7 @@ def refusal_told(pod: Pod) -> str:
     The scheduler's own word is the last one. Until it has spoken the binder's counts, unless the scheduler said
     something else since.
     """
-    scheduled, bound = _condition(pod, names.POD_SCHEDULED_CONDITION), _condition(pod, names.POD_BOUND_CONDITION)
+    scheduled, bound = (condition_of(pod, kind) for kind in (names.POD_SCHEDULED_CONDITION, names.POD_BOUND_CONDITION))
     if pod.spec.node_name:
         return ""
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == REASON:
@@ -48,10 +48,6 @@ def refusal_told(pod: Pod) -> str:
     if scheduled is not None and _told(scheduled) > _told(bound):
         return ""
     return f"the bind was refused: {bound.message.rstrip('.')}"
-
-
-def _condition(pod: Pod, kind: str) -> Condition | None:
-    return next((each for each in pod.status.conditions if each.type == kind), None)
 
 
 def _told(condition: Condition) -> float:

@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias
 
 from kai.api import names
 from kai.api.fields import EMPTY
-from kai.api.kubernetes.pod import Container, ContainerStatus, Pod, ResourceRequirements
+from kai.api.kubernetes.pod import Container, ContainerStatus, Pod, ResourceRequirements, condition_of
 from kai.api.values.quantity import amount
 from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.quantity import canonical
@@ -230,5 +230,5 @@ def _largest(
 
 def _is_infeasible(pod: Pod) -> bool:
     """Return whether the kubelet says so in the condition, of which Kubernetes looks at the first."""
-    found = next((each for each in pod.status.conditions if each.type == _PENDING), None)
+    found = condition_of(pod, _PENDING)
     return found is not None and found.reason == _INFEASIBLE

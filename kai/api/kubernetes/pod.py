@@ -290,6 +290,11 @@ class Pod:
     status: PodStatus = attrs.field(default=PodStatus(), metadata=shared())
 
 
+def condition_of(pod: Pod, kind: str) -> Condition | None:
+    """Return the first condition of a type that a pod has, None if it has none."""
+    return next((each for each in pod.status.conditions if each.type == kind), None)
+
+
 def claim_behind(pod: Pod, reference: PodResourceClaim) -> str | None:
     """Return the name of the claim behind a reference; empty if none is needed, None if it is not known yet."""
     if reference.resource_claim_name is not None:
