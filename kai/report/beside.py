@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kai.report.drawing import DASHES, HUES, Figure, Frame, Key, label, layout, short
+from kai.report.drawing import Figure, Frame, Key, Paint, label, layout, short
 from kai.report.sections import Plot, Section, Table
 from kai.report.waits import run_paints, runs_waits
 from kai.virtual.results.comparison import compare_runs
-from kai.virtual.results.figures import HEADLINES, figure
-from kai.virtual.results.metrics import waited
+from kai.virtual.results.figures import BETTER_HIGH, HEADLINES, figure
+from kai.virtual.results.metrics import goodput_text, waited
 from kai.virtual.results.result import JobResult, SimulationResult
 from kai.wording import number_text, span_text
 
@@ -30,8 +30,13 @@ def beside_each_other(results: Sequence[SimulationResult], frame: Frame) -> Sect
         name="runs",
         question="What changes from one run to the other?",
         about=f"The same workload, cluster and seed unless the names say otherwise; the others are compared with "
-        f"{results[0].policy}.",
-        plots=(_slopes(results), runs_waits(results, frame), _changed(results)),
+        f"{results[0].policy}.{_parting(results)} {goodput_text(results[0])}",
+        plots=(
+            _changes(results, paints, high=True),
+            _changes(results, paints, high=False),
+            runs_waits(results, frame),
+            _changed(results),
+        ),
         keys=tuple(keys),
         table=_figures(results),
     )
@@ -42,59 +47,74 @@ def _figures(results: Sequence[SimulationResult]) -> Table:
     return Table(caption="Figures of each run", heads=("", *(result.policy for result in results)), rows=tuple(rows))
 
 
-# --- Slopes --------------------------------------------------------------------------------------------------------
+# --- Changes -------------------------------------------------------------------------------------------------------
 
 
-def _slopes(results: Sequence[SimulationResult]) -> Plot:
-    """Return how figures change from the first run: each as a part of what it is there."""
+def _changes(results: Sequence[SimulationResult], paints: Sequence[Paint], *, high: bool) -> Plot:
+    """Return figures as parts of what they are in the first run: either those better high, or those better low.
+
+    A chart of both would show a rise that is a gain beside one that is a loss.
+    """
+    chosen = [each for each in HEADLINES if (each[1] in BETTER_HIGH) is high]
+    drawn = [each for each in chosen if abs(results[0].value(each[1]) or 0.0) > _TINY]
+    missing = [name for name, key, _ in chosen if (name, key) not in {each[:2] for each in drawn}]
     data: list[Figure] = []
-    names = [result.policy for result in results]
-    missing = []
-    for at, (name, key, unit) in enumerate(HEADLINES):
-        values = [result.value(key) for result in results]
-        first = values[0]
-        if first is None or abs(first) < _TINY:
-            missing.append(name)
-            continue
-        parts = [None if value is None else short(100 * value / first) for value in values]
+    for at, (result, paint) in enumerate(zip(results, paints, strict=True)):
+        parts = [_part(result.value(key), results[0].value(key)) for _, key, _ in drawn]
         data.append(
             {
-                "mode": "lines+markers",
-                "name": label(name),
-                "x": [label(each) for each in names],
-                "y": parts,
-                "marker": {"symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 9, "color": HUES[at % len(HUES)]},
-                "line": {"width": 2, "color": HUES[at % len(HUES)], "dash": DASHES[at // len(HUES)]},
-                "text": [figure(value, unit) for value in values],
-                "hovertemplate": f"{label(name)}: %{{text}} (%{{y:.1f}}%)<extra></extra>",
+                "mode": "markers",
+                "name": label(result.policy),
+                "x": parts,
+                "y": [label(name) for name, _, _ in drawn],
+                "marker": {"symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 11, "color": paint.hue},
+                "text": [figure(result.value(key), unit) for _, key, unit in drawn],
+                "hovertemplate": f"{label(result.policy)}: %{{y}} %{{text}} (%{{x:.1f}}%)<extra></extra>",
             }
         )
-    left = f" Not drawn, because the first run has none: {', '.join(missing)}." if missing else ""
-    y = {"title": {"text": f"% of {label(names[0])}"}}
-    wanted = layout(360, {"type": "category"}, y, hovermode="closest", showlegend=True)
-    wanted["legend"] = {"orientation": "h", "y": -0.2, "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"}
-    wanted["margin"] = {**wanted["margin"], "b": 120}
+    left = f" Not drawn, because {results[0].policy} has none: {', '.join(missing)}." if missing else ""
+    x = {"title": {"text": f"% of {label(results[0].policy)}"}, "rangemode": "tozero"}
+    y = {"type": "category", "autorange": "reversed"}
+    sides = ("right", "left") if high else ("left", "right")
     return Plot(
-        title="How the figures change",
-        finding=f"{_in_words(results)}{left}",
-        figure={"data": data, "layout": wanted} if data else None,
+        title=f"Figures that are better {'high' if high else 'low'}",
+        finding=f"{_in_words(results, chosen)} Marks to the {sides[0]} of 100% are better than {results[0].policy}, "
+        f"marks to the {sides[1]} worse.{left}",
+        figure={"data": data, "layout": layout(90 + 34 * len(drawn), x, y, hovermode="closest")} if drawn else None,
     )
 
 
-def _in_words(results: Sequence[SimulationResult]) -> str:
-    """Return which of the first two runs is better by how many figures."""
-    compared = compare_runs(results[0], results[1]).comparison
-    sides = [each.better for each in compared.metrics]
-    a, b = sides.count("a"), sides.count("b")
-    if not a and not b:
-        return f"No figure tells {compared.a} and {compared.b} apart."
-    first = compared.first_divergence
-    parted = ""
-    if first is not None:
-        times = [each["timeSeconds"] for each in (first.decision_a, first.decision_b) if each is not None]
-        parted = f" Their decisions part at T+{span_text(float(str(min(map(str, times), key=float))))}."
+def _part(value: float | None, first: float | None) -> float | None:
+    return None if value is None or not first else short(100 * value / first)
+
+
+def _in_words(results: Sequence[SimulationResult], chosen: Sequence[tuple[str, str, str]]) -> str:
+    """Return in which figures the second run is better than the first, and in which it is worse."""
+    one, other = results[:2]
+    better: list[str] = []
+    worse: list[str] = []
+    for name, key, unit in chosen:
+        mine, theirs = one.value(key), other.value(key)
+        texts = figure(mine, unit), figure(theirs, unit)
+        if mine is None or theirs is None or texts[0] == texts[1]:
+            continue
+        gains = (theirs > mine) is (key in BETTER_HIGH)
+        (better if gains else worse).append(f"{name} ({texts[0]} to {texts[1]})")
+    if not better and not worse:
+        return f"None of them tells {one.policy} and {other.policy} apart."
+    parts = [f"{side} in {', '.join(names)}" for side, names in (("better", better), ("worse", worse)) if names]
+    return f"{other.policy} is {'; '.join(parts)}."
+
+
+def _parting(results: Sequence[SimulationResult]) -> str:
+    """Say when the decisions of the first two runs part."""
+    first = compare_runs(results[0], results[1]).comparison.first_divergence
+    if first is None:
+        return ""
+    times = [each["timeSeconds"] for each in (first.decision_a, first.decision_b) if each is not None]
     return (
-        f"{compared.b} is better than {compared.a} by {b} figures and worse by {a}, those of queues among them.{parted}"
+        f" The decisions of {results[0].policy} and {results[1].policy} part at "
+        f"T+{span_text(float(str(min(map(str, times), key=float))))}."
     )
 
 

@@ -6,6 +6,7 @@ that one figure serves light and dark.
 
 from __future__ import annotations
 
+import datetime as dt
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -73,6 +74,8 @@ class Frame:
     second: float
     unit: str
     paints: Mapping[str, Paint]
+    starts: dt.datetime | None = None
+    """The instant at which all runs start, where they know it by its date."""
 
     @classmethod
     def of(cls, results: Sequence[SimulationResult]) -> Frame:
@@ -86,20 +89,37 @@ class Frame:
             second=1 / length,
             unit=unit,
             paints=_paints(list(queues.values())),
+            starts=_start(results),
         )
 
     def paint(self, queue: str) -> Paint:
         """Return how a queue looks; queues without a colour of their own are grey."""
         return self.paints.get(queue, Paint())
 
-    def at(self, seconds: float) -> float:
+    def at(self, seconds: float) -> float | str:
         """Return an instant on the axis of time."""
-        return short(seconds * self.second)
+        if self.starts is None:
+            return short(seconds * self.second)
+        return (self.starts + dt.timedelta(seconds=round(seconds, 3))).isoformat(sep=" ", timespec="milliseconds")
+
+    def length(self, seconds: float) -> float:
+        """Return a length of time on that axis; an axis of dates counts milliseconds."""
+        return short(seconds * self.second) if self.starts is None else short(seconds * 1000)
 
     @property
     def time_axis(self) -> Figure:
         """The axis of time."""
-        return {"range": [0, self.at(self.horizon)], "title": {"text": f"{self.unit} since the start"}}
+        scope = {"range": [self.at(0.0), self.at(self.horizon)]}
+        if self.starts is None:
+            return {**scope, "title": {"text": f"{self.unit} since the start"}}
+        return {**scope, "type": "date", "title": {"text": "time, UTC"}}
+
+
+def _start(results: Sequence[SimulationResult]) -> dt.datetime | None:
+    """Return the instant at which all results start, without its zone, as plotly.js has dates; None if they differ."""
+    texts = {result.starts_at for result in results}
+    text = texts.pop() if len(texts) == 1 else None
+    return None if text is None else dt.datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _paints(queues: Sequence[QueueResult]) -> dict[str, Paint]:
@@ -147,8 +167,8 @@ def steps(result: SimulationResult, frame: Frame, values: Iterable[float]) -> Fi
     """Return the values of buckets as the coordinates of a stepped line, which ends where the last bucket does."""
     heights = [short(value) for value in values]
     return {
-        "x0": 0,
-        "dx": result.series.bucket_seconds * frame.second,
+        "x0": frame.at(0.0),
+        "dx": frame.length(result.series.bucket_seconds),
         "y": [*heights, *heights[-1:]],
         "mode": "lines",
     }

@@ -115,7 +115,7 @@ def _figure(result: SimulationResult, bars: Sequence[Bar], where: dict[str, int]
                 "orientation": "h",
                 "name": label(queue),
                 "base": [frame.at(bar.start) for bar in mine],
-                "x": [frame.at(bar.end - bar.start) for bar in mine],
+                "x": [frame.length(bar.end - bar.start) for bar in mine],
                 "y": [short(where[bar.node] + _FILLED / 2 - (lanes[bar] + bar.gpus / 2) * scale) for bar in mine],
                 "width": [short(bar.gpus * scale) for bar in mine],
                 "marker": marker,

@@ -83,10 +83,10 @@ def _who_in_words(result: SimulationResult) -> str:
     if not leaves or not whole:
         return "There were no GPUs."
     most = leaves[0]
-    used = figure(result.value("utilisation"), "%")
+    used, kept = (figure(result.value(name), "%") for name in ("utilisation", "goodput"))
     return (
-        f"{used} of {whole:,.1f} GPU-hours were allocated; {most.name} had most of them, {most.gpu_hours:,.1f} "
-        f"({most.gpu_hours / whole:.1%})."
+        f"{used} of {whole:,.1f} GPU-hours were allocated, {kept} for work that was kept; {most.name} had most of "
+        f"them, {most.gpu_hours:,.1f} ({most.gpu_hours / whole:.1%})."
     )
 
 

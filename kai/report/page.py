@@ -38,7 +38,7 @@ from kai.wording import counted, span_text
 
 MOST_RUNS: Final = 6
 """Runs of which all charts are drawn; of more, the comparison alone."""
-_UNITS: Final[Mapping[str, str]] = {"utilisation": "%", "fragmentation": "%"}
+_UNITS: Final[Mapping[str, str]] = {"utilisation": "%", "goodput": "%", "fragmentation": "%"}
 _STYLES: Final = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 """Where plotly.js looks for a style of its own before it adds one, which the page would not let it do."""
 _PLAIN: Final = frozenset({"failures", "decisions", "cycles", "jobs", "pods"})
@@ -117,12 +117,14 @@ def _verdict(results: Sequence[SimulationResult]) -> str:
     parts = [counted(counts["nodes"], "node"), counted(counts["gpus"], "GPU"), counted(counts["jobs"], "job")]
     if len(results) > 1:
         figures = "; ".join(
-            f"{each.policy} allocates {headline(each, 'utilisation')} and starts {headline(each, 'started')} of them"
+            f"{each.policy} allocates {headline(each, 'utilisation')} of the GPU time, {headline(each, 'goodput')} for "
+            f"work that was kept, and starts {headline(each, 'started')} of them"
             for each in results
         )
         return f"{', '.join(parts)} that arrived: {figures}."
     return (
         f"{', '.join(parts)} that arrived: {headline(result, 'utilisation')} of the GPU time was allocated, "
+        f"{headline(result, 'goodput')} for work that was kept; "
         f"{headline(result, 'started')} of the jobs started, half of all {at_most(result.value('queueingDelayP50'))}, "
         f"and {counted(result.value('evictedPods') or 0, 'pod')} had to go for others."
     )
@@ -142,6 +144,7 @@ def _cards(result: SimulationResult) -> tuple[Card, ...]:
     waits = " · ".join(headline(result, f"queueingDelay{part}") for part in ("P50", "P95"))
     chosen = (
         ("utilisation", "utilisation", headline(result, "utilisation")),
+        ("goodput", "goodput", headline(result, "goodput")),
         ("jobs started", "started", started),
         ("wait, p50 · p95", "queueingDelayP95", waits),
         ("fairness (Jain)", "jain", headline(result, "jain")),

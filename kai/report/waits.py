@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil, log2
 from typing import Final, TypeAlias
 
 from kai.report.drawing import DASHES, GREY, HUES, Figure, Frame, Key, Paint, label, layout, leaf_queues, short
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.results.figures import figure, headline
-from kai.virtual.results.metrics import percentile, waited
-from kai.virtual.results.result import QueueResult, SimulationResult
+from kai.virtual.results.metrics import longest_wait, percentile, waited
+from kai.virtual.results.remarks import long_enough
+from kai.virtual.results.result import JobResult, QueueResult, SimulationResult
+from kai.wording import counted
 
 Waited: TypeAlias = tuple[float, bool]
 """How long a job waited, and whether it started then."""
@@ -21,7 +24,8 @@ _TICKS: Final = {1: "1s", 10: "10s", 60: "1m", 600: "10m", 3600: "1h", 6 * 3600:
 ABOUT: Final = (
     "For each wait, the part of the jobs that had started by then, from their arrival; the circle is the median, the "
     "diamond the 95th percentile. Waits of less than a second stand at 1s. A line that ends below 100% has jobs that "
-    "never started; figures and tables count those as waiting until they ended or the run did."
+    "never started; figures and tables count those as waiting until they ended or the run did. By size, the bar is the "
+    "longest wait."
 )
 
 
@@ -30,6 +34,7 @@ def how_long(results: Sequence[SimulationResult], frame: Frame) -> Section:
     plots = [_queues(result, frame, several=len(results) > 1) for result in results]
     named = {queue.name: frame.paint(queue.name) for result in results for queue in _shown(result)}
     keys = [Key(label=name, paint=paint, is_line=True, dash=paint.dash) for name, paint in named.items()]
+    plots += [_by_size(result, frame, several=len(results) > 1) for result in results]
     return Section(name="waits", question="How long did jobs wait?", about=ABOUT, plots=tuple(plots), keys=tuple(keys))
 
 
@@ -86,6 +91,76 @@ def _queues(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
     )
 
 
+# --- By size -------------------------------------------------------------------------------------------------------
+
+
+def _by_size(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
+    """Return how long jobs of each size waited: of all jobs together, the many small ones hide the large ones."""
+    seconds, name = long_enough(result)
+    sized: dict[str, list[JobResult]] = {}
+    for job in sorted(result.jobs, key=lambda job: job.gpus):
+        sized.setdefault(_size(job.gpus), []).append(job)
+    waits = {size: sorted(longest_wait(job, result.horizon_seconds) for job in jobs) for size, jobs in sized.items()}
+    late = {size: sum(wait > seconds for wait in each) for size, each in waits.items()}
+    never = {size: sum(job.start_seconds is None for job in jobs) for size, jobs in sized.items()}
+    rows = tuple((size, *_row(each), f"{late[size]:,}", f"{never[size]:,}") for size, each in waits.items())
+    longest = max(waits, key=lambda size: percentile(waits[size], 0.95) or 0.0, default="")
+    finding = (
+        f"Of all sizes, jobs with {longest} waited longest: 95% of them {at_most(percentile(waits[longest], 0.95))}."
+    )
+    return Plot(
+        title=f"{result.policy}: by size" if several else "By size",
+        finding=finding if rows else "There were no jobs.",
+        figure=_sizes(waits, frame) if rows else None,
+        table=Table(
+            caption="Waits by job size",
+            heads=("GPUs of the job", "jobs", "p50", "p95", "longest", f"over {name}", "never started"),
+            rows=rows,
+            note="A wait is the longest one that a job had before a start, be it the first or a later one",
+        ),
+    )
+
+
+def _size(gpus: float) -> str:
+    """Return the class of a job: none, a part of one, or the powers of two between which its GPUs lie."""
+    if gpus <= 0:
+        return "no GPU"
+    if gpus < 1:
+        return "less than 1 GPU"
+    if gpus <= 2:
+        return counted(ceil(gpus), "GPU")
+    most = 2 ** ceil(log2(gpus))
+    return f"{most // 2 + 1} to {most} GPUs"
+
+
+def _sizes(waits: Mapping[str, Sequence[float]], frame: Frame) -> Figure:
+    """Return one row for each size, with its median, its 95th percentile and its longest wait."""
+    data: list[Figure] = []
+    for part, symbol, name in ((0.5, "circle", "median"), (0.95, "diamond", "95%"), (1.0, "line-ns-open", "longest")):
+        data.append(
+            {
+                "mode": "markers",
+                "name": name,
+                "x": [max(1.0, short(percentile(each, part) or 0.0)) for each in waits.values()],
+                "y": list(waits),
+                "text": [figure(percentile(each, part), "s") for each in waits.values()],
+                "marker": {"color": HUES[0], "size": 11, "symbol": symbol, "line": {"width": 2}},
+                "hovertemplate": f"%{{y}}, {name}: %{{text}}<extra></extra>",
+            }
+        )
+    y = {"type": "category", "autorange": "reversed"}
+    return {"data": data, "layout": layout(90 + 34 * len(waits), _log_axis(frame), y, hovermode="closest")}
+
+
+def _log_axis(frame: Frame) -> Figure:
+    """Return the axis of waits."""
+    ticks = {at: text for at, text in _TICKS.items() if at <= frame.horizon * 1.01}
+    return {"type": "log", "title": {"text": "wait"}, "tickvals": list(ticks), "ticktext": list(ticks.values())}
+
+
+# --- By queue ------------------------------------------------------------------------------------------------------
+
+
 def _shown(result: SimulationResult) -> list[QueueResult]:
     queues = leaf_queues(result)
     most = sorted(queues, key=lambda queue: (-queue.jobs, queue.name))[:MOST_LINES]
@@ -108,9 +183,7 @@ def _figure(lines: Mapping[str, tuple[Sequence[Waited], Paint]], frame: Frame) -
     data: list[Figure] = []
     for name, (jobs, paint) in lines.items():
         data += _line(name, jobs, paint, frame)
-    ticks = {at: text for at, text in _TICKS.items() if at <= frame.horizon * 1.01}
-    x = {"type": "log", "title": {"text": "wait"}, "tickvals": list(ticks), "ticktext": list(ticks.values())}
-    return {"data": data, "layout": layout(320, x, {"title": {"text": "% of jobs"}, "range": [0, 103]})}
+    return {"data": data, "layout": layout(320, _log_axis(frame), {"title": {"text": "% of jobs"}, "range": [0, 103]})}
 
 
 def _line(name: str, jobs: Sequence[Waited], paint: Paint, frame: Frame) -> list[Figure]:

@@ -34,6 +34,8 @@ _MORE: Final = "\0"
 """Where the fields of a row stand for which there is no column."""
 _SEPARATORS: Final = (",", "|", "\t", ";")
 _FEW: Final = 6
+_OLDEST: Final = 631152000.0
+"""The year 1990: a column of times may count seconds from a zero of its own instead, which is no date."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +49,8 @@ class Trace:
     """Rows that are left out, counted by reason."""
     unread: tuple[str, ...] = ()
     """Columns that no property of a job is read from."""
+    began: float | None = None
+    """When the first job arrived, in seconds since the epoch; None where arrivals are no times of the calendar."""
 
 
 def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
@@ -83,7 +87,15 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
         raise InputError(f"{path}: found no job in {counted(count, 'row')}" + (f" ({why})" if why else ""))
     jobs.sort(key=lambda job: (job.arrival, job.line))
     unread = tuple(name for name in columns if name and name not in form.columns)
-    return Trace(form=form, jobs=_from_zero(jobs, form), rows=count, dropped=dict(dropped), unread=unread)
+    first = jobs[0].arrival if form.job["arrival"].kind == "time" else 0.0
+    return Trace(
+        form=form,
+        jobs=tuple(attrs.evolve(job, arrival=job.arrival - first) for job in jobs) if first else tuple(jobs),
+        rows=count,
+        dropped=dict(dropped),
+        unread=unread,
+        began=first if first > _OLDEST else None,
+    )
 
 
 def read_nodes(path: str) -> tuple[TraceNode, ...]:
@@ -116,14 +128,6 @@ def _refuse_uneven(row: Row, columns: Sequence[str]) -> None:
     if short or more:
         found = counted(len(columns) - short + len(more), "field")
         raise RowError(f"found {found}, expected {len(columns)}, one for each column")
-
-
-def _from_zero(jobs: Sequence[TraceJob], form: Format) -> tuple[TraceJob, ...]:
-    """Return jobs that arrive from 0 on where the trace tells times of the calendar."""
-    if form.job["arrival"].kind != "time":
-        return tuple(jobs)
-    first = jobs[0].arrival
-    return tuple(attrs.evolve(job, arrival=job.arrival - first) for job in jobs)
 
 
 # --- Files ---------------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
         shows = bool(each.change) and cells[0] != cells[1]  # less than what is shown makes neither side better
         note = compared.notes.get(each.name, "") if shows else ""
         rows.append([each.name, *cells, names[each.better] if shows else "", note])
-    parts = [table(heads, rows, console.width)]
+    parts = [f"{table(heads, rows, console.width)}\n{wrapped(compared.assumed, console.width)}"]
     parts += changed_jobs(found, lambda job: job.reason, console)
     first = found.first_divergence
     if first is not None:

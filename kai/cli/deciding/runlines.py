@@ -7,6 +7,7 @@ from kai.cli.console import Console
 from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
 from kai.virtual.results.comparison import top_queues
 from kai.virtual.results.figures import HEADLINES, figure
+from kai.virtual.results.metrics import goodput_text
 from kai.virtual.results.remarks import remarks
 from kai.wording import counted, number_text, span_text
 
@@ -32,7 +33,8 @@ def run_text(result: "SimulationResult", console: Console) -> str:
     if result.most_gpus and result.horizon_seconds:
         parts.append(_chart(result, rows, console))
     figures = _BETWEEN.join(_figures(result))
-    parts += [_table(result, rows, console), wrapped(figures, console.width, between=_BETWEEN)]
+    meant = wrapped(goodput_text(result), console.width)
+    parts += [_table(result, rows, console), f"{wrapped(figures, console.width, between=_BETWEEN)}\n{meant}"]
     said = remarks(result)
     if said:
         lines = (wrapped(f"  {text}", console.width, indent="  ") for text in said)
@@ -49,6 +51,7 @@ def _title(result: "SimulationResult") -> str:
         counted(counts["leafQueues"], "leaf queue"),
         counted(counts["jobs"], "job"),
         f"seed {result.inputs.seed}",
+        *([f"from {result.starts_at[:10]}"] if result.starts_at else []),
         f"policy {result.policy}",
     ]
     return " · ".join(parts)
@@ -150,6 +153,7 @@ def _row(queue: "QueueResult") -> list[str]:
 def _figures(result: "SimulationResult") -> Iterator[str]:
     for name, text, unit in (
         ("utilisation", "utilisation", "%"),
+        ("goodput", "goodput", "%"),
         ("jain", "fairness (Jain)", ""),
         ("fragmentation", "fragmentation", "%"),
         ("completionMean", "completion, mean", "s"),
@@ -171,7 +175,8 @@ def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
         columns(list(zip(heads, *block, strict=True)), right=range(1, len(block) + 1), width=console.width)
         for block in _blocks(runs, console.width - max(map(len, heads)))
     ]
-    return "\n\n".join([console.styled(title, bold=True), *blocks])
+    meant = wrapped(goodput_text(results[0]), console.width)
+    return "\n\n".join([console.styled(title, bold=True), *blocks, meant])
 
 
 def _blocks(runs: "Sequence[Sequence[str]]", room: int) -> "Iterator[Sequence[Sequence[str]]]":

@@ -10,13 +10,14 @@ import attrs
 
 from kai.simulation.comparing.comparison import LESS, MORE, NEITHER
 from kai.simulation.comparing.documents import Comparison, Divergence, JobChange, JobState, Metric
-from kai.virtual.results.metrics import waited
+from kai.virtual.results.metrics import goodput_text, waited
 from kai.virtual.results.result import DecisionLine, JobResult, QueueResult, SimulationResult
 from kai.wording import counted, first_of, number_text, span_text
 
 _DIGITS: Final = 6
 _METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
     "utilisation": ("utilisation", "part", MORE),
+    "goodput": ("goodput", "part", MORE),
     "jain": ("fairness (Jain)", "", MORE),
     "fragmentation": ("fragmentation", "part", LESS),
     "completionMean": ("completion, mean", "s", LESS),
@@ -36,6 +37,8 @@ class Compared:
     comparison: Comparison
     notes: Mapping[str, str]
     """By metric: what it concerns most, for people."""
+    assumed: str
+    """What goodput is, and how many jobs save their work."""
 
 
 def compare_runs(a: SimulationResult, b: SimulationResult) -> Compared:
@@ -48,7 +51,7 @@ def compare_runs(a: SimulationResult, b: SimulationResult) -> Compared:
         jobs=tuple(_jobs(a, b)),
         first_divergence=_divergence(a, b),
     )
-    return Compared(comparison=comparison, notes=_notes(a, b))
+    return Compared(comparison=comparison, notes=_notes(a, b), assumed=goodput_text(a))
 
 
 def top_queues(result: SimulationResult) -> list[QueueResult]:

@@ -9,6 +9,7 @@ from kai.wording import span_text
 
 HEADLINES: Final = (
     ("utilisation", "utilisation", "%"),
+    ("goodput", "goodput", "%"),
     ("fairness (Jain)", "jain", ""),
     ("fragmentation", "fragmentation", "%"),
     ("jobs started", "started", "n"),
@@ -21,6 +22,8 @@ HEADLINES: Final = (
     ("GPU-hours lost", "evictionCost", "GPU-h"),
 )
 """What a metric is called beside others, its name in a result, and the unit in which it is told."""
+BETTER_HIGH: Final = frozenset({"utilisation", "goodput", "jain", "started", "done"})
+"""Those of them of which more is better; of all others less is."""
 
 
 def figure(value: float | None, unit: str) -> str:

@@ -10,6 +10,7 @@ import attrs
 
 from kai.ancestry import descendants
 from kai.api.scheduling.queue import Queue
+from kai.api.values.times import instant_text
 from kai.virtual.results.result import (
     DecisionLine,
     EvictionResult,
@@ -88,6 +89,7 @@ def result_of(run: Run, policy: PolicyInput | None = None, computing_seconds: fl
         dropped=dict(scene.dropped),
         unkept=records.unkept,
         notes=(*scene.notes, *missed_notes(records.put_off, records.missed)),
+        starts_at=None if scene.starts is None else instant_text(scene.starts),
     )
 
 
@@ -104,6 +106,11 @@ def waited(job: JobResult, horizon: float) -> float:
     if until is None:
         until = horizon if job.end_seconds is None else job.end_seconds
     return round(until - job.arrival_seconds, _DIGITS)
+
+
+def longest_wait(job: JobResult, horizon: float) -> float:
+    """Return the longest that a job waited for a start, the first or a later one."""
+    return max([waited(job, horizon), *job.waits_seconds])
 
 
 def _job(record: JobRecord) -> JobResult:
@@ -140,6 +147,8 @@ def _counts(run: Run) -> dict[str, float]:
     parents = {queue.spec.parent_queue for queue in scene.objects.queues}
     leaves = sum(1 for queue in scene.objects.queues if queue.metadata.name not in parents)
     gpus = {"nodes": float(len(scene.objects.nodes)), "gpus": run.gpus, "leafQueues": float(leaves)}
+    gpus["largestNode"] = meters.largest
+    gpus["savingJobs"] = float(run.records.saving)
     gpus["gpuHours"] = round(meters.capacity_sum / HOUR, _DIGITS)
     return {**gpus, "jobs": float(len(run.records.jobs)), **{key: float(n) for key, n in scene.counts.items()}}
 
@@ -155,6 +164,7 @@ def _metrics(run: Run, jobs: Sequence[JobResult], computing_seconds: float | Non
             "",
             "Allocated GPU-seconds against allocatable ones. Allocation is not activity: an allocated GPU may be idle.",
         ),
+        "goodput": _goodput(records),
         **_of_waiting(run, jobs),
         **_of_completion(run, jobs),
         **_of_sharing(run),
@@ -167,6 +177,30 @@ def _metrics(run: Run, jobs: Sequence[JobResult], computing_seconds: float | Non
         text = "Seconds of processor that the run took on this machine; the only figure that does not repeat."
         found["computing"] = _item(computing_seconds, "s", text)
     return found
+
+
+def _goodput(records: Records) -> MetricItem:
+    """Return utilisation less what was lost; the assumption on checkpoints stands with it, for it decides the loss."""
+    kept = float(records.meters.used_sum.sum()) - sum(records.losses.values())
+    text = "Allocated GPU-seconds less those whose work evictions, failed nodes and crashes made worthless, against"
+    assumed = saving_text(records.saving, len(records.jobs))
+    return _item(_part(max(0.0, kept), records.meters.capacity_sum), "", f"{text} allocatable ones. {assumed}")
+
+
+def saving_text(saving: float, jobs: int) -> str:
+    """Say how many jobs save their work, for what is lost hangs on it."""
+    if not saving:
+        return "No job saves its work at checkpoints: after an interruption it begins anew."
+    if saving >= jobs:
+        return "Each job saves its work at checkpoints."
+    save = "saves its" if saving == 1 else "save their"
+    others = "other begins" if jobs - saving == 1 else "others begin"
+    return f"{saving:,.0f} of {jobs:,} jobs {save} work at checkpoints; after an interruption the {others} anew."
+
+
+def goodput_text(result: SimulationResult) -> str:
+    """Say what goodput is, and how many jobs of a result save their work."""
+    return f"goodput: allocated less lost work. {saving_text(result.counts.get('savingJobs', 0.0), len(result.jobs))}"
 
 
 def _of_waiting(run: Run, jobs: Sequence[JobResult]) -> dict[str, MetricItem]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from kai.api.kubernetes.pod import GRACE_SECONDS
-from kai.virtual.results.metrics import waited
+from kai.virtual.results.metrics import longest_wait, waited
 from kai.virtual.results.result import JobResult, SimulationResult
 from kai.wording import counted, first_of, span_text
 
 _FEW: Final = 2
 _LONG: Final = 60.0
 """Seconds; shorter waits are not worth a sentence."""
+_LONGS: Final = ((86400.0, "a day"), (3600.0, "an hour"))
+"""From when on a wait is long: the first of them of which the run holds more than two."""
+_MANY: Final = 10
+"""So many younger jobs pass a job that it is worth a sentence: some always do."""
+_MOST_LATE: Final = 50
+"""Jobs of which it is counted how many passed them, those that waited longest."""
 
 
 def remarks(result: SimulationResult) -> tuple[str, ...]:
@@ -21,7 +28,9 @@ def remarks(result: SimulationResult) -> tuple[str, ...]:
     return (
         *_bought(result),
         *_waited(result),
+        *_long(result),
         *_never(result),
+        *_passed(result),
         *_paid(result),
         *_failed(result),
         *_dropped(result),
@@ -54,11 +63,83 @@ def _waited(result: SimulationResult) -> Iterator[str]:
         yield f"Longest waits before a start: {' and '.join(texts)}."
 
 
+def long_enough(result: SimulationResult) -> tuple[float, str]:
+    """Return from when on a wait of this run is long, and what that is called."""
+    return next((each for each in _LONGS if result.horizon_seconds > 2 * each[0]), _LONGS[-1])
+
+
+def _long(result: SimulationResult) -> Iterator[str]:
+    seconds, name = long_enough(result)
+    late = [job for job in result.jobs if longest_wait(job, result.horizon_seconds) > seconds]
+    spread = sum(needs_several(job, result) for job in late)
+    if late and spread == len(late):
+        yield f"{counted(len(late), 'job')} over several nodes waited over {name}."
+    elif late:
+        several = f", {spread:,} of them over several nodes" if spread else ""
+        yield f"{counted(len(late), 'job')} waited over {name}{several}."
+
+
+def needs_several(job: JobResult, result: SimulationResult) -> bool:
+    """Return whether a job asks for more GPUs than a node has."""
+    return job.gpus > result.counts.get("largestNode", inf)
+
+
 def _never(result: SimulationResult) -> Iterator[str]:
     never = [job for job in result.jobs if job.start_seconds is None and job.state == "waiting"]
     if never:
         names = first_of([job.name for job in sorted(never, key=_order)], 4)
         yield f"{counted(len(never), 'job')} never started: {names}."
+
+
+# --- Jobs that others pass -----------------------------------------------------------------------------------------
+
+
+def passers(job: JobResult, result: SimulationResult) -> list[JobResult]:
+    """Return the jobs with GPUs that arrived after a job and started before it, or that did while it never did."""
+    until = inf if job.start_seconds is None else job.start_seconds
+    return [
+        each
+        for each in result.jobs
+        if each.gpus and each.arrival_seconds > job.arrival_seconds and each.start_seconds is not None
+        if each.start_seconds < until
+    ]
+
+
+def passed_text(job: JobResult, result: SimulationResult) -> str:
+    """Say how many younger jobs started before a job, by which rule, and what ends that; "" if too few did."""
+    younger = passers(job, result)
+    if len(younger) < _MANY:
+        return ""
+    by_queue = Counter(each.queue for each in younger)
+    whose = ", ".join(f"{count:,} in {queue}" for queue, count in by_queue.most_common(_FEW))
+    smaller = "All of them are smaller: " if all(each.gpus < job.gpus for each in younger) else ""
+    queue = next((each for each in result.queues if each.name == job.queue), None)
+    quota = None if queue is None else queue.quota_gpus
+    gpus = f"{job.gpus:,.12g}"
+    if quota is not None and quota < job.gpus:
+        ends = (
+            f"Its {gpus} GPUs are more than the quota of {quota:,.12g} of {job.queue}, so it may not take them back "
+            f"from other queues. With a quota of {gpus} it may."
+        )
+    elif by_queue[job.queue] > len(younger) / 2:
+        ends = "In its own queue only a higher priority makes room for it."
+    else:
+        ends = "It starts when as many GPUs are idle at once, or when its queue may take them back."
+    return (
+        f"{len(younger):,} jobs that came after {job.name} ({gpus} GPUs) started before it ({whose}). {smaller}kai "
+        f"holds no idle GPUs back for a job that waits. {ends}"
+    )
+
+
+def _passed(result: SimulationResult) -> Iterator[str]:
+    """Yield what is said of the job that most others passed, of those that waited long."""
+    seconds, _ = long_enough(result)
+    waits = [(longest_wait(job, result.horizon_seconds), job) for job in result.jobs if job.gpus]
+    late = sorted((each for each in waits if each[0] > seconds), key=lambda each: -each[0])[:_MOST_LATE]
+    most = max((job for _, job in late), key=lambda job: len(passers(job, result)), default=None)
+    text = "" if most is None else passed_text(most, result)
+    if text:
+        yield text
 
 
 def _order(job: JobResult) -> tuple[float, str]:

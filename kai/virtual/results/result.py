@@ -158,6 +158,8 @@ class SimulationResult:
     unkept: int
     """Stays and evictions that are not listed, because there are too many."""
     notes: tuple[str, ...]
+    starts_at: str | None = None
+    """The instant at which the run starts, where what it was made of has times of the calendar; else null."""
 
     def value(self, metric: str) -> float | None:
         """Return the value of a metric; None where there is nothing to count, or another version did not write it."""

@@ -77,6 +77,8 @@ class Meters:
         self.used_sum, self.below_sum = np.zeros(count), np.zeros(count)
         self.capacity = 0.0
         self.capacity_sum = 0.0
+        self.largest = 0.0
+        """The most GPUs that a node had at a time."""
         self.even_sum, self.even_seconds = 0.0, 0.0
         self.idle_sum, self.unusable_sum = 0.0, 0.0
         """Of idle GPUs and those that the largest waiting pod cannot use, while pods wait."""
@@ -138,6 +140,7 @@ class Meters:
         """Note a node with so many GPUs; None: it is gone."""
         total, held = self._nodes.get(name, (0.0, 0.0))
         self.capacity += (gpus or 0.0) - total
+        self.largest = max(self.largest, gpus or 0.0)
         self._set(name, gpus or 0.0, held)
 
     def share(self, fair: Mapping[str, float]) -> None:

@@ -191,6 +191,8 @@ class Records:
     gained_gpus: float = 0.0
     """GPUs of jobs for which others were evicted."""
     _gained: tuple[float, int] = (nan, -1)
+    saving: int = 0
+    """Jobs that save their work at checkpoints."""
     losses: dict[Loss, float] = attrs.field(factory=lambda: dict.fromkeys(Loss, 0.0))
     """GPU-seconds."""
 
@@ -210,6 +212,7 @@ class Records:
             arrival=now,
             gpus=gpus,
         )
+        self.saving += behaviour.checkpoint_every is not None
         self.jobs.append(record)
         return len(self.jobs) - 1
 

@@ -71,10 +71,10 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
     inherited = inherited_from(snapshot_in(cluster)) if _is_snapshot(cluster) else None
     around = ClusterObjects() if inherited is None else inherited.objects
     objects, made_queues = objects_of(file.documents, nodes, trace, around)
-    more: dict[str, Any] = {"began": NEW_YEAR}
+    more: dict[str, Any] = {"began": NEW_YEAR, "starts": trace.began}
     there: tuple[JobPlan, ...] = ()
     if inherited is not None:
-        more, there = _of_snapshot(inherited), inherited.plans
+        more, there = {**_of_snapshot(inherited), "starts": trace.began}, inherited.plans
         objects, _ = inherited.with_brought(objects)
     if not objects.nodes and not _has_nodes(file):
         raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
@@ -120,12 +120,12 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
     found = read_workload([*file.documents, *documents], seed, until, None if case is None else case.now)
     objects, plans, notes = found.objects, found.plans, found.notes
-    more: dict[str, Any] = {"began": found.began}
+    more: dict[str, Any] = {"began": found.began, "starts": found.began if found.is_dated else None}
     if case is not None:
         inherited = inherited_from(case, found.plans)
         objects, left = inherited.with_brought(found.objects)
         plans = (*inherited.plans, *found.plans)
-        more = _of_snapshot(inherited) | ({"began": found.began} if found.is_dated else {})
+        more = _of_snapshot(inherited) | ({"began": found.began, "starts": found.began} if found.is_dated else {})
         more |= {"assumptions": inherited.assumptions}
         notes = (*notes, *more.pop("notes"), *left)
     if not objects.nodes and not _has_nodes(file):
@@ -229,6 +229,7 @@ def _of_snapshot(inherited: Inherited) -> dict[str, Any]:
     case = inherited.case
     return {
         "began": case.now or NEW_YEAR,
+        "starts": case.now or None,
         "configuration": case.configuration,
         "settings": case.settings,
         "notes": inherited.notes,

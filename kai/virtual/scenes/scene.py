@@ -101,6 +101,8 @@ class Scene:
     seed: int = 0
     began: float = 0.0
     """The start of virtual time, in seconds since the epoch."""
+    starts: float | None = None
+    """The same where what was read has times of the calendar, so that people know it by its date; else None."""
     events: tuple[NodeEvent, ...] = ()
     faults: tuple[Faults, ...] = ()
     autoscale: tuple[Autoscale, ...] = ()

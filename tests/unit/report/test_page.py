@@ -120,9 +120,12 @@ def test_what_is_measured_assumed_and_left_out_stands_on_the_page(plotly):
 
 def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
     reader = read(page_of([reclaimed()], command=COMMAND, program="kai 1"))
-    assert reader.texts["dd"][::2] == ["33.4%", "2 of 2", "0s · 30s", "0.913", "100.0%", "2.7 GPU-h"]
+    assert reader.texts["dd"][::2] == ["33.4%", "29.3%", "2 of 2", "0s · 30s", "0.913", "100.0%", "2.7 GPU-h"]
     findings = [text.strip() for text in reader.texts["p"]]
-    assert "33.4% of 64.0 GPU-hours were allocated; guest had most of them, 19.4 (30.3%)." in findings
+    assert (
+        "33.4% of 64.0 GPU-hours were allocated, 29.3% for work that was kept; guest had most of them, 19.4 (30.3%)."
+        in findings
+    )
     assert "Half of all jobs did not wait, 95% waited 30s or less; 0 of 2 never started." in findings
     assert "1 pod with 8 GPUs evicted: 1 by reclaim. GPU-hours of work lost: 2.7." in findings
     assert "work lost" in reader.texts["dt"]
@@ -144,7 +147,7 @@ def test_what_arrived_and_what_started_are_told_apart_in_one_form_of_numbers(plo
         metrics={**reclaimed().metrics, "started": started},
     )
     alone = page_of([result], command=COMMAND, program="kai 1")
-    assert re.search(r"7,255 jobs that arrived: .* was allocated, 7,250 of the jobs started, half", alone)
+    assert re.search(r"7,255 jobs that arrived: .* was allocated, .* kept; 7,250 of the jobs started, half", alone)
     beside = page_of([result, attrs.evolve(result, policy="other")], command=COMMAND, program="kai 1")
     assert re.search(r"7,255 jobs that arrived: .* and starts 7,250 of them; other allocates", beside)
     assert "7255" not in alone + beside
@@ -154,9 +157,59 @@ def test_several_runs_are_compared_first(plotly):
     results = [reclaimed(), sooner()]
     sections = sections_of(results, Frame.of(results))
     assert sections[0].name == "runs"
-    assert [len(section.plots) for section in sections] == [3, 2, 4, 2, 2, 2, 2]
+    assert [len(section.plots) for section in sections] == [4, 2, 4, 4, 2, 2, 2]
     rows = {row[0]: row[1:] for row in sections[0].table.rows}
     assert rows["wait max"][0] == "30s"
+
+
+def test_no_chart_has_figures_that_are_better_high_beside_figures_that_are_better_low():
+    high, low = sections_of([reclaimed(), sooner()], Frame.of([reclaimed(), sooner()]))[0].plots[:2]
+    assert high.figure is not None
+    assert low.figure is not None
+    drawn = [set(each.figure["data"][0]["y"]) for each in (high, low)]
+    assert drawn[0] == {"utilisation", "goodput", "fairness (Jain)", "jobs started", "jobs done"}
+    assert drawn[1] == {"fragmentation", "wait p95", "wait max", "completion, mean", "pods evicted", "GPU-hours lost"}
+    assert "Marks to the right of 100% are better than default" in high.finding
+    assert "Marks to the left of 100% are better than default" in low.finding
+    assert "No" not in high.finding
+    assert not re.search(r"\bby \d+ figures", high.finding + low.finding)
+
+
+def test_the_figures_that_change_are_named_with_both_values():
+    worse = {**reclaimed().metrics, "utilisation": attrs.evolve(reclaimed().metrics["utilisation"], value=0.1)}
+    other = attrs.evolve(reclaimed(), policy="other", metrics=worse)
+    high = sections_of([reclaimed(), other], Frame.of([reclaimed(), other]))[0].plots[0]
+    assert high.finding.startswith("other is worse in utilisation (33.4% to 10.0%). Marks")
+
+
+def test_what_goodput_assumes_of_checkpoints_stands_beside_it(plotly):
+    alone = read(page_of([reclaimed()], command=COMMAND, program="kai 1"))
+    said = "1 of 2 jobs saves its work at checkpoints; after an interruption the other begins anew."
+    assert any(text.endswith(said) for text in alone.texts["dd"])
+    beside = sections_of([reclaimed(), sooner()], Frame.of([reclaimed(), sooner()]))[0]
+    assert beside.about.endswith(said)
+
+
+def test_axes_have_dates_where_all_runs_start_at_the_same_one():
+    dated = attrs.evolve(reclaimed(), starts_at="2026-11-21T06:00:00Z")
+    later = attrs.evolve(dated, starts_at="2026-11-22T06:00:00Z")
+    frame = Frame.of([dated, dated])
+    assert frame.time_axis["type"] == "date"
+    assert frame.time_axis["range"] == ["2026-11-21 06:00:00.000", "2026-11-21 14:00:00.000"]
+    assert (frame.at(3630.0), frame.length(1800.0)) == ("2026-11-21 07:00:30.000", 1_800_000.0)
+    for undated in ([dated, later], [dated, reclaimed()], [reclaimed()]):
+        assert Frame.of(undated).time_axis["title"] == {"text": "hours since the start"}
+
+
+def test_waits_are_told_by_the_size_of_jobs():
+    plot = next(each for each in sections_of([reclaimed()], Frame.of([reclaimed()])) if each.name == "waits").plots[-1]
+    assert plot.table is not None
+    # `long` waited 1830s for its second start: that it ran before does not make the wait shorter.
+    assert plot.table.rows == (
+        ("3 to 4 GPUs", "1", "30s", "30s", "30s", "0", "0"),
+        ("5 to 8 GPUs", "1", "30m", "30m", "30m", "0", "0"),
+    )
+    assert plot.finding == "Of all sizes, jobs with 5 to 8 GPUs waited longest: 95% of them waited 30m or less."
 
 
 def test_of_many_runs_only_the_comparison_is_drawn(plotly):

@@ -32,7 +32,9 @@ guest       19.4         -        0s   0s   0s    1 / 1        1  2.7 GPU-h
 owner        2.0        3%       30s  30s  30s    1 / 1        0          -
 idle        42.6         -         -    -    -        -        -          -
 
-utilisation 33.4%   fairness (Jain) 0.913   fragmentation 100.0%   completion, mean 1h43m
+utilisation 33.4%   goodput 29.3%   fairness (Jain) 0.913   fragmentation 100.0%   completion, mean 1h43m
+goodput: allocated less lost work. 1 of 2 jobs saves its work at checkpoints; \
+after an interruption the other begins anew.
 
 Worth knowing
   1 job got GPUs by reclaim; it waited 30s for pods to terminate.

@@ -34,6 +34,7 @@ def test_the_case_that_was_calculated_by_hand_comes_out_the_same():
     assert hours == {"all": 21.4, "guest": 19.4, "owner": 2.0}
     expected = {
         "utilisation": 0.334375,
+        "goodput": 0.292708,
         "queueingDelayP50": 0.0,
         "queueingDelayMax": 30.0,
         "gangWaitMax": 30.0,

@@ -95,3 +95,19 @@ def test_columns_that_are_not_read_are_told(tmp_path: Path):
     (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
     (note,) = load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene.notes
     assert note.startswith("2 columns not read: duration, gpus. Columns are name, arrival_s, duration_s, pods,")
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [(("2026-11-21T06:00:00", "2026-11-21T07:00:00"), "2026-11-21T06:00:00Z"), (("60", "3660"), None)],
+    ids=["dates", "seconds"],
+)
+def test_a_run_starts_at_the_date_of_the_first_job_where_the_trace_has_dates(
+    tmp_path: Path, times: tuple[str, str], expected: str | None
+):
+    rows = "\n".join(f"{name},{at},0,60,1,8,1,COMPLETED,ada,vc" for name, at in zip("ab", times, strict=True))
+    head = "job_id,submit_time,queue,duration,node_num,gpu_num,cpu_num,state,user,vc\n"
+    (tmp_path / "cluster_log.csv").write_text(head + rows + "\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
+    result = result_of(run(load(str(tmp_path / "cluster_log.csv"), str(tmp_path / "cluster.yaml")).scene))
+    assert result.starts_at == expected
