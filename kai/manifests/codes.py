@@ -160,8 +160,9 @@ CODES: Final[dict[str, Code]] = {
     ),
     "J019": Code(
         WARNING,
-        "kai has no model of the controller of a workload",
-        "Its pods are for this scheduler, and are not in what is simulated or checked.",
+        "kai does not expand the kind of a workload",
+        "Its pods are for this scheduler, and are not in what is simulated or checked. The sentence says what they are "
+        "grouped as in a cluster. A Karta in the input describes such a kind to kai.",
     ),
     "J020": Code(
         WARNING,
@@ -221,6 +222,23 @@ CODES: Final[dict[str, Code]] = {
         "A label that names none is passed over: the job gets the next class that is named, else that of its kind, "
         "else train. A pod group whose class is none gets the global default, or 50. An API server refuses pods whose "
         "spec.priorityClassName is none. Without priority classes in the input only a likely slip of the pen is told.",
+    ),
+    "J040": Code(
+        WARNING,
+        "an object in which the pods of a workload are described is not in this input",
+        "A runtime, a template or a claim may be in the cluster already: kai would-run looks for it in the cluster, or "
+        "in what --from names. Where it is in neither, the workload gets no pods.",
+    ),
+    "J041": Code(
+        WARNING,
+        "a claim that a pod names does not exist",
+        "Pods wait until there is a ResourceClaim, a ResourceClaimTemplate or a PersistentVolumeClaim of that name in "
+        "their namespace. Without nodes in the input it is no cluster, and claims are not looked for.",
+    ),
+    "J042": Code(
+        WARNING,
+        "a workload names a queue, and another scheduler places its pods",
+        "Its pods run outside of the quota of that queue.",
     ),
     "W001": Code(
         ERROR,

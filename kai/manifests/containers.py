@@ -3,7 +3,7 @@
 Source: the validation of Kubernetes; see ``kai.manifests.refused``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
@@ -18,8 +18,13 @@ _HUGE: Final = "hugepages-"
 _LAST_PORT: Final = 65_535
 
 
-def faults_of_containers(spec: Mapping[str, Any], at: Path, *, is_own: bool) -> Iterator[Fault]:
-    """Yield what is refused; ``is_own`` for a kind of Kubernetes, whose controllers add nothing that is missing."""
+def faults_of_containers(
+    spec: Mapping[str, Any], at: Path, *, is_own: bool, added: Collection[str] | None = ()
+) -> Iterator[Fault]:
+    """Yield what is refused; ``is_own`` for a kind of Kubernetes, whose controllers fill in nothing that is missing.
+
+    ``added`` are the names of volumes that the controller adds; None where these are not known.
+    """
     first, main = items(spec, "initContainers", at), items(spec, "containers", at)
     if is_own and spec.get("containers") in (None, []):
         yield Fault((*at, "containers"), "none", "at least one container")
@@ -28,7 +33,7 @@ def faults_of_containers(spec: Mapping[str, Any], at: Path, *, is_own: bool) -> 
     for place, container in (*first, *main):
         yield from _of_name(place, container, is_own=is_own)
         yield from _of_ports(place, container, on_host=bool(spec.get("hostNetwork")))
-        yield from _of_mounts(place, container, volumes)
+        yield from _of_mounts(place, container, None if added is None else [*volumes, *added])
         yield from _of_variables(place, container)
         yield from _of_resources((*place, "resources"), mapping_of(container, "resources"), claims)
     yield from repeated((*main, *first), "name")
@@ -75,11 +80,11 @@ def _host_ports(containers: list[Item]) -> Iterator[Fault]:
                 seen.add(key)
 
 
-def _of_mounts(place: Path, container: Mapping[str, Any], volumes: list[Any]) -> Iterator[Fault]:
+def _of_mounts(place: Path, container: Mapping[str, Any], volumes: Collection[object] | None) -> Iterator[Fault]:
     mounts = items(container, "volumeMounts", place)
     for where, mount in mounts:
         name = mount.get("name")
-        if isinstance(name, str) and name not in volumes:
+        if isinstance(name, str) and volumes is not None and name not in volumes:
             yield Fault((*where, "name"), f'"{name}"', "the name of a volume of the pod")
     yield from repeated(mounts, "mountPath")
 

@@ -19,23 +19,33 @@ from kai.api.scheduling.shard import Config, SchedulingShard
 from kai.errors import InputError
 from kai.lenient import mapping_of, mappings_of, part_of
 from kai.manifests.circles import circles
+from kai.manifests.claims import is_compute_domain, template_of
 from kai.manifests.grouping import Grouping
 from kai.manifests.index import Index, Manifest
 from kai.manifests.unused import (
     CONFIGURES,
     NO_GROUP,
-    NO_MODEL,
     NO_NODE,
     NO_PODS,
+    NOT_EXPANDED,
     Unused,
     counted,
     for_scheduler,
+    kind_title,
     managed_by,
-    templates,
+    names_scheduler,
     why_not_read,
 )
-from kai.manifests.workloads.making import other_manager, uid_of
-from kai.manifests.workloads.table import CLUSTER_WIDE, TEMPLATES, as_kept, has_model, looks_around, made_of
+from kai.manifests.workloads.making import AbsentError, other_manager, uid_of
+from kai.manifests.workloads.table import (
+    CLUSTER_WIDE,
+    TEMPLATES,
+    as_kept,
+    has_model,
+    is_ambiguous,
+    looks_around,
+    made_of,
+)
 from kai.podgrouper import Kind, Resource, Settings
 
 
@@ -67,6 +77,10 @@ class Expansion:
     """Of each manifest the place of the workload that it comes from; -1 for a group or a class that was made."""
     unused: tuple[Unused, ...] = ()
     problems: tuple[Problem, ...] = ()
+    absent: tuple[Problem, ...] = ()
+    """What is not expanded because an object that it names, and that may be in the cluster, is not in the input."""
+    not_expanded: tuple[Problem, ...] = ()
+    """Workloads for this scheduler of a kind that kai does not expand."""
     workloads: int = 0
     """Workloads and bare pods that this scheduler is asked to place."""
     owners: Mapping[str, tuple[tuple[str, str, str], ...]] = attrs.field(factory=dict, repr=False)
@@ -168,6 +182,9 @@ class _Expanding:
     """Workloads whose controllers look at other objects: they come when all of those are known."""
     unused: list[Unused] = attrs.field(factory=list)
     problems: list[Problem] = attrs.field(factory=list)
+    absent: list[Problem] = attrs.field(factory=list)
+    strange: list[tuple[int, Mapping[str, Any]]] = attrs.field(factory=list)
+    """Workloads of kinds that no model knows."""
     fresh: set[str] = attrs.field(factory=set)
     named: set[tuple[str, str]] = attrs.field(factory=set)
     """Namespace and name of every pod so far."""
@@ -182,6 +199,8 @@ class _Expanding:
             self.kept[at] = manifest  # reading it says what is wrong
         elif kind == "Pod" and manifest["apiVersion"] == "v1":
             self._take_pod(at, manifest)
+        elif is_compute_domain(manifest):
+            self._take_made(at, template_of(manifest))
         elif looks_around(Kind.of(manifest["apiVersion"], kind)):
             self.late.append((at, manifest))
         elif has_model(Kind.of(manifest["apiVersion"], kind)):
@@ -191,15 +210,22 @@ class _Expanding:
             self.index.add([self._placed(manifest)])
             self._note(kind, CONFIGURES if _is_configuration(manifest) else "", manifest)
         else:
-            self._take_stranger(manifest, kind)
+            self._take_stranger(at, manifest, kind)
+
+    def _take_made(self, at: int, made: Mapping[str, Any] | None) -> None:
+        """Take what a controller makes of an object, in the place of that."""
+        if made is not None:
+            self.kept[at] = made
+            self.index.add([self._placed(made)])
 
     def finish(self) -> Expansion:
         """Group what is loose, and return everything."""
         for at, manifest in self.late:
             self._take_workload(at, manifest)
         made: list[Manifest] = []
+        grouping = Grouping(self.index, Settings(scheduler_name=self.scheduler_name), self.fresh)
+        not_expanded = [self._told(at, manifest, grouping) for at, manifest in self.strange]
         if self.loose:
-            grouping = Grouping(self.index, Settings(scheduler_name=self.scheduler_name), self.fresh)
             grouped: list[Manifest] = []
             for at, pod in self.loose:
                 done, reason = grouping.group(pod)
@@ -217,9 +243,18 @@ class _Expanding:
             sources=(*self.kept, *([-1] * (len(made) - len(self.loose))), *(at for at, _ in self.loose)),
             unused=counted(self.unused),
             problems=tuple(first[at] for at in sorted(first)),
+            absent=tuple(self.absent),
+            not_expanded=tuple(not_expanded),
             workloads=self.workloads,
             owners=self.index.owners(),
         )
+
+    def _told(self, at: int, manifest: Mapping[str, Any], grouping: Grouping) -> Problem:
+        """Say of a kind that no model knows what becomes of its pods in a cluster."""
+        kind = Kind.of(manifest["apiVersion"], manifest["kind"])
+        reason = f"{NOT_EXPANDED}; its pods are grouped in a cluster as {grouping.rule_of(kind)}"
+        self._note(kind.kind, reason, manifest, is_strange=True)
+        return Problem(at=at, message=f"{kind_title(kind.group, kind.kind)}: {reason}")
 
     def _take_pod(self, at: int, manifest: Mapping[str, Any]) -> None:
         spec, metadata, status = (mapping_of(manifest, key) for key in ("spec", "metadata", "status"))
@@ -252,6 +287,12 @@ class _Expanding:
                 return
             manager = other_manager(workload)
             pods = [] if manager else list(self._pods_of(workload))
+        except AbsentError as error:
+            self.workloads += 1
+            message = " ".join(str(error).split())
+            self.absent.append(Problem(at=at, message=message))
+            self._note(str(manifest.get("kind")), message.partition(": ")[2], manifest)
+            return
         except InputError as error:
             self.workloads += 1
             self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
@@ -308,16 +349,15 @@ class _Expanding:
         self.fresh.add(uid)
         return {**pod, "metadata": {**pod["metadata"], "name": place[1], "uid": uid}}
 
-    def _take_stranger(self, manifest: Mapping[str, Any], kind: str) -> None:
+    def _take_stranger(self, at: int, manifest: Mapping[str, Any], kind: str) -> None:
         """Count an object of a kind that kai does not read: a workload of ours if its pods are for us."""
         self.index.add([self._placed(manifest)])
         group = manifest["apiVersion"].rpartition("/")[0]
         if (group, kind) in TEMPLATES:
             return  # a part of the workloads that name it
-        found = templates(manifest)
-        if any(part_of(template, "spec", "schedulerName") == self.scheduler_name for _, template in found):
+        if names_scheduler(manifest.get("spec"), self.scheduler_name):
             self.workloads += 1
-            self._note(kind, NO_MODEL, manifest)
+            self.strange.append((at, manifest))
         else:
             self._note(kind, why_not_read(manifest["apiVersion"], kind), manifest)
 
@@ -343,10 +383,12 @@ class _Expanding:
         kind = workload.kind.kind
         return (kind, workload.uid) in self.owners or (kind, f"{workload.namespace}/{workload.name}") in self.owners
 
-    def _note(self, kind: str, reason: str, manifest: Mapping[str, Any]) -> None:
+    def _note(self, kind: str, reason: str, manifest: Mapping[str, Any], *, is_strange: bool = False) -> None:
         if reason:
             name = "/".join(_place_of(manifest, self.namespace))
-            self.unused.append(Unused(kind=kind, reason=reason, names=(name,)))
+            group = str(manifest.get("apiVersion")).rpartition("/")[0]
+            needed = is_strange or is_ambiguous(group, kind)
+            self.unused.append(Unused(kind=kind, reason=reason, group=group if needed else "", names=(name,)))
 
 
 def _is_configuration(manifest: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from kai.api.values.bad_value import BadValue
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 from kai.manifests.scalars import SCALARS, scalar_fault
-from kai.manifests.unused import templates
+from kai.manifests.workloads.table import pod_templates
 
 _FREE: Final = "?"
 _LIST, _OBJECT, _TEXTS = "a list", "an object", "an object of strings"
@@ -71,7 +71,7 @@ def _mistakes(manifest: Mapping[str, Any]) -> Iterator[Unknown | BadValue]:
     if own is not None:
         yield from _of_schema(manifest, own, ())
         return
-    for path, template in templates(manifest):
+    for path, template in pod_templates(manifest):
         yield from _of_type(template, "V1PodTemplateSpec", path)
 
 

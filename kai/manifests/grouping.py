@@ -1,5 +1,6 @@
 """Pods into groups, by the very rules of the service; groups of what was never applied get readable names."""
 
+import inspect
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -9,7 +10,7 @@ import attrs
 from kai.api import names
 from kai.lenient import mapping_of, part_of
 from kai.manifests.index import Index, Manifest
-from kai.podgrouper import Absent, Get, Groupers, Needs, Settings, Verb, group_pod, load_groupers
+from kai.podgrouper import Absent, Get, Groupers, Kind, Needs, Reader, Settings, Verb, group_pod, load_groupers
 from kai.podgrouper.kinds import POD_GROUP, PRIORITY_CLASS
 
 PRIORITY_CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
@@ -58,6 +59,13 @@ class Grouping:
                 self.groups[str(metadata.get("namespace", "")), str(metadata["name"])] = written
             self.index.add([written])
         return _patched(pod, outcome.pod_patch), ""
+
+    def rule_of(self, kind: Kind) -> str:
+        """Return in words what the pods of a kind are grouped as in a cluster, from the docstring of its grouper."""
+        grouper = self._groupers.choose(kind, Reader(self.index), self.settings)
+        text = " ".join(inspect.cleandoc(grouper.__doc__ or "").split("\n\n")[0].split())
+        rule = text.partition(". ")[0].rstrip(".")
+        return rule[:1].lower() + rule[1:]
 
     def made(self, pods: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
         """Return all groups and the priority classes that they need, and the pods, under readable names."""

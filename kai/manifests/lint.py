@@ -12,6 +12,7 @@ import attrs
 from kai.api import names
 from kai.lenient import list_of, mapping_of, mappings_of, part_of
 from kai.manifests.access import check_access
+from kai.manifests.claims import Claims, check_claims
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
@@ -20,7 +21,7 @@ from kai.manifests.priorities import check_priorities, classes_of
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.refused import check_refused
-from kai.manifests.unused import NO_MODEL, templates
+from kai.manifests.unused import templates
 from kai.wording import counted, first_of
 
 _SHOWN: Final = 5
@@ -35,8 +36,12 @@ def lint(reading: Reading) -> list[Finding]:
     # What cannot be read at all is not judged as well.
     found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
     said = {(each.file, each.line, each.column) for each in found}
+    manifests = [document.manifest for document in reading.documents]
+    claims = Claims.of(manifests)
+    if any(map(_is_node, reading.documents)):  # else the input is no cluster, and claims are elsewhere
+        found += check_claims(reading.documents, claims.found, "default")
     for document in reading.documents:
-        found += [*_foreign(document), *_misplaced(document)]
+        found += [*_foreign(document, claims), *_misplaced(document)]
         # What is said in other words at the very place is not said again.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += [*_without_model(reading), *_astray(reading)]
@@ -169,16 +174,23 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
                         yield document.finding("J020", message, place, at_key=True)
 
 
-def _foreign(document: Document) -> Iterator[Finding]:
-    """Yield templates that ask for GPUs, for another scheduler."""
+def _foreign(document: Document, claims: Claims) -> Iterator[Finding]:
+    """Yield templates for another scheduler that ask for GPUs, or that are of a workload which names a queue."""
+    namespace = str(part_of(document.manifest, "metadata", "namespace") or "default")
+    queue = part_of(document.manifest, "metadata", "labels", names.QUEUE)
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
         spec = mapping_of(template, "spec")
         scheduler = str(spec.get("schedulerName") or "default-scheduler")
-        if scheduler != names.SCHEDULER_NAME and gpus_of(template) > 0 and not spec.get("nodeName"):
-            place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")
+        if scheduler == names.SCHEDULER_NAME or spec.get("nodeName"):
+            continue
+        of_template = part_of(template, "metadata", "labels", names.QUEUE)
+        place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")
+        asks = gpus_of(template) > 0 or claims.gpus_of(template, namespace) > 0
+        if asks or queue or of_template:
+            what = "the pods ask for GPUs" if asks else f"queue {of_template or queue} is named"
             yield document.finding(
-                "J003",
-                f"the pods ask for GPUs, and {scheduler} places them",
+                "J003" if asks else "J042",
+                f"{what}, and {scheduler} places {'them' if asks else 'the pods'}",
                 place,
                 hint="kai places pods that name it",
                 help=f"schedulerName: {names.SCHEDULER_NAME}",
@@ -201,10 +213,8 @@ def _misplaced(document: Document) -> Iterator[Finding]:
 
 
 def _without_model(reading: Reading) -> Iterator[Finding]:
-    kinds = {each.kind for each in reading.expansion.unused if each.reason == NO_MODEL}
-    for document in reading.documents:
-        if str(document.manifest.get("kind")) in kinds:
-            yield document.finding("J019", f"{document.manifest['kind']}: {NO_MODEL}", ("kind",))
+    for each in reading.expansion.not_expanded:
+        yield reading.documents[each.at].finding("J019", each.message, ("kind",))
 
 
 def _astray(reading: Reading) -> Iterator[Finding]:

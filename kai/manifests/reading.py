@@ -28,8 +28,8 @@ from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.gpus import check_gpus
 from kai.manifests.positions import Path, Text
-from kai.manifests.unused import known_versions, templates
-from kai.manifests.workloads.table import has_model
+from kai.manifests.unused import known_versions
+from kai.manifests.workloads.table import has_model, pod_templates
 from kai.notation import shown
 from kai.podgrouper import Kind
 
@@ -109,6 +109,7 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
     expansion = expand([document.manifest for document in documents], around)
     objects, wrong = _structured(expansion, documents, around.namespace)
     problems = [_problem(documents[problem.at], problem.message) for problem in expansion.problems]
+    problems += [_problem(documents[problem.at], problem.message, "J040") for problem in expansion.absent]
     said = {(finding.file, finding.line) for finding in findings}
     # What is said at its very place is not said again as what follows from it.
     more = [finding for finding in wrong + problems if (finding.file, finding.line) not in said]
@@ -170,7 +171,7 @@ def _check(document: Document) -> Iterator[Finding]:
         yield document.finding("F004", message, ("apiVersion",), help=better, found=manifest["apiVersion"])
     if known is not None and known.cls is not Pod:
         return
-    for path, template in [((), manifest)] if known is not None else templates(manifest):
+    for path, template in [((), manifest)] if known is not None else pod_templates(manifest):
         yield from check_gpus(document, path, template)
         if not metadata.get("resourceVersion"):
             yield from _check_template(document, path, template)
@@ -248,12 +249,12 @@ def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
             )
 
 
-def _problem(document: Document, message: str) -> Finding:
+def _problem(document: Document, message: str, code: str = "J018") -> Finding:
     """Return the finding for a workload that cannot be expanded or grouped; the message says which field."""
     subject, colon, rest = message.partition(": ")
     field, _, said = rest.partition(": ")
     path = _path_of(field) if said else ()
-    return document.finding("J018", message, path or ("metadata", "name"), object=subject if colon else document.title)
+    return document.finding(code, message, path or ("metadata", "name"), object=subject if colon else document.title)
 
 
 def _path_of(field: str) -> Path:

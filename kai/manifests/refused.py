@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.lenient import mapping_of, part_of
+from kai.lenient import mapping_of, mappings_of, part_of
 from kai.manifests.containers import faults_of_containers
 from kai.manifests.faults import (
     Fault,
@@ -28,8 +28,7 @@ from kai.manifests.faults import (
 from kai.manifests.findings import Document, Finding, field_of
 from kai.manifests.positions import Path
 from kai.manifests.selection import faults_of_selection
-from kai.manifests.unused import templates
-from kai.manifests.workloads.table import has_model
+from kai.manifests.workloads.table import PATCHES, has_model, pod_templates
 from kai.numerals import is_number
 from kai.podgrouper import Kind
 
@@ -86,7 +85,7 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
     kind = str(manifest["kind"])
     is_own = str(manifest.get("apiVersion")).rpartition("/")[0] in _OWN_GROUPS
     is_pod = is_own and kind == "Pod"
-    pods = [((), manifest)] if is_pod else templates(manifest) or (_bare_template(manifest) if is_own else [])
+    pods = [((), manifest)] if is_pod else pod_templates(manifest) or (_bare_template(manifest) if is_own else [])
     yield from _of_metadata(metadata, ("metadata",))
     yield from _of_names(manifest, metadata)
     if kind == "PriorityClass":
@@ -95,14 +94,17 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
         if kind != "Job":
             yield from _of_counts(kind, mapping_of(manifest, "spec"), ("spec",))
         yield from _of_controller(kind, mapping_of(manifest, "spec"), metadata)
-    if not is_own and has_model(Kind.of(str(manifest.get("apiVersion")), kind)):
+    is_modelled = has_model(Kind.of(str(manifest.get("apiVersion")), kind))
+    if not is_own and is_modelled:
         for path in _without_containers(manifest):
             yield Fault((*path, "containers"), "none", "at least one container")
     for path, template in pods:
         spec = mapping_of(template, "spec")
         if not is_pod:
             yield from _of_metadata(mapping_of(template, "metadata"), (*path, "metadata"))
-        yield from faults_of_containers(spec, (*path, "spec"), is_own=is_own)
+        # The controller of a kind that kai does not know may add volumes of its own.
+        added = volumes_added(manifest) if is_own or is_modelled else None
+        yield from faults_of_containers(spec, (*path, "spec"), is_own=is_own, added=added)
         yield from _of_pod(spec, (*path, "spec"))
 
 
@@ -122,12 +124,32 @@ def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         here = (*path, key if isinstance(key, int) else str(key))
+        if key in PATCHES:
+            continue
         spec = part_of(inner, "spec") if key in _POD_TEMPLATES else inner if key == _POD_SPEC else None
         if isinstance(spec, Mapping) and "template" not in spec:  # which the template of a job has
             if spec.get("containers") in (None, []):
                 yield here if key == _POD_SPEC else (*here, "spec")
         elif isinstance(inner, Mapping | list):
             yield from _without_containers(inner, here)
+
+
+def volumes_added(value: object) -> frozenset[str]:
+    """Return the names of the volumes that controllers add to pods: one for each template of a claim.
+
+    Source: the controllers of StatefulSet and LeaderWorkerSet (volumeClaimTemplates) and JobSet (volumeClaimPolicies).
+    """
+    found: set[str] = set()
+    if isinstance(value, Mapping):
+        policies = mappings_of(value, "volumeClaimPolicies")
+        claims = [
+            *mappings_of(value, "volumeClaimTemplates"),
+            *(each for at in policies for each in mappings_of(at, "templates")),
+        ]
+        found |= {str(part_of(each, "metadata", "name")) for each in claims}
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        found |= volumes_added(inner)
+    return frozenset(found)
 
 
 def _of_metadata(metadata: Mapping[str, Any], path: Path) -> Iterator[Fault]:

@@ -9,7 +9,8 @@ from kai.api import names
 from kai.api.kinds import KINDS
 
 NOT_READ: Final = "scheduling does not read this kind"
-NO_MODEL: Final = "kai has no model of its controller, so its pods are not there"
+NOT_EXPANDED: Final = "kai does not expand this kind"
+"""How the reason begins for a kind whose pods kai does not make."""
 NO_PODS: Final = "suspended, finished or scaled to 0, so it has no pods now"
 NO_NODE: Final = "no node of the input is for it"
 NO_GROUP: Final = "the pod group that its annotation names is not there"
@@ -23,25 +24,37 @@ class Unused:
     kind: str
     reason: str
     count: int = 1
+    group: str = ""
+    """The API group, where the kind alone could be taken for another that kai reads; else ""."""
     names: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
     """``namespace/name`` of each of them."""
 
+    @property
+    def title(self) -> str:
+        """The kind, with its API group where that is needed."""
+        return kind_title(self.group, self.kind)
+
     def __str__(self) -> str:
         """Return count, kind and reason."""
-        return f"not used: {self.count} {self.kind} ({self.reason})"
+        return f"not used: {self.count} {self.title} ({self.reason})"
+
+
+def kind_title(group: str, kind: str) -> str:
+    """Return a kind with its API group."""
+    return f"{kind} of {group}" if group else kind
 
 
 def counted(unused: Iterable[Unused]) -> tuple[Unused, ...]:
-    """Return one entry for each kind and reason, by reason and kind."""
-    counts: dict[tuple[str, str], int] = {}
-    names_of: dict[tuple[str, str], list[str]] = {}
+    """Return one entry for each kind and reason, by reason, kind and API group."""
+    counts: dict[tuple[str, str, str], int] = {}
+    names_of: dict[tuple[str, str, str], list[str]] = {}
     for each in unused:
-        key = (each.reason, each.kind)
+        key = (each.reason, each.kind, each.group)
         counts[key] = counts.get(key, 0) + each.count
         names_of.setdefault(key, []).extend(each.names)
     return tuple(
-        Unused(kind=kind, reason=reason, count=count, names=tuple(names_of[reason, kind]))
-        for (reason, kind), count in sorted(counts.items())
+        Unused(kind=kind, reason=reason, count=count, group=group, names=tuple(names_of[reason, kind, group]))
+        for (reason, kind, group), count in sorted(counts.items())
     )
 
 
@@ -84,6 +97,13 @@ def templates(
             if isinstance(inner, Mapping | list):
                 found += templates(inner, (*path, index))
     return found
+
+
+def names_scheduler(value: object, name: str) -> bool:
+    """Return whether an object of any kind gives its pods to a scheduler, wherever in it the field stands."""
+    if isinstance(value, Mapping):
+        return value.get("schedulerName") == name or any(names_scheduler(each, name) for each in value.values())
+    return isinstance(value, list) and any(names_scheduler(each, name) for each in value)
 
 
 def _group(api_version: str) -> str:

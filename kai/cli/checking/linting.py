@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.codec import structuring
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cli.checking.doubts import doubts
@@ -19,6 +20,7 @@ from kai.errors import ConfigError, InputError
 from kai.intake.groups import fault_of_tree
 from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
+from kai.manifests.claims import Claims
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
 from kai.manifests.positions import Text
@@ -76,15 +78,17 @@ def summary(linted: Linted) -> str:
     pods = [pod for job in jobs for pod in job.pods]
     parts: list[str] = []
     if jobs:
-        gpus = sum(gpus_of(pod) for pod in pods)
+        claims = Claims.of([document.manifest for document in reading.documents] if reading else [])
+        gpus = sum(gpus_of(pod) + claims.gpus_of(pod, str(pod["metadata"]["namespace"])) for pod in pods)
         parts += [counted(len(jobs), "job"), counted(len(pods), "pod"), counted(gpus, "GPU")]
     least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
     if isinstance(least, int) and least > 1:
         parts.append(f"gang of {least}")
-    kinds = [document.manifest.get("kind") for document in reading.documents] if reading else []
+    read = [structuring.kind_of(document.manifest) for document in reading.documents] if reading else []
+    kinds = [each.kind for each in read if each is not None]
     parts += [counted(kinds.count(kind), kind.lower()) for kind in ("Queue", "Node") if kind in kinds]
-    if not parts and kinds:
-        parts.append(counted(len(kinds), "object"))
+    if not parts and read:
+        parts.append(counted(len(read), "object"))
     more = {"configuration": linted.configurations, "scenario": linted.scenarios}
     parts += [counted(number, noun) for noun, number in more.items() if number]
     return ", ".join(parts)

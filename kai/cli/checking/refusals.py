@@ -18,7 +18,7 @@ from kai.lenient import list_of, mapping_of, part_of
 from kai.manifests import Document, Finding
 from kai.manifests.expansion import Job
 from kai.manifests.positions import Path
-from kai.manifests.unused import templates
+from kai.manifests.workloads.table import pod_templates
 
 _SETTINGS: Final = AdmissionSettings(gpu_sharing_enabled=True)
 _CODE: Final = "W001"
@@ -96,7 +96,7 @@ def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     if manifest.get("kind") == "Pod" or (known is not None and known.kind in _KINDS):
         yield (), manifest
         return
-    for path, template in templates(manifest) if isinstance(manifest.get("kind"), str) else ():
+    for path, template in pod_templates(manifest) if isinstance(manifest.get("kind"), str) else ():
         kept = mapping_of(template, "metadata")
         pod = {"annotations": kept.get("annotations"), "labels": kept.get("labels"), "generateName": _name(manifest)}
         yield path, {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": template.get("spec")}

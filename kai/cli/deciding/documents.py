@@ -9,6 +9,7 @@ from kai.model.axis import GPU_UNIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kai.manifests import Unused
     from kai.simulation.comparing.expected_answer import Differences
     from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Job, Overview
@@ -25,7 +26,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
 
         out |= documents(result.explained)
     if result.unused:
-        out["unused"] = [{"kind": each.kind, "count": each.count, "reason": each.reason} for each in result.unused]
+        out["unused"] = [_unused(each) for each in result.unused]
     if result.notes:
         out["notes"] = list(result.notes)
     if differences is not None:
@@ -34,6 +35,11 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
             "differences": list(differences.found),
         }
     return out
+
+
+def _unused(each: "Unused") -> dict[str, Any]:
+    group = {"group": each.group} if each.group else {}
+    return {"kind": each.kind, **group, "count": each.count, "reason": each.reason}
 
 
 def _answer(result: "Result") -> dict[str, Any]:

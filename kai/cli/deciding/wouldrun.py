@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from kai.cli.console import FORMATS, Console
@@ -12,6 +13,7 @@ from kai.cli.views import CUT_SHORT
 
 if TYPE_CHECKING:
     from kai.manifests import Document
+    from kai.simulation.cases.case import Case
     from kai.simulation.comparing.arrival import Arrival
     from kai.simulation.request import Result
     from kai.simulation.sources.addition import Addition
@@ -44,7 +46,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     from kai.simulation.sources.text_files import read_documents
 
     documents: list[Document] = [document for path in paths for document in read_documents(path)]
-    case = source.read()
+    case = _with_templates(source.read(), documents, source)
     declare_kinds(source.request.registry)
     addition = add(case, documents, queue=queue, copies=copies, namespace=source.namespace)
     result = source.request.decide(addition.case)
@@ -56,6 +58,15 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     if result.was_cut_short:
         console.talk(CUT_SHORT)
     return 0 if found.eta_seconds is not None else NO
+
+
+def _with_templates(case: "Case", documents: "Sequence[Document]", source: Source) -> "Case":
+    """Return a case with what a running cluster has beside it that describes the pods of the documents."""
+    from kai.manifests.workloads.table import needed_by
+    from kai.simulation.sources.live_cluster import list_templates
+
+    needed = needed_by(document.manifest for document in documents) if source.is_live else ()
+    return attrs.evolve(case, templates=list_templates(source.access, needed)) if needed else case
 
 
 def _talk(addition: "Addition", documents: "Sequence[Document]", console: Console) -> None:

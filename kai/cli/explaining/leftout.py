@@ -31,7 +31,7 @@ def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tupl
     for each in case.unused:
         places = [found.partition("/") for found in each.names if kind in {"", each.kind.lower()}]
         if any(last == name and namespace in {"", first} for first, _, last in places):
-            yield each.kind, each.reason
+            yield each.title, each.reason
 
 
 def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:

@@ -1,26 +1,54 @@
 """Argo Workflows: the pods of the steps that come first.
 
-Source: the workflow controller: pods belong to the Workflow itself, each runs one container or script. Which steps
-follow depends on how the first ones end, so they are not there yet.
+Source: the workflow controller, Argo Workflows 3.7: pods belong to the Workflow itself, each runs the containers of one
+template; a template of the kinds resource and data has a pod of Argo's own executor. A Workflow may take its spec, and
+a step its template, from a WorkflowTemplate. Which steps follow depends on how the first ones end, so they are not
+there yet.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.lenient import mapping_of, part_of
-from kai.manifests.workloads.making import Identity, Made, is_set, part, pods
-from kai.podgrouper.resource import Fields, Resource
+import attrs
 
+from kai.lenient import list_of, mapping_of, part_of
+from kai.manifests.index import Index
+from kai.manifests.workloads.making import Identity, Made, child, is_set, named_elsewhere, part, pods
+from kai.podgrouper.resource import Fields, Kind, Resource
+
+GROUP: Final = "argoproj.io"
+TEMPLATES: Final = ("WorkflowTemplate", "ClusterWorkflowTemplate")
+LISTED: Final = (
+    (f"{GROUP}/v1alpha1", TEMPLATES[0], "workflowtemplates"),
+    (f"{GROUP}/v1alpha1", TEMPLATES[1], "clusterworkflowtemplates"),
+)
 _DEEPEST: Final = 10
 """Templates that call one another deeper than this call themselves."""
 _LABEL: Final = "workflows.argoproj.io/workflow"
 _OF_POD: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "priorityClassName")
+_OWN_CONTAINER: Final = ("container", "script")
+_EXECUTED: Final = ("resource", "data")
+"""Templates whose pod has a container of Argo alone."""
+_MERGED: Final = ("nodeSelector", "podMetadata")
 
 
-def workflow(workload: Resource) -> Iterator[Made]:
+def cron_workflow(workload: Resource, _: Index) -> Iterator[Made]:
+    """Yield the Workflow of one run, as if its time had come now; a suspended CronWorkflow starts none."""
+    fields = workload.fields
+    if is_set(fields, "spec", "suspend"):
+        return
+    spec = fields.child("spec", "workflowSpec")
+    if spec is None:
+        raise fields.error(("spec", "workflowSpec"), None, "the spec of the Workflows")
+    metadata = mapping_of(workload.manifest, "spec", "workflowMetadata")
+    more = {key: dict(mapping_of(metadata, key)) for key in ("labels", "annotations") if metadata.get(key)}
+    yield child(workload, workload.kind.api_version, "Workflow", f"{workload.name}-now", spec.value, **more)
+
+
+def workflow(workload: Resource, index: Index) -> Iterator[Made]:
     """Yield the pods with which a workflow begins; none for one that is suspended or over.
 
-    Raises: InputError for an entrypoint that is no template.
+    Raises: InputError for an entrypoint that is no template, AbsentError for a WorkflowTemplate that is not there.
     """
     fields = workload.fields
     phase = part_of(workload.manifest, "status", "phase")
@@ -29,29 +57,74 @@ def workflow(workload: Resource) -> Iterator[Made]:
     spec = fields.child("spec")
     if spec is None:
         raise workload.error("spec", None, "the spec of a workflow")
-    templates = {each.text("name") or "": each for each in spec.children("templates") or ()}
+    source = part(spec, "workflowTemplateRef")
+    if source is not None:
+        held = _elsewhere(workload, source, index)
+        joined = _joined(held.value, spec.value)
+        spec = Fields(joined, held.subject if "entrypoint" not in spec.value else spec.subject, "spec")
+    holder = _Templates(workload, index, spec)
     entry = spec.text("entrypoint") or ""
-    for number, template in enumerate(_first(entry, spec, templates, 0), start=1):
+    for number, template in enumerate(holder.first(entry, spec, 0), start=1):
         name = f"{workload.name}-{template.text('name')}-{number}"
         yield from pods(workload, _pod_template(workload, spec, template), [Identity(name=name)])
 
 
-def _first(name: str, holder: Fields, templates: Mapping[str, Fields], depth: int) -> Iterator[Fields]:
-    """Yield, once for each pod, the templates with which the template of this name begins.
+def _elsewhere(workload: Resource, reference: Fields, index: Index) -> Fields:
+    """Return the spec of the WorkflowTemplate that a reference names.
 
-    Raises: InputError for a name that no template has.
+    Raises: AbsentError where it is not in the input.
     """
-    template = templates.get(name)
-    if template is None:
-        key = ("entrypoint",) if depth == 0 else ("template",)
-        raise holder.error(key, name, f"one of the templates: {', '.join(templates) or 'there is none'}")
-    if depth > _DEEPEST:
-        raise template.error(("name",), name, "a template that does not call itself at once")
-    for step in _begun(template):
-        for _ in range(_times(step)):
-            yield from _first(step.text("template") or "", step, templates, depth + 1)
-    if template.value.get("container") is not None or template.value.get("script") is not None:
-        yield template
+    kind = TEMPLATES[is_set(reference, "clusterScope")]
+    place = "" if kind == TEMPLATES[1] else workload.namespace
+    found = named_elsewhere(reference, "name", Kind(GROUP, workload.kind.version, kind), place, index)
+    return found.fields.child("spec") or Fields({}, str(found), "spec")
+
+
+def _joined(held: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec of a template with what the Workflow says itself over it."""
+    merged = {key: {**mapping_of(held, key), **mapping_of(own, key)} for key in _MERGED if key in held or key in own}
+    return {**held, **{key: value for key, value in own.items() if value is not None}, **merged}
+
+
+@attrs.frozen
+class _Templates:
+    """The templates that steps call, of one spec."""
+
+    workload: Resource
+    index: Index
+    spec: Fields
+
+    def first(self, name: str, holder: Fields, depth: int) -> Iterator[Fields]:
+        """Yield, once for each pod, the templates with which the template of this name begins.
+
+        Raises: InputError for a name that no template has.
+        """
+        templates = {each.text("name") or "": each for each in self.spec.children("templates") or ()}
+        template = templates.get(name)
+        if template is None:
+            key = ("entrypoint",) if depth == 0 else ("template",)
+            raise holder.error(key, name, f"one of the templates: {', '.join(templates) or 'there is none'}")
+        if depth > _DEEPEST:
+            raise template.error(("name",), name, "a template that does not call itself at once")
+        yield from self._begin(template, depth)
+
+    def _begin(self, template: Fields, depth: int) -> Iterator[Fields]:
+        for step in _begun(template):
+            for _ in range(_times(step)):
+                yield from self._called(step, depth + 1)
+        if any(template.value.get(key) is not None for key in (*_OWN_CONTAINER, *_EXECUTED, "containerSet")):
+            yield template
+
+    def _called(self, step: Fields, depth: int) -> Iterator[Fields]:
+        inline, reference = part(step, "inline"), part(step, "templateRef")
+        if inline is not None:
+            named = {"name": step.text("name") or "inline", **inline.value}
+            yield from self._begin(Fields(named, inline.subject, inline.path), depth)
+        elif reference is not None:
+            there = _Templates(self.workload, self.index, _elsewhere(self.workload, reference, self.index))
+            yield from there.first(reference.text("template") or "", reference, depth)
+        else:
+            yield from self.first(step.text("template") or "", step, depth)
 
 
 def _begun(template: Fields) -> Iterator[Fields]:
@@ -76,8 +149,14 @@ def _times(step: Fields) -> int:
     return int(count) if count.isdecimal() else 1
 
 
+def _containers(template: Fields) -> list[object]:
+    """Return the containers of a template's pod; what Argo adds beside them asks for no GPU."""
+    several = list_of(template.value, "containerSet", "containers")
+    own = next((template.value[key] for key in _OWN_CONTAINER if template.value.get(key) is not None), None)
+    return [*several] if several else [{"name": "main", **mapping_of(own)}]
+
+
 def _pod_template(workload: Resource, spec: Fields, template: Fields) -> Fields:
-    container = template.value.get("container") or template.value.get("script")
     shared, own = mapping_of(spec.value, "podMetadata"), mapping_of(template.value, "metadata")
     metadata = {key: {**mapping_of(shared, key), **mapping_of(own, key)} for key in ("labels", "annotations")}
     metadata["labels"][_LABEL] = workload.name
@@ -86,7 +165,6 @@ def _pod_template(workload: Resource, spec: Fields, template: Fields) -> Fields:
         for key in _OF_POD
         if template.value.get(key) or spec.value.get(key)
     }
-    sidecars = template.value.get("sidecars")
-    pod["containers"] = [{"name": "main", **mapping_of(container)}, *(sidecars if isinstance(sidecars, list) else ())]
+    pod["containers"] = [*_containers(template), *list_of(template.value, "sidecars")]
     pod["restartPolicy"] = "Never"
     return Fields({"metadata": metadata, "spec": pod}, template.subject, template.path)

@@ -6,14 +6,22 @@ from typing import Any, Final
 
 import attrs
 
+from kai.errors import InputError
 from kai.lenient import part_of
-from kai.podgrouper.resource import Fields, Resource
+from kai.manifests.index import Index
+from kai.podgrouper.lookup import Absent, Get
+from kai.podgrouper.resource import Fields, Kind, Resource
 
 Made = dict[str, Any]
 """An object that a controller would write, as a manifest."""
 
 MOST_PODS: Final = 100_000
 """A workload that asks for more pods than this is a slip of the keyboard."""
+
+
+class AbsentError(InputError):
+    """A workload names an object, in which its pods are described, that is not in the input."""
+
 
 _NAMES: Final = uuid.UUID("6f0f3f5e-6c1b-4b0e-9a53-0d5f7a1f2c11")
 
@@ -60,6 +68,21 @@ def pods(owner: Resource, template: Fields | None, identities: Iterable[Identity
             "spec": spec.value,
             "status": {"phase": "Pending"},
         }
+
+
+def named_elsewhere(fields: Fields, key: str, kind: Kind, namespace: str, index: Index) -> Resource:
+    """Return the object that a field names, by which the pods of a workload are described.
+
+    Raises: InputError where no name is given, AbsentError where the object is not in the input.
+    """
+    name = fields.text(key)
+    if not name:
+        raise fields.error((key,), name, f"the name of a {kind.kind}")
+    found = index.get(Get(kind, namespace, name))
+    if isinstance(found, Absent):
+        wanted = f"a {kind.kind} of this name in the input: it describes the pods"
+        raise AbsentError(*fields.error((key,), name, wanted).args)
+    return Resource.of(found)
 
 
 def count(fields: Fields, *path: str, default: int) -> int:

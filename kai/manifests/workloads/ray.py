@@ -4,12 +4,19 @@ Source: KubeRay. The pod that submits a RayJob comes when the cluster is ready, 
 """
 
 from collections.abc import Iterator
+from typing import Final
 
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, pods
-from kai.podgrouper.groupers.ray import within_bounds
-from kai.podgrouper.resource import Fields, Resource
+from kai.lenient import mapping_of
+from kai.manifests.index import Index
+from kai.manifests.workloads.making import Identity, Made, child, count, is_set, named_elsewhere, part, pods
+from kai.podgrouper.groupers.ray import ORIGIN_LABEL, within_bounds
+from kai.podgrouper.resource import Fields, Kind, Resource
 
-CLUSTER_SPECS = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
+LISTED: Final = (("ray.io/v1", "RayCluster", "rayclusters"),)
+_SELECTOR: Final = "ray.io/cluster"
+_BY_JOB: Final = "K8sJobMode"
+_OF_SUBMITTER: Final = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
+CLUSTER_SPECS: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
 """Kind → the field with the spec of its cluster."""
 
 
@@ -20,15 +27,43 @@ def cluster_name(workload: Resource) -> str:
 
 def with_status(workload: Resource) -> Made:
     """Return a RayJob or RayService as the operator keeps it: its status names the cluster."""
-    name = {"rayClusterName": cluster_name(workload)}
+    name = {"rayClusterName": _selected(workload) or cluster_name(workload)}
     status = name if workload.kind.kind == "RayJob" else {"activeServiceStatus": name}
     return {**workload.manifest, "status": status}
 
 
-def wrapper(workload: Resource) -> Iterator[Made]:
-    """Yield the cluster that a RayJob or RayService runs on, unless the job is suspended."""
+def _selected(workload: Resource) -> str:
+    """Return the name of the cluster that is there already and that a RayJob runs on; "" for one of its own."""
+    return str(mapping_of(workload.manifest, "spec", "clusterSelector").get(_SELECTOR) or "")
+
+
+def cron_job(workload: Resource, _: Index) -> Iterator[Made]:
+    """Yield the RayJob of one run, as if its time had come now; a suspended RayCronJob starts none."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
+        return
+    template = fields.child("spec", "jobTemplate")
+    if template is None:
+        raise fields.error(("spec", "jobTemplate"), None, "the spec of the RayJobs")
+    labels = {"ray.io/cronjob-name": workload.name}
+    yield child(workload, workload.kind.api_version, "RayJob", f"{workload.name}-now", template.value, labels=labels)
+
+
+def wrapper(workload: Resource, index: Index) -> Iterator[Made]:
+    """Yield the cluster that a RayJob or RayService runs on, unless the job is suspended.
+
+    A RayJob that selects a cluster makes none: of that one only the pod is its own that submits the job.
+
+    Raises: AbsentError where the cluster that it selects is not in the input.
+    """
+    fields = workload.fields
+    if is_set(fields, "spec", "suspend"):
+        return
+    selector = part(fields.child("spec"), "clusterSelector") if _selected(workload) else None
+    if selector is not None:
+        kind = Kind("ray.io", workload.kind.version, "RayCluster")
+        named_elsewhere(selector, _SELECTOR, kind, workload.namespace, index)
+        yield from _submitter(workload)
         return
     name = CLUSTER_SPECS[workload.kind.kind]
     spec = fields.child("spec", name)
@@ -36,6 +71,20 @@ def wrapper(workload: Resource) -> Iterator[Made]:
         raise fields.error(("spec", name), None, "the spec of a RayCluster")
     metadata = {"labels": dict(workload.labels), "annotations": dict(workload.annotations)}
     yield child(workload, workload.kind.api_version, "RayCluster", cluster_name(workload), spec.value, **metadata)
+
+
+def _submitter(workload: Resource) -> Iterator[Made]:
+    """Yield the Job whose pod submits a RayJob; in the other modes KubeRay submits by itself, or in the head."""
+    if (workload.fields.text("spec", "submissionMode") or _BY_JOB) != _BY_JOB:
+        return
+    own = part(workload.fields.child("spec"), "submitterPodTemplate")
+    container = {"name": "ray-job-submitter", "resources": _OF_SUBMITTER}
+    template = own.value if own is not None else {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    labels = {"ray.io/originated-from-cr-name": workload.name, ORIGIN_LABEL: "RayJob"}
+    metadata = mapping_of(template, "metadata")
+    template = {**template, "metadata": {**metadata, "labels": {**mapping_of(metadata, "labels"), **labels}}}
+    spec = {"parallelism": 1, "completions": 1, "template": template}
+    yield child(workload, "batch/v1", "Job", workload.name, spec)
 
 
 def ray_cluster(workload: Resource) -> Iterator[Made]:

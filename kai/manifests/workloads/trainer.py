@@ -1,20 +1,24 @@
 """TrainJobs of Kubeflow Trainer: the JobSet that their runtime describes, as large as the TrainJob wants it.
 
-Source: Kubeflow Trainer: the runtime's template becomes a JobSet of the TrainJob's name; number of nodes, image and
-resources of the TrainJob replace those of the job that is marked as the trainer.
+Source: Kubeflow Trainer 2.3.0: the runtime's template becomes a JobSet of the TrainJob's name, with the patches of the
+TrainJob over it; number of nodes, image and resources of the TrainJob replace those of the job that is marked as the
+trainer. The policy MPI counts nodes otherwise.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kai.lenient import mapping_of, part_of
+from kai.lenient import mapping_of, mappings_of, part_of
 from kai.manifests.index import Index
-from kai.manifests.workloads.making import Made, child, count, is_set
-from kai.podgrouper.lookup import Absent, Get
+from kai.manifests.workloads.making import Made, child, count, is_set, named_elsewhere
 from kai.podgrouper.resource import Kind, Resource
 
 GROUP: Final = "trainer.kubeflow.org"
 RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
+LISTED: Final = (
+    (f"{GROUP}/v1alpha1", RUNTIMES[0], "clustertrainingruntimes"),
+    (f"{GROUP}/v1alpha1", RUNTIMES[1], "trainingruntimes"),
+)
 _STEP: Final = f"{GROUP}/trainjob-ancestor-step"
 _NODE: Final = "node"
 
@@ -22,50 +26,99 @@ _NODE: Final = "node"
 def train_job(workload: Resource, index: Index) -> Iterator[Made]:
     """Yield the JobSet of a TrainJob, unless it is suspended.
 
-    Raises: InputError where its runtime is not in the input, or has no jobs.
+    Raises: InputError where its runtime has no jobs, AbsentError where it is not in the input.
     """
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return
     runtime = _runtime(workload, index)
     template = mapping_of(runtime, "spec", "template")
-    spec = mapping_of(template, "spec")
+    policy = mapping_of(runtime, "spec", "mlPolicy")
+    patches = [mapping_of(each, "trainingRuntimeSpec", "template") for each in _patches(workload)]
+    spec: Mapping[str, Any] = mapping_of(template, "spec")
+    for patch in patches:
+        spec = merged(spec, mapping_of(patch, "spec"))
     jobs = spec.get("replicatedJobs")
     if not isinstance(jobs, list) or not jobs:
         raise Resource.of(dict(runtime)).error("spec.template.spec.replicatedJobs", None, "at least 1 replicated job")
     trainer = mapping_of(workload.manifest, "spec", "trainer")
     default = count(Resource.of(dict(runtime)).fields, "spec", "mlPolicy", "numNodes", default=1)
-    nodes = count(fields, "spec", "trainer", "numNodes", default=default)
-    changed = [_sized(job, trainer, nodes) if _is_trainer(job) else job for job in jobs]
-    metadata = mapping_of(template, "metadata")
+    asked = None if trainer.get("numNodes") is None else count(fields, "spec", "trainer", "numNodes", default=default)
+    changed = [_sized(mapping_of(job), trainer, policy, default, asked) for job in jobs]
     own = mapping_of(workload.manifest, "spec")
-    more = {key: {**mapping_of(metadata, key), **mapping_of(own, key)} for key in ("labels", "annotations")}
+    held = [mapping_of(each, "metadata") for each in (template, *patches)]
+    more = {
+        key: {name: text for each in (*held, own) for name, text in mapping_of(each, key).items()}
+        for key in ("labels", "annotations")
+    }
     yield child(
         workload, "jobset.x-k8s.io/v1alpha2", "JobSet", workload.name, {**spec, "replicatedJobs": changed}, **more
     )
 
 
-def _runtime(workload: Resource, index: Index) -> Mapping[str, Any]:
-    reference = workload.fields.child("spec", "runtimeRef")
-    name = reference.text("name") if reference is not None else None
-    if reference is None or not name:
-        raise workload.error("spec.runtimeRef.name", name, "the name of a runtime")
-    kind = reference.text("kind") or RUNTIMES[0]
-    place = workload.namespace if kind == RUNTIMES[1] else ""
-    found = index.get(Get(Kind(GROUP, workload.kind.version, kind), place, name))
-    if isinstance(found, Absent):
-        raise reference.error(("name",), name, f"a {kind} of this name in the input: it has the pods of the job")
+def _patches(workload: Resource) -> list[Mapping[str, Any]]:
+    """Return the patches of a TrainJob; the field before them names the jobs that each of it is for."""
+    found = mappings_of(workload.manifest, "spec", "runtimePatches")
+    for each in mappings_of(workload.manifest, "spec", "podTemplateOverrides"):
+        pod = {"metadata": mapping_of(each, "metadata"), "spec": mapping_of(each, "spec")}
+        jobs = [
+            {"name": target.get("name"), "template": {"spec": {"template": pod}}}
+            for target in mappings_of(each, "targetJobs")
+        ]
+        found.append({"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}})
     return found
 
 
-def _is_trainer(job: object) -> bool:
-    found = mapping_of(job)
-    labels = mapping_of(found, "template", "metadata", "labels")
-    return labels.get(_STEP) == "trainer" or found.get("name") == _NODE
+def merged(held: object, patch: object) -> Any:  # noqa: ANN401 - JSON from outside
+    """Return a value with a patch over it: maps key by key, lists of what has names entry by entry; null removes."""
+    if isinstance(held, Mapping) and isinstance(patch, Mapping):
+        kept = {key: value for key, value in held.items() if key not in patch or patch[key] is not None}
+        return {
+            **kept,
+            **{key: merged(held.get(key), value) for key, value in patch.items() if value is not None},
+        }
+    # A list whose entries have no names, as tolerations, is replaced as a whole.
+    if not (isinstance(held, list) and isinstance(patch, list) and _are_named([*held, *patch])):
+        return patch
+    own, known = {each["name"]: each for each in patch}, {each["name"] for each in held}
+    over = [merged(each, own.get(each["name"], {})) for each in held]
+    return [*over, *(each for name, each in own.items() if name not in known)]
 
 
-def _sized(job: Mapping[str, Any], trainer: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """Return the job that trains with as many pods as nodes, and what the TrainJob says about their container."""
+def _are_named(entries: Sequence[object]) -> bool:
+    return all(isinstance(each, Mapping) and each.get("name") for each in entries)
+
+
+def _runtime(workload: Resource, index: Index) -> Mapping[str, Any]:
+    reference = workload.fields.child("spec", "runtimeRef")
+    if reference is None:
+        raise workload.error("spec.runtimeRef.name", None, "the name of a runtime")
+    kind = reference.text("kind") or RUNTIMES[0]
+    place = workload.namespace if kind == RUNTIMES[1] else ""
+    return named_elsewhere(reference, "name", Kind(GROUP, workload.kind.version, kind), place, index).manifest
+
+
+def _sized(
+    job: Mapping[str, Any], trainer: Mapping[str, Any], policy: Mapping[str, Any], default: int, asked: int | None
+) -> Mapping[str, Any]:
+    """Return a job with as many pods as the policy gives it, and what the TrainJob says about their container.
+
+    With MPI the job *node* has the nodes, and a launcher that runs as one of them counts among these. ``default`` is
+    the number of nodes of the runtime, ``asked`` that of the TrainJob.
+    """
+    labels = mapping_of(job, "template", "metadata", "labels")
+    is_trainer, is_node = labels.get(_STEP) == "trainer", job.get("name") == _NODE
+    mpi = policy.get("mpi")
+    is_mpi = isinstance(mpi, Mapping)
+    launches = part_of(mpi, "runLauncherAsNode") is True
+    pods: int | None = default if is_trainer else None
+    if is_mpi and is_node and asked is not None:
+        pods = max(asked - 1, 1) if launches else asked
+    elif is_trainer and not is_mpi and asked is not None:
+        pods = asked
+    takes_resources = is_trainer or (is_node and launches)
+    if pods is None and not takes_resources:
+        return job
     template = mapping_of(job, "template")
     spec = mapping_of(template, "spec")
     inner = mapping_of(spec, "template")
@@ -74,11 +127,16 @@ def _sized(job: Mapping[str, Any], trainer: Mapping[str, Any], nodes: int) -> di
         _replaced(mapping_of(each), trainer) if part_of(each, "name") == _NODE else each
         for each in pod.get("containers") or ()
     ]
-    sized = {**spec, "parallelism": nodes, "completions": nodes}
-    sized["template"] = {**inner, "spec": {**pod, "containers": containers}}
+    sized = {**spec, **({} if pods is None else {"parallelism": pods, "completions": pods})}
+    sized["template"] = {**inner, "spec": {**pod, "containers": containers if takes_resources else pod["containers"]}}
     return {**job, "template": {**template, "spec": sized}}
 
 
 def _replaced(container: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"image": trainer.get("image"), "resources": trainer.get("resourcesPerNode")}
-    return {**container, **{key: value for key, value in own.items() if value}}
+    """Return the container of a node with the image of the TrainJob, and its amounts over those of the runtime."""
+    own = {**container, **({"image": trainer["image"]} if trainer.get("image") else {})}
+    asked, held = mapping_of(trainer, "resourcesPerNode"), mapping_of(container, "resources")
+    if asked:
+        amounts = {part: {**mapping_of(held, part), **mapping_of(asked, part)} for part in ("limits", "requests")}
+        own["resources"] = {**held, **{part: found for part, found in amounts.items() if found}}
+    return own

@@ -21,6 +21,8 @@ SUSPENDED = ("suspend", "suspended")
 """Where a worker group says that it is suspended: in KubeRay's field, or where the peer looks."""
 HEAD_GROUP = "headgroup"
 GROUP_LABEL = "ray.io/group"
+CLUSTER_LABEL = "ray.io/cluster"
+ORIGIN_LABEL = "ray.io/originated-from-crd"
 PRIORITY_LABEL = "ray.io/priority-class-name"
 
 CLUSTER_NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -46,9 +48,13 @@ class Ray:
 
         Raises: InputError when the cluster is not known yet, or its worker groups are not what they must be.
         Source: the peer's Ray groupers, and KubeRay for how many workers there are. A group that exists without
-            sub-groups gets none.
+            sub-groups gets none. The pod that submits a job is none of the cluster: in the peer it names no sub-group
+            of the gang and waits for ever; here it has a group of its own.
         """
         owner = request.owner
+        if _submits(request.pod):
+            alone = standard_draft(request, owner)
+            return attrs.evolve(alone, name=f"{alone.name}-submitter", min_member=1)
         cluster = _cluster(request)
         draft = standard_draft(request, owner)
         subgroups = tuple(_subgroups(cluster))
@@ -63,6 +69,11 @@ class Ray:
         group = request.pod.labels.get(GROUP_LABEL)
         known = {subgroup.name for subgroup in subgroups}
         return attrs.evolve(draft, subgroups=subgroups, pod_subgroup=group if group in known else None)
+
+
+def _submits(pod: Resource) -> bool:
+    """Return whether KubeRay made a pod to submit a RayJob, in whatever cluster that runs."""
+    return pod.labels.get(ORIGIN_LABEL) == "RayJob" and CLUSTER_LABEL not in pod.labels
 
 
 def _cluster(request: Request) -> Resource:

@@ -66,6 +66,8 @@ class Case:
     """Workloads among plain manifests that this scheduler is asked to place."""
     owners: Mapping[str, tuple[tuple[str, str, str], ...]] = EMPTY
     """Kind, name and UID of what owns the workloads among plain manifests, by their UIDs."""
+    templates: tuple[Mapping[str, Any], ...] = ()
+    """Objects that only describe the pods of workloads, such as the runtimes of TrainJobs, as they are written."""
     origin: Origin = attrs.field(factory=Origin)
 
 

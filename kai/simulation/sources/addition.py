@@ -4,7 +4,7 @@ Objects of the files take the place of those of the same kind and name, as apply
 and are no workload that is to come.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -18,6 +18,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
+from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims, check_claims
 from kai.manifests.expansion import is_workload, numbered
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
@@ -61,7 +62,7 @@ def add(
         message = f"{fault.message}; {fault.hint}"
         raise RefusedError([Finding(code=fault.code, message=message, file=f"--queue {queue}", help=better)])
     classes = {each.metadata.name for each in case.objects.priority_classes}
-    findings = [*reading.findings, *check_jobs(reading, parents, classes)]
+    findings = [*reading.findings, *check_jobs(reading, parents, classes), *_absent_claims(case, reading, namespace)]
     refused = RefusedError.of(findings)
     if refused is not None:
         raise refused
@@ -104,7 +105,7 @@ def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> 
         scheduler_name=case.settings.scheduler_name,
         namespace=namespace or case.origin.namespace or "default",
         pods=frozenset(map(key_of, objects.pods)),
-        objects=[*groups, *nodes, *(unstructure(each) for each in objects.priority_classes)],
+        objects=[*groups, *nodes, *(unstructure(each) for each in objects.priority_classes), *case.templates],
     )
 
 
@@ -115,6 +116,15 @@ def _parents(objects: ClusterObjects, reading: Reading) -> dict[str, str]:
         if FIELD_OF.get(type(each)) == "queues":
             found[each.metadata.name] = getattr(each, "spec").parent_queue  # noqa: B009 - the class is a queue's
     return found
+
+
+def _absent_claims(case: Case, reading: Reading, namespace: str) -> Iterator[Finding]:
+    """Yield claims that pods name and that neither the files nor the cluster have."""
+    where = namespace or case.origin.namespace or "default"
+    kinds = {"resource_claims": CLAIM, "resource_claim_templates": TEMPLATE, "persistent_volume_claims": VOLUME}
+    known = {(kind, *key_of(each)) for field, kind in kinds.items() for each in getattr(case.objects, field)}
+    known |= Claims.of([document.manifest for document in reading.documents], where).found.keys()
+    yield from check_claims(reading.documents, known, where)
 
 
 def _merged(case: Case, added: Sequence[ApiObject]) -> ClusterObjects:

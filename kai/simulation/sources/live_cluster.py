@@ -113,6 +113,28 @@ def list_some(access: Access, cls: type[ApiObject], namespace: str, clock: Clock
     return anyio.run(_list, access, (cls,), clock, namespace)
 
 
+def list_templates(access: Access, kinds: Sequence[tuple[str, str, str]]) -> tuple[Mapping[str, Any], ...]:
+    """Return objects as they are written, by API version, kind and plural; none of a kind that the user may not list.
+
+    Raises: UnreachableError, or ConfigError for credentials that cannot be used.
+    """
+    access.check()
+
+    async def ask() -> tuple[Mapping[str, Any], ...]:
+        found: list[Mapping[str, Any]] = []
+        async with _lister(access, SystemClock()) as lister:
+            for version, kind, plural in kinds:
+                head = {"apiVersion": version, "kind": kind}
+                try:
+                    found += [{**head, **each} for each in await lister.list_manifests(version, plural)]
+                except UnreachableError as error:
+                    if not error.missing:
+                        raise
+        return tuple(found)
+
+    return anyio.run(ask)
+
+
 def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str, Any]]:
     """Return the events with this reason in one namespace, or in all, as they are written.
 

@@ -12,6 +12,7 @@ from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.lint import unoffered_makes
+from kai.manifests.workloads.table import describes_pods
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.claims_of_templates import with_claims_of_templates
 from kai.simulation.cases.newest_time import newest_time
@@ -156,5 +157,6 @@ def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequ
         workloads=reading.expansion.workloads,
         owners=reading.expansion.owners,
         findings=(*reading.findings, *unoffered_makes(reading)),
+        templates=tuple(each.manifest for each in documents if describes_pods(each.manifest)),
         origin=Origin(type="manifests", sha256=sum_of(texts)),
     )

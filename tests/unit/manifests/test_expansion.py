@@ -6,8 +6,10 @@ import yaml
 
 from kai.manifests import expand
 from kai.manifests.grouping import PRIORITY_CLASSES
+from kai.manifests.unused import NOT_EXPANDED
 
 TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}}
+BY_OWNER = "one group for each top owner"
 CASES = yaml.safe_load((Path(__file__).parent / "controllers.yaml").read_text())
 
 
@@ -124,7 +126,7 @@ def test_what_is_not_used_is_counted_with_the_reason():
         "not used: 1 PodGroup (found apiVersion scheduling.run.ai/v9, expected scheduling.run.ai/v2alpha2)",
         "not used: 1 SchedulingShard (it configures the scheduler; give it with --config)",
         "not used: 1 Deployment (its pods are for scheduler volcano, not for kai-scheduler)",
-        "not used: 1 Training (kai has no model of its controller, so its pods are not there)",
+        f"not used: 1 Training of acme.io ({NOT_EXPANDED}; its pods are grouped in a cluster as {BY_OWNER})",
         "not used: 2 Service (scheduling does not read this kind)",
         "not used: 1 Deployment (suspended, finished or scaled to 0, so it has no pods now)",
     ]

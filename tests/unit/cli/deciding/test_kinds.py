@@ -81,3 +81,31 @@ def test_simulate_decides_about_the_pods_of_a_kind(page, tmp_path, capsys):
     said = capsys.readouterr()
     assert f"Plan: {pods} pods start now." in said.out
     assert "not used" not in said.err
+
+
+RUNTIME, TRAIN_JOB = (
+    f"{text}\n" for text in (PAGES / "trainjob.md").read_text().split("```")[1][5:].split("---\n")[::-1]
+)
+QUEUES = "\n---\n".join(
+    "apiVersion: scheduling.run.ai/v2\nkind: Queue\n"
+    f"metadata: {{name: {name}}}\nspec: {{{parent}resources: {{{amounts}}}}}"
+    for amounts in [", ".join(f"{each}: {{quota: -1, limit: -1}}" for each in ("cpu", "gpu", "memory"))]
+    for name, parent in (("all", ""), ("team-a", "parentQueue: all, "))
+)
+NODES = "\n---\n".join(
+    f"apiVersion: v1\nkind: Node\nmetadata: {{name: n{at}}}\n"
+    "status: {allocatable: {cpu: 64, memory: 512Gi, pods: 110, nvidia.com/gpu: 8}}"
+    for at in (1, 2)
+)
+
+
+@pytest.mark.parametrize(("has_runtime", "code"), [(True, 0), (False, 4)])
+def test_a_workload_is_described_by_what_the_cluster_has(has_runtime, code, tmp_path, capsys):
+    job, cluster = tmp_path / "job.yaml", tmp_path / "cluster.yaml"
+    job.write_text(TRAIN_JOB)
+    cluster.write_text("\n---\n".join([QUEUES, NODES, *([RUNTIME] if has_runtime else [])]))
+    assert run(["would-run", str(job), "--from", str(cluster)]) == code
+    said = capsys.readouterr()
+    absent = "found 'torch', expected a ClusterTrainingRuntime of this name in the input: it describes the pods"
+    assert ("tune would start now." in said.out) == has_runtime
+    assert (absent in said.err) != has_runtime

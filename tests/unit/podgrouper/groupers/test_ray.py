@@ -138,3 +138,11 @@ def test_a_topology_alone_is_no_constraint_and_a_level_alone_is_refused():
     assert "topologyConstraint" not in spec_of(pod_of(plain), plain)["subGroups"][0]
     wrong = cluster(head=template(**{REQUIRED: "rack"}))
     assert "spec.headGroupSpec.template.metadata.annotations" in failure_of(pod_of(wrong), wrong)
+
+
+def test_the_pod_that_submits_a_job_does_not_wait_for_a_gang_that_it_is_not_part_of():
+    job = thing("ray.io/v1", "RayJob", spec={}, status={"rayClusterName": "work"})
+    labels = {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "work"}
+    written = group_of(pod_of(job, labels=labels), job, cluster({"replicas": 3}))
+    assert written["metadata"]["name"].endswith("-submitter")
+    assert (written["spec"]["minMember"], written["spec"].get("subGroups")) == (1, None)

@@ -5,9 +5,10 @@ import pytest
 
 from kai.cluster.transport.access import Access
 from kai.errors import ConfigError, UnreachableError
+from kai.manifests.workloads import trainer
 from kai.simulation.deciding.run import simulate
 from kai.simulation.outcomes.answer_document import answer
-from kai.simulation.sources.live_cluster import read_cluster
+from kai.simulation.sources.live_cluster import list_templates, read_cluster
 from kai.simulation.sources.loading import read_case
 from tests.doubles.list_server import listing, manifests_of
 
@@ -104,3 +105,13 @@ def test_other_contexts_are_known(server, tmp_path):
     path = server.kubeconfig(tmp_path)
     assert Access(kubeconfig=path).others == ("staging",)
     assert Access(kubeconfig=path, context="staging").others == ("prod",)
+
+
+def test_what_describes_pods_is_read_beside_the_cluster_where_it_is_served(tmp_path):
+    runtime = {"metadata": {"name": "t"}}
+    with listing([]) as server:
+        access = Access(kubeconfig=server.kubeconfig(tmp_path))
+        assert list_templates(access, trainer.LISTED) == ()
+        server.lists["trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"] = [runtime]
+        (found,) = list_templates(access, trainer.LISTED)
+    assert (found["kind"], found["metadata"]["name"]) == ("ClusterTrainingRuntime", "t")

@@ -1,0 +1,43 @@
+"""Manifests in the forms that people publish are understood, or named; none is refused that an API server takes."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kai.manifests.claims import Claims
+from kai.manifests.gpus import gpus_of
+from kai.manifests.lint import lint
+from kai.manifests.reading import documents_of, open_text, read
+
+CASES = yaml.safe_load((Path(__file__).parent / "published.yaml").read_text())
+CLUSTER = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec:
+  resources: {cpu: {quota: -1, limit: -1}, gpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 64, memory: 512Gi, pods: 110, nvidia.com/gpu: 8}}
+"""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
+def test_what_is_said_of_a_published_manifest_and_what_comes_of_it(case):
+    texts = {"case.yaml": case["given"], "cluster.yaml": CLUSTER}
+    documents = [each for name, text in texts.items() for each in documents_of(*open_text(text.encode(), name))]
+    reading = read(documents)
+    claims = Claims.of([document.manifest for document in documents])
+    said = [f"{finding.code} {finding.message}" for finding in lint(reading)]
+    assert said == case.get("lint", [])
+    jobs = {
+        job.group["metadata"]["name"]: {
+            pod["metadata"]["name"]: gpus_of(pod) + claims.gpus_of(pod, "default") for pod in job.pods
+        }
+        for job in reading.expansion.jobs
+    }
+    assert jobs == case["jobs"]
+    assert [str(each).removeprefix("not used: ") for each in reading.expansion.unused] == case.get("unused", [])
