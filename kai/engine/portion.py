@@ -305,10 +305,11 @@ class Portion:
         """Return the pods to give up first, and whether others with a place remain.
 
         Pods of sub-groups that lack pods, and that the group can do without, go one by one, for they do no work alone.
-        Then surplus pods go one by one, then surplus sub-groups as a whole, then everything.
+        Then surplus pods go one by one, then surplus sub-groups as a whole, then everything. Where victims are chosen as
+        by the peer, such sub-groups are not looked for.
         """
         everything = self.holding(ACTIVE_ALLOCATED)
-        partial = self.partial()
+        partial = self.partial() if self._world.ranks_victims else []
         if partial:
             surplus = self.holding(ACTIVE_ALLOCATED, self.pods(partial[-1]))[-1:]
         else:
@@ -398,11 +399,14 @@ class Portion:
         """Return 0 for what lacks pods that the group needs, 1 for just what it needs, 2 where pods can be given up."""
         reached = np.array(self._reached_now(), np.int64)
         spare = reached - self._minimums
+        leaf = self._world.facts.groups.leaf[self._slice]
+        if self._world.facts.groups.each_leaf:
+            short, more = (spare[leaf] < 0).any(), (spare[leaf] > 0).any()
+            return 0.0 if short else (2.0 if more else 1.0)
         if spare[0] < 0:
             return 0.0
         if not spare.any():
             return 1.0
-        leaf = self._world.facts.groups.leaf[self._slice]
         held = np.where(leaf, reached, 0).tolist()
         for at in range(len(held) - 1, 0, -1):
             held[self._parents[at]] += held[at]

@@ -55,8 +55,8 @@ class World:
         self.last_eviction = base.groups.last_eviction
         self.stale_since = base.groups.stale_since
         self.partial_since = base.groups.partial_since
-        self.facts: Facts = _own_facts(base.facts)
-        self.requested = requested_amounts(snapshot, self.facts.nodes, largest=False)
+        self.facts: Facts = _own_facts(base.facts, each_leaf=not self.ranks_victims)
+        self.requested = requested_amounts(snapshot, self.facts.nodes, largest=False, able=self.ranks_victims)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest=True)
         self._live: Ledger | Opening
         self._live = opening = base.open(snapshot)
@@ -389,7 +389,7 @@ class World:
         return self.no_extra
 
 
-def _own_facts(facts: Facts) -> Facts:
+def _own_facts(facts: Facts, *, each_leaf: bool) -> Facts:
     """Return facts whose columns that plugins decide are the world's own."""
     shapes = facts.shapes.replace(
         mask=np.zeros_like(facts.shapes.mask),
@@ -402,4 +402,5 @@ def _own_facts(facts: Facts) -> Facts:
         allocatable=np.zeros_like(facts.queues.allocatable),
         total=np.zeros_like(facts.queues.total),
     )
-    return facts.replace(nodes=nodes, shapes=shapes, queues=queues)
+    groups = facts.groups.replace(each_leaf=each_leaf)
+    return facts.replace(nodes=nodes, shapes=shapes, groups=groups, queues=queues)

@@ -84,6 +84,7 @@ class GroupFacts(Struct):
     parent: Int64s  # [B] -1 for roots
     pod_start: Int64s  # [B + 1] pods of leaf b: pods[pod_start[b] : pod_start[b + 1]] in pod order
     pods: Int64s  # [...]
+    each_leaf: bool  # who comes first goes by the minimum of each leaf, as with the peer, and not by the tree's need
 
 
 class QueueFacts(Struct):

@@ -102,16 +102,31 @@ def find_plain(facts: Facts, columns: Columns, groups: Int64s, out: Bools) -> No
 
 
 @inner
+def _state_by_leaf(facts: Facts, columns: Columns, root: int, end: int) -> float:
+    state = 1.0
+    for row in range(root, end):
+        spare = columns.active[row] - facts.groups.minimum[row]
+        if facts.groups.leaf[row] and spare < 0:
+            return 0.0
+        if facts.groups.leaf[row] and spare > 0:
+            state = 2.0
+    return state
+
+
+@inner
 def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
     """Return 0 for a group that lacks what it needs, 1 for one that has just that, 2 for one that can give up pods.
 
     It can give up what no sub-group needs: pods above a minimum, sub-groups above the least number, and what there is
-    of a sub-group that lacks pods. Cost: a look at each sub-group.
+    of a sub-group that lacks pods. With ``each_leaf`` the minimum of each leaf is what it needs. Cost: a look at each
+    sub-group.
     """
     root, end = facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]
     if end - root == ROOT_AND_LEAF:
         spare = columns.active[root + 1] - facts.groups.minimum[root + 1]
         return 0.0 if spare < 0 else (1.0 if spare == 0 else 2.0)
+    if facts.groups.each_leaf:
+        return _state_by_leaf(facts, columns, root, end)
     reached = np.zeros(end - root, np.int64)
     held = np.zeros(end - root, np.int64)
     spared = False

@@ -79,7 +79,7 @@ class MinRuntime:
                 if not elastic()[victim] or not is_protected(victim, scenario.aggressor, cause):
                     continue
                 rows = slice(int(groups.first_subgroup[victim]), int(groups.first_subgroup[victim + 1]))
-                if not _are_enough(session, rows, columns.occupying[rows] - taken[rows]):
+                if not _are_enough(session, rows, columns.occupying[rows] - taken[rows], taken[rows]):
                     return Verdict.refused(
                         Code.NOT_ELIGIBLE, rule="min-runtime", group=session.snapshot.groups[victim].key
                     )
@@ -126,9 +126,14 @@ class MinRuntime:
         return next((value for value in values if value is not None), self.reclaim_seconds)
 
 
-def _are_enough(session: SessionView, rows: slice, pods: Int64s) -> bool:
-    """Return whether the tree of sub-groups ``rows`` has what it needs with so many ``pods`` [n] in its leaves."""
+def _are_enough(session: SessionView, rows: slice, pods: Int64s, taken: Int64s) -> bool:
+    """Return whether the tree of sub-groups ``rows`` has what it needs with so many ``pods`` [n] in its leaves.
+
+    With the peer's choice of victims each leaf that loses some needs its own minimum. ``taken`` [n] are the pods lost.
+    """
     groups = session.facts.groups
+    if groups.each_leaf:
+        return bool((pods >= groups.minimum[rows])[groups.leaf[rows] & (taken > 0)].all())
     counts = np.where(groups.leaf[rows], pods, 0).tolist()
     minimums, parents = groups.minimum[rows].tolist(), groups.parent[rows].tolist()
     for at in range(len(counts) - 1, 0, -1):
@@ -137,11 +142,15 @@ def _are_enough(session: SessionView, rows: slice, pods: Int64s) -> bool:
 
 
 def _elastic(session: SessionView) -> Bools:
-    """Return bool[G]: some leaf has more pods than it needs, or some sub-group more sub-groups."""
+    """Return bool[G]: some leaf has more pods than it needs, or some sub-group more sub-groups.
+
+    With the peer's choice of victims sub-groups do not count.
+    """
     groups = session.facts.groups
     counts = np.diff(groups.pod_start)
     children = np.bincount(groups.parent[groups.parent >= 0], minlength=len(counts))
-    rows = np.flatnonzero(groups.minimum < np.where(groups.leaf, counts, children))
+    more = groups.minimum < np.where(groups.leaf, counts, children)
+    rows = np.flatnonzero(more & groups.leaf if groups.each_leaf else more)
     out = np.zeros(len(session.snapshot.groups), np.bool_)
     out[np.searchsorted(groups.first_subgroup, rows, side="right") - 1] = True
     return out

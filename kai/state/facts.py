@@ -237,6 +237,7 @@ def group_facts(
         parent=subgroups.parent,
         pod_start=start,
         pods=pods,
+        each_leaf=False,
     )
 
 
@@ -264,7 +265,7 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
     )
 
 
-def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool) -> Float64s:
+def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool, able: bool = True) -> Float64s:
     """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node.
 
     A request by GPU memory counts as a part of a device: see ``gpus_by_memory``. Demand and order go by the smallest,
@@ -273,7 +274,7 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool) ->
     requests = snapshot.requests
     out = np.zeros((len(snapshot.shapes), 3), np.float64)
     out[:, :2] = requests[:, :2]
-    by_memory = gpus_by_memory(snapshot, largest=largest)
+    by_memory = gpus_by_memory(snapshot, largest=largest, able=able)
     out[:, GPU] = np.where(shape_columns(snapshot).kind == GpuKind.MEMORY, by_memory, requests @ facts.gpu_weight)
     for row, shape in enumerate(snapshot.shapes):
         if shape.gpu.spared:
@@ -281,20 +282,20 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool) ->
     return out
 
 
-def gpus_by_memory(snapshot: Snapshot, *, largest: bool) -> Float64s:
+def gpus_by_memory(snapshot: Snapshot, *, largest: bool, able: bool = True) -> Float64s:
     """Return float64[K]: thousandths of devices that a pod of each shape asks for by memory.
 
     They are parts of the smallest device that can hold the pod, or the ``largest``; where none can, of the smallest or
     largest that there is. They round as what a pod on a node counts for (``kai.kernels.booking``). 0 where a pod asks
-    otherwise, and everywhere when no device's memory is known.
+    otherwise, and everywhere when no device's memory is known. Without ``able`` a device counts that is too small, too.
 
     Source: the peer goes by all devices, be the pod too large for them, and does not round what is asked for.
     """
     known, out = snapshot.gpu_memories, np.zeros(len(snapshot.shapes), np.float64)
     for row in np.flatnonzero(shape_columns(snapshot).kind == GpuKind.MEMORY).tolist() if known else ():
         gpu = snapshot.shapes[row].gpu
-        able = [memory for memory in known if memory >= gpu.memory] or known
-        out[row] = max(1, GPU_UNIT * gpu.memory // (able[-1] if largest else able[0])) * gpu.devices
+        counting = [memory for memory in known if memory >= gpu.memory or not able] or known
+        out[row] = max(1, GPU_UNIT * gpu.memory // (counting[-1] if largest else counting[0])) * gpu.devices
     return out
 
 

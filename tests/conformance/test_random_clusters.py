@@ -19,13 +19,11 @@ LEAKS = "the peer leaves a solved statement of an unsatisfied group applied, and
 CHARGES = "the peer charges a queue again for a pod that is evicted twice, and its undo drifts"
 TIES = "two devices score the same, and the order of the peer's map decides"
 SPARES = "the peer evicts as stale what has enough of its sub-groups; with that rule off, kai decides as recorded"
-RETURNS = "what the search moves would come back in the next cycle; with that rule off, kai decides as recorded"
 DRIFTS_IN_CLAIMS = "the peer's undo drifts for device claims, too: only figures of nodes differ"
 ALL_DEVICES = (
     "a claim of all GPUs of a node counts one with the peer, with kai as many as it has: only figures of nodes differ"
 )
-BY_TREE = "the peer orders groups by each of their sub-groups; with that rule off, kai decides as recorded"
-BY_MEMORY = "memory of a GPU counts in thousandths of one that can hold it; by the peer's count kai decides as recorded"
+BY_MEMORY = "what memory of a GPU counts for on its node rounds down; rounded as by the peer, kai decides as recorded"
 UNTOLD = "pods share GPUs after searches that came to nothing: drift, or a tie, which was not told apart"
 
 # Where kai decides otherwise than the peer, and why. A case that comes to agree must leave this list.
@@ -59,16 +57,8 @@ OTHERWISE = {
     "random-001229": SPARES,
     "random-001279": SPARES,
     "random-001359": SPARES,
-    "random-000354": BY_TREE,
-    "random-000397": BY_TREE,
-    "random-000790": BY_TREE,
-    "random-000800": BY_TREE,
-    "random-001396": BY_TREE,
     "features-010008": SPARES,
-    "features-010197": RETURNS,
     "features-010217": SPARES,
-    "features-010218": RETURNS,
-    "features-020011": BY_MEMORY,
     "features-020053": UNTOLD,
     "features-030005": ALL_DEVICES,
     "features-030010": ALL_DEVICES,

@@ -94,3 +94,13 @@ def test_places_by_age_are_those_of_the_twin_or_are_not_worth_finding(created, w
     assert found == (looks <= len(order))
     if found:
         assert places.tolist() == wanted
+
+
+@given(stages())
+def test_groups_that_go_by_each_leaf_are_in_the_state_of_the_twin(stage):
+    ledger, world = stage.ledger, stage.world
+    facts = ledger.facts.replace(groups=ledger.facts.groups.replace(each_leaf=True))
+    rows = np.arange(len(world.groups))
+    elastic, amounts = np.full(len(rows), 9.0), np.full((len(rows), 3), 9.0)
+    groups.describe_holding(facts, ledger.columns, rows, elastic, amounts)
+    assert elastic.tolist() == [naive.state_by_leaf(group) for group in world.groups]

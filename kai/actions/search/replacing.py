@@ -153,8 +153,10 @@ def books_all_they_ask_for(
 ) -> bool:
     """Return whether the group fits wherever there is as much as its pods will take, no more being asked for.
 
-    ``moves``: the victims are to be moved, so they have to fit again, too.
+    ``moves``: the victims are to be moved, so they have to fit again, too. The peer takes it that they do.
     """
+    if not session.ranks_victims:
+        return True
     if not moves and states is not None and states.exact[aggressor]:
         return True
     groups = np.array([aggressor], np.int64)

@@ -35,6 +35,12 @@ def find_plain(groups: Sequence[Group]) -> list[bool]:
     return [is_plain(group) for group in groups]
 
 
+def state_by_leaf(group: Group) -> float:
+    """Return 0 for a group of which a leaf lacks pods, 2 for one of which some leaf has more than it needs, else 1."""
+    spare = [leaf.count(ACTIVE_ALLOCATED) - leaf.minimum for leaf in group.leaves()]
+    return 0.0 if min(spare) < 0 else (2.0 if max(spare) > 0 else 1.0)
+
+
 def elastic_state(group: Group) -> float:
     """Return 0 for a group that lacks what it needs, 2 for one that keeps that when it loses some pod, else 1."""
     counts = {id(leaf): leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves()}
