@@ -173,7 +173,7 @@ def _looked_at(kind: type[object]) -> tuple[tuple[str, bool], ...]:
 
 def _field(name: str, value: object, view: SessionView) -> str:
     shapes = len(view.snapshot.shapes)
-    if name == "concerns":
+    if name in {"concerns", "single"}:
         return _array(np.bool_, value, shapes)
     if name == "groups":
         return _array(np.bool_, value, len(view.snapshot.groups))
@@ -186,7 +186,7 @@ def _field(name: str, value: object, view: SessionView) -> str:
     return "" if wrong is None else f"found {wrong!r} among texts, expected {wanted}"
 
 
-_VALUES: Final = frozenset({"concerns", "groups", "depends", "signatures"})
+_VALUES: Final = frozenset({"concerns", "groups", "depends", "signatures", "single"})
 _NEEDED: Final = frozenset({"filter", "score", "must_wait", "admit", "keys", "partition", "propose", "depends"})
 """Fields of extensions without which there is nothing to ask."""
 _FUNCTIONS: Final = frozenset(

@@ -64,6 +64,7 @@ class Policy:
         self.fair_shares = next((term for term in terms if isinstance(term, FairShares)), None)
         filters = [(plugin, plugin.node_filter) for plugin in plugins if plugin.node_filter is not None]
         self._signing = [(plugin, each.signatures) for plugin, each in filters if each.signatures is not None]
+        self._single = [each.single for _, each in filters if each.single is not None]
         self._key_makers = self._group_key_makers()
         elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
         self.rules = fold_rules(plugins, elastic[0] if elastic else -1)
@@ -117,6 +118,10 @@ class Policy:
     def signature(self, shape: int) -> str:
         """Return what plugins add to the signatures of pods of ``shape``."""
         return "".join(texts[shape] for plugin, texts in self._signing if plugin.is_asked(shape))
+
+    def is_single(self, shape: int) -> bool:
+        """Return whether some plugin lets no node take a second pod of ``shape``."""
+        return any(mask[shape] for mask in self._single)
 
     def asking(self, shape: int) -> list[OpenedPlugin]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""

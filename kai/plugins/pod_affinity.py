@@ -69,6 +69,16 @@ class ShapeTerms:
         self._by_namespace: dict[tuple[tuple[str, ...], Selector | None], Bools] = {}
         self._carried: dict[str, Carried] = {}
 
+    @cached_property
+    def repelling_themselves(self) -> Mapping[str, Bools]:
+        """By topology key, bool[K]: shapes whose pods keep away from each other there."""
+        found: ShapeMasks = defaultdict(lambda: np.zeros(len(self.constraints), np.bool_))
+        for shape, each in enumerate(self.constraints):
+            for term in each.anti_affinity:
+                if self.meant_by(term)[shape]:
+                    found[term.topology_key][shape] = True
+        return found
+
     def carried(self, kind: str) -> "Carried":
         """Return the terms of a ``kind``, a field of constraints; resolved when they are first asked for."""
         if kind not in self._carried:
@@ -163,9 +173,24 @@ class PodAffinity:
 
         keeping_away = repelling.reached | np.array([bool(each.anti_affinity) for each in terms.constraints], np.bool_)
         return (
-            NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=explain_nodes),
+            NodeFilter(
+                filter_nodes,
+                depends=Dependence.SESSION,
+                concerns=concerns,
+                explain=explain_nodes,
+                single=_alone(session, terms),
+            ),
             NodeWait(must_wait, concerns=keeping_away),
         )
+
+
+def _alone(session: SessionView, terms: ShapeTerms) -> Bools | None:
+    """Return bool[K]: shapes of which no node takes two pods, because each node is in a domain; None if there are none."""
+    found: Bools | None = None
+    for key, shapes in terms.repelling_themselves.items():
+        if session.label_codes(key).all():  # code 0 is no domain
+            found = shapes if found is None else found | shapes
+    return found
 
 
 class _Rules:

@@ -63,7 +63,8 @@ class Ports:
             return waits[nodes]
 
         return (
-            NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=_explain),
+            # A pod that wants a port keeps off every other pod that wants the same, those like it too.
+            NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=_explain, single=concerns),
             NodeWait(must_wait, concerns=concerns),
         )
 

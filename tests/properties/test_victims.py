@@ -16,6 +16,16 @@ def test_what_is_evicted_is_no_more_than_the_best_set_that_exists():
     assert table.as_good >= 0.95 * table.solvable
 
 
+def test_of_pods_that_repel_each_other_one_a_node_is_counted():
+    table = Table().add_all(map(compare, (1016, 1100, 3088)))
+    assert (table.as_good, table.worse) == (3, [])
+
+
+def test_a_set_with_more_pods_and_fewer_gpu_hours_is_not_worse():
+    table = Table().add_all([compare(3479)])
+    assert (table.cheaper, table.worse, table.far) == ([3479], [], [])
+
+
 def test_the_peer_takes_more_than_it_needs():
     table = Table().add_all(compare(seed, {"params": {"victims": "as-peer"}}) for seed in SOME)
     assert table.as_good < 0.8 * table.solvable

@@ -37,6 +37,11 @@ class Compared:
     """None: no set of evictions serves."""
 
     @property
+    def is_cheaper(self) -> bool:
+        """Whether it costs less than the best set of evictions; it may, because pods are moved."""
+        return self.best is not None and self.answer.started and self.answer.cost < self.best
+
+    @property
     def more_pods(self) -> int:
         """Pods that were disturbed beyond the best."""
         return self.answer.cost.pods - self.best.pods if self.best and self.answer.started else 0
@@ -101,8 +106,10 @@ class Table:
     missed: list[int] = attrs.field(factory=list)
     as_good: int = 0
     """Clusters with no more pods and no more groups than the best."""
+    cheaper: list[int] = attrs.field(factory=list)
+    """Clusters with more pods than the best, but fewer GPU-hours, which count before them."""
     far: list[int] = attrs.field(factory=list)
-    """Clusters with more than one pod or one group above it."""
+    """Clusters with more than one pod or one group above it, and no fewer GPU-hours."""
     unruly: list[int] = attrs.field(factory=list)
     """Clusters with a set that the rules do not allow by eviction alone."""
     worse: list[int] = attrs.field(factory=list)
@@ -136,6 +143,9 @@ class Table:
         if seen.more_pods <= 0 and seen.more_groups <= 0:
             self.as_good += 1
             return
+        if seen.is_cheaper:
+            self.cheaper.append(seed)
+            return
         self.worse.append(seed)
         if seen.more_pods > 1 or seen.more_groups > 1:
             self.far.append(seed)
@@ -156,6 +166,7 @@ class Table:
             f"no answer: {self.hopeless}, of which {self.by_moving} start because pods are moved",
             f"does not start: {len(self.missed)} {self.missed[:20]}",
             f"disturbs no more than the best: {self.as_good} of {started}, {share:.2f} % {self.worse[:20]}",
+            f"loses fewer GPU-hours than the best, with more pods: {len(self.cheaper)} {self.cheaper[:20]}",
             f"more than one pod or one group above it: {len(self.far)} {self.far[:20]}",
             f"not allowed by eviction alone: {len(self.unruly)} {self.unruly[:20]}",
             f"in all, the best in brackets: {sums}",

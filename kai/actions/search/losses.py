@@ -242,9 +242,16 @@ class Room:
         rows = session.facts.shapes.mask[session.facts.pods.shape[list(waiting)]]
         self._matching = np.array(session.policy.vectors.masks[np.unique(rows)].any(axis=0), np.bool_)
         self.levels = self._needs(part, set(waiting))
-        self._rooms: Int64s = np.where(self._matching, free // max(self.smallest, 1), 0)
+        self._most = self._most_on_a_node(waiting)
+        self._rooms: Int64s = np.where(self._matching, np.minimum(free // max(self.smallest, 1), self._most), 0)
         self._total = int(self._rooms.sum())
         self._sums = [np.bincount(codes, weights=self._rooms).astype(np.int64) for codes, _ in self.levels]
+
+    def _most_on_a_node(self, waiting: Sequence[int]) -> int:
+        """Return how many of the pods a node takes at most, where they keep away from those of their own shape."""
+        shapes = set(self._session.facts.pods.shape[list(waiting)].tolist())
+        alone = all(self._session.policy.is_single(shape) for shape in shapes)
+        return len(shapes) if alone else len(waiting)
 
     def _needs(self, part: Portion, waiting: set[int]) -> list[tuple[Int64s, list[Need]]]:
         """Return, by level that is required, every node's domain, and what must be in one domain each.
@@ -286,7 +293,7 @@ class Room:
         if not self.smallest:
             return True
         more = {
-            node: (int(self._free[node]) + amount) // self.smallest - int(self._rooms[node])
+            node: min((int(self._free[node]) + amount) // self.smallest, self._most) - int(self._rooms[node])
             for node, amount in freed.items()
             if self._matching[node]
         }

@@ -142,6 +142,10 @@ class Stage:
         shape = self.session.facts.pods.shape[self.row(name)]
         return self.answers.is_asked(int(shape))
 
+    def is_single(self, name: str) -> bool:
+        """Say whether no node takes a second pod of the shape of a pod."""
+        return self.session.policy.is_single(int(self.session.facts.pods.shape[self.row(name)]))
+
     def accepting(self, name: str) -> list[str]:
         """Return the names of the nodes that the filter leaves for a pod."""
         assert self.answers.node_filter is not None

@@ -99,6 +99,19 @@ def test_anti_affinity_keeps_a_pod_out_of_domains():
     assert stage.reasons("b-0") == [NOT_AWAY] * 2
 
 
+@pytest.mark.parametrize(
+    ("keeps_off", "alone"),
+    [
+        (term(WEB), True),
+        (term(DB), False),
+        (term(WEB, ZONE), False),  # n4 is in no zone, and takes any number
+    ],
+)
+def test_of_pods_that_repel_each_other_on_each_node_no_node_takes_two(keeps_off, alone):
+    stage = filtering(pod("a-0", labels=WEB, affinity=away(keeps_off)), pod("b-0", labels=DB))
+    assert [stage.is_single("a-0"), stage.is_single("b-0")] == [alone, False]
+
+
 def test_each_anti_affinity_term_refuses_by_itself():
     stage = filtering(
         pod("a-0", on="n1", labels=DB),

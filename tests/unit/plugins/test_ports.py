@@ -40,6 +40,11 @@ def test_ports_clash_by_number_protocol_and_address(taken, wanted, clashes):
     assert ("n1" not in stage.accepting("b-0")) == clashes
 
 
+def test_of_pods_with_one_port_no_node_takes_two():
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", ports=[port(80)]), pod("b-0")))
+    assert [stage.is_single("a-0"), stage.is_single("b-0")] == [True, False]
+
+
 def test_one_clash_of_many_ports_is_enough():
     held = pod("a-0", on="n1", ports=[port(80), port(90)])
     stage = Stage.of(Ports(), snapshot_of(*NODES, held, pod("b-0", ports=[port(70), port(90)])))
