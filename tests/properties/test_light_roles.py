@@ -34,7 +34,7 @@ def owned(name):
 
 
 def world():
-    pods = [pod("single"), owned("a"), owned("b"), sharing_pod("half-1"), sharing_pod("half-2")]
+    pods = [pod("lone"), owned("a"), owned("b"), sharing_pod("half-1"), sharing_pod("half-2")]
     return MemoryCluster(node("n1"), node("n2"), JOB, *pods)
 
 
@@ -69,7 +69,7 @@ async def live(cluster, seconds):
 
 def order_all(cluster):
     """Order all binds, as a scheduler does; again, as it does, where one was given up."""
-    wanted = [bind_request("single", "n2"), bind_request("a"), bind_request("b", "n2")]
+    wanted = [bind_request("lone", "n2"), bind_request("a"), bind_request("b", "n2")]
     wanted += [sharing_request("half-1", limit=100), sharing_request("half-2", limit=100)]
     for request in wanted:
         name = request["metadata"]["name"]
