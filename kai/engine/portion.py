@@ -305,8 +305,8 @@ class Portion:
         """Return the pods to give up first, and whether others with a place remain.
 
         Pods of sub-groups that lack pods, and that the group can do without, go one by one, for they do no work alone.
-        Then surplus pods go one by one, then surplus sub-groups as a whole, then everything. Where victims are chosen as
-        by the peer, such sub-groups are not looked for.
+        Then surplus pods go one by one, then surplus sub-groups as a whole, then everything. Where victims are chosen
+        as by the peer, such sub-groups are not looked for.
         """
         everything = self.holding(ACTIVE_ALLOCATED)
         partial = self.partial() if self._world.ranks_victims else []

@@ -154,8 +154,8 @@ class NodeFilter:
 
     ``filter`` says which nodes a pod may go to. ``explain`` returns a text for each of the nodes that it refused.
     ``signatures`` [K] are texts by shape. If the search for victims was in vain for one group, it leaves out other
-    groups whose pods have equal texts and ask for the same. ``single`` [K] are the shapes of which no node takes a second
-    pod; searches for victims leave out what could not serve such pods.
+    groups whose pods have equal texts and ask for the same. ``single`` [K] are the shapes of which no node takes a
+    second pod; searches for victims leave out what could not serve such pods.
     """
 
     filter: FilterNodes

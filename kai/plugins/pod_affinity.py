@@ -185,7 +185,7 @@ class PodAffinity:
 
 
 def _alone(session: SessionView, terms: ShapeTerms) -> Bools | None:
-    """Return bool[K]: shapes of which no node takes two pods, because each node is in a domain; None if there are none."""
+    """Return bool[K]: shapes of which no node takes two pods, each node being in a domain; None if there are none."""
     found: Bools | None = None
     for key, shapes in terms.repelling_themselves.items():
         if session.label_codes(key).all():  # code 0 is no domain

@@ -1,8 +1,8 @@
 """What both choices of victims cost in the recorded random clusters: ``python -m tests.victims.recorded``.
 
-Two counts are told of each cluster that differs. One is of the first search that ends otherwise: until then both saw the
-same cluster, so this is what choosing otherwise is worth. The other is of the whole cycle: later searches begin with
-what earlier ones left.
+Two counts are told of each cluster that differs. One is of the first search that ends otherwise: until then both saw
+the same cluster, so this is what choosing otherwise is worth. The other is of the whole cycle: later searches begin
+with what earlier ones left.
 """
 
 import json
