@@ -18,7 +18,8 @@ from attrs.validators import ge
 from kai.errors import KaiError
 from kai.traces.columns import formats
 from kai.traces.jobs import Demand, demand_of
-from kai.traces.reading import read_nodes, read_rows
+from kai.traces.reading import read_nodes
+from kai.traces.rows import read_rows
 
 NODES = "openb_node_list_gpu_node.csv"
 GPU = 1000

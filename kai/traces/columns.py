@@ -1,24 +1,29 @@
 """Column maps: which column of a trace means what, read from the data files in ``kai/traces/formats``.
 
-A format has a ``title``, the columns that it ``needs`` (by which it is recognised), a ``separator`` where that is no
-comma, and below ``job`` a rule for each property of a job. A rule names a ``column`` and how its text is read:
+A format has a ``title``, the columns that it ``needs`` (by which it is recognised; ``A|B`` is one of them), a
+``separator`` where that is no comma, and below ``job`` a rule for each property of a job. A rule names a ``column`` and
+how its text is read; of a list of rules the first counts whose column has a text:
 
-    as          text (default), number, count, seconds, time, truth, mebibytes
+    as          text (default), number, count, seconds, clock, time, moment, truth, mebibytes, types
     scale       a number to multiply by            default     what an empty or missing column stands for
     map         other words for these              split       several values in one text
-    part        of a text such as cpu=4,mem=64G    where_gpus  counts only where a pod asks for so many GPUs
+    part        of a text such as cpu=4,mem=64G    where_gpus  counts only where a pod asks for this number of GPUs
+    empty       words that stand for no text
 
-Properties: name, arrival, duration or start and end, pods, gpus, cpus and memory_mib of each pod or all_gpus, all_cpus
-and all_memory_mib of all, share (of one GPU), minimum, queue, user, priority, preemptible, models. ``nodes`` has the
-rules of a file of nodes. ``assume`` says what is taken for granted. Each table of ``leave_out`` has regular expressions
-for some columns, and the ``reason`` why rows that match all of them are no jobs. A new trace is a new file.
+Properties: name, arrival, eligible, duration or start and end, suspended, pods, gpus, cpus and memory_mib of each pod
+or all_gpus, all_cpus and all_memory_mib of all, share (of one GPU), all_share and all_shards, minimum, queue, user,
+priority, preemptible, models, types. ``nodes`` has the rules of a file of nodes. ``assume`` says what is taken for
+granted. Each table of ``leave_out`` has regular expressions for some columns, and the ``reason`` why rows that match
+all of them are no jobs. ``together`` tells rows that are parts of one job. ``free_text`` names columns that may hold a
+separator. ``better`` says what is lost without a column, ``command`` what writes all of them. ``called`` has other
+names that people give to the columns. A new trace is a new file.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import isfinite
@@ -26,6 +31,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai import durations
 from kai.api.values import quantity, times
 from kai.api.values.bad_value import BadValue
 from kai.errors import on_one_line
@@ -36,7 +42,10 @@ OWN: Final = "kai"
 _MIB: Final = 1 << 20
 _TRUE: Final = frozenset({"true", "1", "yes"})
 _FALSE: Final = frozenset({"false", "0", "no"})
-_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})$")
+_ZONE: Final = re.compile(r":[0-9]{2}(?:\.[0-9]+)?(?P<zone> ?(?:[Zz]|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?))$")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_CLOCK: Final = re.compile(r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
+"""How Slurm writes a duration: days-hours:minutes:seconds."""
 
 Row = Mapping[str, str]
 
@@ -61,15 +70,29 @@ class Rule:
     split: str = ""
     part: str = ""
     where_gpus: float | None = None
+    empty: frozenset[str] = frozenset()
+    otherwise: Rule | None = None
+    """The rule that counts where this one finds no text."""
+
+    def of(self, row: Row) -> Rule:
+        """Return the rule that finds a text in a row; where none does, this one."""
+        rule: Rule | None = self
+        while rule is not None and not rule.text(row):
+            rule = rule.otherwise
+        return rule or self
 
     def text(self, row: Row) -> str:
         """Return the text of a row, "" for none."""
         found = (row.get(self.column) or "").strip()
+        if found in self.empty:
+            return ""
         if self.part and found:
             parts = [each.partition("=")[::2] for each in found.split(",")]
             same = [amount for name, amount in parts if name == self.part]
-            kinds = [amount for name, amount in parts if name.startswith(f"{self.part}:")]
-            found = same[0] if same else _sum_of(kinds)  # gres/gpu:a100: beside gres/gpu it is a part of that
+            kinds = {name.partition(":")[2]: amount for name, amount in parts if name.startswith(f"{self.part}:")}
+            if self.kind == "types":
+                return ",".join(kinds)
+            found = same[0] if same else _sum_of(list(kinds.values()))  # beside gres/gpu, gres/gpu:a100 is a part of it
         return found
 
     def read(self, row: Row) -> Any:  # noqa: ANN401 - of the kind that the rule says
@@ -77,34 +100,28 @@ class Rule:
 
         Raises: RowError for a text that is no such value.
         """
+        rule = self.of(row)
+        if rule is not self:
+            return rule.read(row)
         text = self.text(row)
         if not text:
-            return self.default
+            return next((each.default for each in self.chain() if each.default is not None), None)
         try:
             return self._value(text)
         except (ValueError, OverflowError, BadValue):
             raise RowError(f'{self.column} is "{text}", expected {_WANTED[self.kind]}') from None
 
+    def chain(self) -> Iterator[Rule]:
+        """Yield this rule and those that count in its place."""
+        yield self
+        if self.otherwise is not None:
+            yield from self.otherwise.chain()
+
     def _value(self, text: str) -> Any:  # noqa: ANN401 - see read
-        match self.kind:
-            case "number" | "seconds":
-                value = float(text) * self.scale
-                if not isfinite(value):
-                    raise ValueError(text)
-                return value
-            case "count":
-                count = float(text)
-                if count != int(count):
-                    raise ValueError(text)
-                return int(count)
-            case "time":
-                return _instant(text)
-            case "mebibytes":
-                return quantity.amount(_binary(text), 1) / _MIB
-            case "truth":
-                if text.lower() not in _TRUE | _FALSE:
-                    raise ValueError(text)
-                return text.lower() in _TRUE
+        read = _READERS.get(self.kind)
+        if read is not None:
+            value = read(text)
+            return value if self.scale == 1.0 else value * self.scale
         if self.split:
             return tuple(part.strip() for part in text.split(self.split) if part.strip())
         return text if self.words is None else self.words.get(text, text)
@@ -113,7 +130,10 @@ class Rule:
 _WANTED: Final = {
     "text": "a text",
     "number": "a number",
-    "seconds": "seconds",
+    "seconds": "seconds, or a duration such as 2h30m",
+    "clock": "a duration such as 1-02:03:04",
+    "moment": "seconds from the start, or a time such as 2020-04-01 00:04:44",
+    "types": "names of types",
     "count": "a whole number",
     "time": "a time such as 2020-04-01 00:04:44",
     "mebibytes": "an amount of memory such as 64G",
@@ -129,8 +149,11 @@ class Exclusion:
     reason: str
 
     def holds(self, row: Row) -> bool:
-        """Return whether a row is left out; a missing column has the text ""."""
-        return all(pattern.search((row.get(column) or "").strip()) for column, pattern in self.patterns.items())
+        """Return whether a row is left out; a column that is missing matches nothing."""
+        return all(
+            (text := row.get(column)) is not None and pattern.search(text.strip()) is not None
+            for column, pattern in self.patterns.items()
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -147,11 +170,27 @@ class Format:
     node_needs: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
+    together: tuple[str, re.Pattern[str]] | None = None
+    """A column, and what its texts are like in rows that are parts of one job; the first group names the job."""
+    free_text: frozenset[str] = frozenset()
+    """Columns of text that people write, where a separator may stand."""
+    better: Mapping[str, str] = attrs.field(factory=dict)
+    """What is lost without a column."""
+    command: str = ""
+    """What writes a file with all columns."""
+    called: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """Other names that people give to columns."""
 
     @property
     def columns(self) -> set[str]:
         """All columns that it knows."""
-        return {*self.needs, *(rule.column for rule in self.job.values())}
+        told = {column for each in self.exclusions for column in each.patterns}
+        read = {each.column for rule in self.job.values() for each in rule.chain()}
+        return {*(each for one in self.needs for each in one.split("|")), *told, *read}
+
+    def missing(self, columns: Collection[str]) -> list[str]:
+        """Return which of the needed columns are not there."""
+        return [one.replace("|", " or ") for one in self.needs if not set(one.split("|")) & set(columns)]
 
 
 @cache
@@ -164,7 +203,7 @@ def formats() -> tuple[Format, ...]:
 
 def format_of(columns: Sequence[str], *, rows: str = "table") -> Format | None:
     """Return the format whose needed columns are all there; of several the one that needs most."""
-    found = [each for each in formats() if each.rows == rows and set(each.needs) <= set(columns)]
+    found = [each for each in formats() if each.rows == rows and not each.missing(columns)]
     return max(found, key=lambda each: len(each.needs), default=None)
 
 
@@ -186,7 +225,16 @@ def _format(name: str, values: Mapping[str, Any]) -> Format:
         nodes={key: _rule(rule) for key, rule in nodes.items()},
         assumptions=tuple(values.get("assume", ())),
         exclusions=tuple(map(_exclusion, values.get("leave_out", ()))),
+        together=_together(values.get("together")),
+        free_text=frozenset(values.get("free_text", ())),
+        better=dict(values.get("better", {})),
+        command=values.get("command", ""),
+        called={key: tuple(names) for key, names in values.get("called", {}).items()},
     )
+
+
+def _together(values: Mapping[str, str] | None) -> tuple[str, re.Pattern[str]] | None:
+    return None if values is None else (values["column"], re.compile(values["like"]))
 
 
 def _exclusion(values: Mapping[str, str]) -> Exclusion:
@@ -194,20 +242,123 @@ def _exclusion(values: Mapping[str, str]) -> Exclusion:
     return Exclusion(patterns=patterns, reason=values["reason"])
 
 
-def _rule(values: Mapping[str, Any]) -> Rule:
+def _rule(values: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Rule:
     names = {"as": "kind", "map": "words"}
-    return Rule(**{names.get(key, key): value for key, value in values.items()})
+    found: Rule | None = None
+    for each in reversed([values] if isinstance(values, Mapping) else values):
+        given = {names.get(key, key): value for key, value in each.items()}
+        given["empty"] = frozenset(given.get("empty", ()))
+        found = Rule(**given, otherwise=found)
+    if found is None:
+        raise ValueError("a property has no rule")
+    return found
+
+
+def instant_of(text: str) -> float:
+    """Return a date or a time as traces have them, in seconds since the epoch; without a zone it is of UTC.
+
+    Raises: ValueError for a text that is none.
+    """
+    try:
+        return _instant(f"{text}T00:00:00" if _DATE.fullmatch(text) else text)
+    except BadValue as error:
+        raise ValueError(str(error)) from None
 
 
 def _instant(text: str) -> float:
-    """Return a time of the calendar, or seconds, in seconds since the epoch."""
+    """Return a time of the calendar, or seconds, in seconds since the epoch; without a zone it is of UTC."""
     try:
         seconds = float(text)
     except ValueError:
-        return times.instant(text if _ZONE.search(text) else f"{text.replace(' ', 'T')}Z")
+        return times.instant(_zoned(text))
     if not isfinite(seconds):
         raise ValueError(text)
     return seconds
+
+
+def is_local(text: str) -> bool:
+    """Return whether a text is a time of the calendar that does not say its zone."""
+    return ":" in text and _ZONE.search(text) is None
+
+
+def _zoned(text: str) -> str:
+    """Return a time with its zone as RFC 3339 has it: strftime writes +0100, and no colon."""
+    match = _ZONE.search(text)
+    if match is None:
+        return f"{text.replace(' ', 'T')}Z"
+    zone, plain = match["zone"].strip(), text[: match.start("zone")].replace(" ", "T")
+    if zone[0] not in "+-":
+        return f"{plain}Z"
+    return f"{plain}{zone[:3]}:{zone[3:].lstrip(':') or '00'}"
+
+
+def _moment(text: str) -> float:
+    """Return seconds from the start, or a time of the calendar in seconds since the epoch."""
+    try:
+        return _instant(text)
+    except BadValue:
+        return _seconds(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _seconds(text: str) -> float:
+    """Return seconds, which may be written as a duration with units."""
+    try:
+        value = float(text)
+    except ValueError:
+        return durations.seconds(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _count(text: str) -> int:
+    count = float(text)
+    if count != int(count):
+        raise ValueError(text)
+    return int(count)
+
+
+def _clock(text: str) -> float:
+    """Return a duration as Slurm writes it in seconds: 1-02:03:04."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(each or 0) for each in match.group("days", "hours", "minutes", "seconds"))
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
+        raise ValueError(text)
+    return text.lower() in _TRUE
+
+
+def _mebibytes(text: str) -> float:
+    return quantity.amount(_binary(text), 1) / _MIB
+
+
+def _types(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "number": _finite,
+    "count": _count,
+    "seconds": _seconds,
+    "clock": _clock,
+    "time": _instant,
+    "moment": _moment,
+    "truth": _truth,
+    "mebibytes": _mebibytes,
+    "types": _types,
+}
 
 
 def _sum_of(amounts: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, Final
 
 import attrs
@@ -13,36 +14,49 @@ from kai.traces.columns import Format, Row, RowError, Rule
 
 MOST_PODS: Final = 100_000
 """Of one job: its pods are made one by one."""
-_MOST: Final = {"gpus": 65_535, "cpus": 1 << 28, "memory_mib": 1 << 28}
+_MOST: Final = {"gpus": 65_535, "cpus": 1 << 28, "memory_mib": 1 << 28, "share": 65_535, "shards": 1 << 28}
 """More than any machine has: what is larger is a slip, and its amounts would not fit into 64 bits."""
 
 
 @attrs.frozen(kw_only=True)
 class Demand:
-    """How many pods there are, and what each of them asks for."""
+    """Pods that are alike, and what each of them asks for."""
 
     pods: int = 1
     gpus: int = 0
     share: float | None = None
     """The part of one GPU; None for whole ones."""
+    shards: float = 0.0
+    """Equal parts of a GPU, of which the trace does not say how many make a whole one."""
     cpus: float | None = None
     memory_mib: float | None = None
     models: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    """What the trace calls the GPU's model: words of its name, as a100."""
 
 
 @attrs.frozen(kw_only=True)
-class TraceJob(Demand):
+class TraceJob:
     """A job of a trace. Units: seconds."""
 
     line: int
     name: str
     arrival: float
+    start: float | None = None
+    """When it started there; None where the trace does not say so."""
     duration: float | None
+    parts: tuple[Demand, ...]
+    """Its pods, those that are alike together."""
     minimum: int
     queue: str
     user: str
     priority: str
     preemptible: bool | None
+
+    @property
+    def pods(self) -> int:
+        """How many pods it has."""
+        return sum(part.pods for part in self.parts)
 
 
 @attrs.frozen(kw_only=True)
@@ -63,26 +77,27 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
     """
     rules = form.job
     arrival = _value(rules, "arrival", row)
+    column = rules["arrival"].of(row).column
     if arrival is None or arrival < 0:
         found = "empty" if arrival is None else f"{arrival:g} s"
-        raise RowError(f"{rules['arrival'].column} is {found}, expected when the job arrived, 0 or more")
-    _refuse_longer(rules["arrival"].column, arrival)
-    demand = demand_of(row, form)
-    _refuse_less(rules, row, demand)
-    minimum = _value(rules, "minimum", row, demand.pods)
-    if not 0 <= minimum <= demand.pods:
-        raise RowError(f"{rules['minimum'].column} is {minimum}, expected at most the number of pods, {demand.pods}")
+        raise RowError(f"{column} is {found}, expected when the job arrived, 0 or more")
+    arrival = max(arrival, _value(rules, "eligible", row, arrival))
+    _refuse_longer(column, arrival)
+    parts = demands_of(row, form)
+    for part in parts:
+        _refuse_less(rules, row, part)
+    pods = sum(part.pods for part in parts)
+    minimum = _value(rules, "minimum", row, pods)
+    if not 0 <= minimum <= pods:
+        named = rules["minimum"].of(row).column
+        raise RowError(f"{named} is {minimum}, expected at most the number of pods, {pods}")
     return TraceJob(
         line=line,
         name=_value(rules, "name", row, f"job-{line}"),
         arrival=arrival,
+        start=_value(rules, "start", row),
         duration=_duration(rules, row),
-        pods=demand.pods,
-        gpus=demand.gpus,
-        share=demand.share,
-        cpus=demand.cpus,
-        memory_mib=demand.memory_mib,
-        models=demand.models,
+        parts=parts,
         minimum=minimum,
         queue=_value(rules, "queue", row, ""),
         user=_value(rules, "user", row, ""),
@@ -92,25 +107,39 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
 
 
 def demand_of(row: Row, form: Format) -> Demand:
-    """Return what a row asks for, whether and whenever it ran.
+    """Return what each pod of a row asks for, where all of them ask for the same.
+
+    Raises: RowError for a row that asks for nothing that could be.
+    """
+    return demands_of(row, form)[0]
+
+
+def demands_of(row: Row, form: Format) -> tuple[Demand, ...]:
+    """Return what a row asks for, whether and whenever it ran; pods that are alike are one.
 
     Raises: RowError for a row that asks for nothing that could be.
     """
     rules = form.job
     pods = _value(rules, "pods", row, 1)
     if pods < 1:
-        raise RowError(f"{rules['pods'].column} is {pods}, expected at least 1")
+        raise RowError(f"{rules['pods'].of(row).column} is {pods}, expected at least 1")
     if pods > MOST_PODS:
-        raise RowError(f"{rules['pods'].column} is {pods:g}, expected at most {MOST_PODS:,}")
-    gpus, share = _gpus(rules, row, pods)
-    return Demand(
+        raise RowError(f"{rules['pods'].of(row).column} is {pods:g}, expected at most {MOST_PODS:,}")
+    each = Demand(
         pods=pods,
-        gpus=gpus,
-        share=share,
         cpus=_each(rules, "cpus", row, pods),
         memory_mib=_each(rules, "memory_mib", row, pods),
         models=_value(rules, "models", row, ()),
+        types=_value(rules, "types", row, ()),
     )
+    total = _bounded(rules, "all_gpus", row, pods) if "all_gpus" in rules else None
+    if total and total == int(total) and pods > 1:
+        least, more = divmod(int(total), pods)  # as even as whole GPUs can be: Slurm places 5 on 2 nodes as 3 and 2
+        parts = ((more, least + 1), (pods - more, least))
+        return tuple(attrs.evolve(each, pods=count, gpus=gpus) for count, gpus in parts if count)
+    gpus, share = _gpus(rules, row, pods)
+    shards = 0.0 if gpus or share else (_bounded(rules, "all_shards", row, pods) or 0.0) / pods
+    return (attrs.evolve(each, gpus=gpus, share=share, shards=shards),)
 
 
 def node_of(row: Row, line: int, form: Format) -> TraceNode:
@@ -121,9 +150,9 @@ def node_of(row: Row, line: int, form: Format) -> TraceNode:
     rules = form.nodes
     return TraceNode(
         name=_value(rules, "name", row, f"node-{line}"),
-        gpus=_bounded(rules, "gpus", _value(rules, "gpus", row, 0)),
-        cpus=_bounded(rules, "cpus", _value(rules, "cpus", row, 128.0)),
-        memory_mib=_bounded(rules, "memory_mib", _value(rules, "memory_mib", row, float(1 << 20))),
+        gpus=_bounded(rules, "gpus", row, default=0),
+        cpus=_bounded(rules, "cpus", row, default=128.0),
+        memory_mib=_bounded(rules, "memory_mib", row, default=float(1 << 20)),
         model=_value(rules, "model", row, ""),
     )
 
@@ -135,16 +164,24 @@ def _value(rules: Mapping[str, Rule], name: str, row: Row, default: Any = None) 
 
 
 def _duration(rules: Mapping[str, Rule], row: Row) -> float | None:
-    if "duration" in rules:
-        found: float | None = _value(rules, "duration", row)
-        if found is not None and found < 0:
-            raise RowError(f"duration is {found:g} (column {rules['duration'].column} is negative)")
-        _refuse_longer(rules["duration"].column, found or 0.0)
-        return found
+    found: float | None = _value(rules, "duration", row)
+    if found is None and "end" in rules and "start" in rules:
+        return _between(rules, row)
+    if found is None:
+        return None
+    column = rules["duration"].of(row).column
+    if found < 0:
+        raise RowError(f"duration is {found:g} (column {column} is negative)")
+    found += _value(rules, "suspended", row, 0.0)
+    _refuse_longer(column, found)
+    return found
+
+
+def _between(rules: Mapping[str, Rule], row: Row) -> float:
     start, end = _value(rules, "start", row), _value(rules, "end", row)
     if start is None or end is None:
         missing = "start" if start is None else "end"
-        raise RowError(f"{rules[missing].column} is empty, so its duration is not known")
+        raise RowError(f"{rules[missing].of(row).column} is empty, so its duration is not known")
     if end < start:
         said = f"column {rules['end'].column} is before {rules['start'].column}"
         raise RowError(f"duration is {end - start:g} ({said})")
@@ -161,7 +198,7 @@ def _refuse_longer(what: str, seconds: float) -> None:
 def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | None]:
     """Return the GPUs of each pod, and the part of one that it asks for."""
     asked = _each(rules, "gpus", row, pods) or 0.0
-    column = rules["all_gpus" if "all_gpus" in rules else "gpus"].column
+    column = rules["all_gpus" if "all_gpus" in rules else "gpus"].of(row).column
     share = _value(rules, "share", row)
     if share is not None and rules["share"].where_gpus not in {None, asked}:
         share = None
@@ -170,6 +207,10 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
     if share and asked not in {0, 1}:
         told = f"{rules['share'].column} is {share:g} beside {asked:g} of {column}"
         raise RowError(f"{told}, expected a part of one GPU or whole ones")
+    if share is None and not asked:
+        share = (_bounded(rules, "all_share", row, pods) or 0.0) / pods
+        if share > 1:
+            return ceil(share), None
     if share and share < 1:
         return 0, float(share)
     asked = asked or float(share or 0)  # all of one GPU is a whole one
@@ -190,7 +231,7 @@ def _refuse_less(rules: Mapping[str, Rule], row: Row, demand: Demand) -> None:
     if _value(rules, "share", row) == demand.share:
         told = f"{rules['share'].column} is {demand.share:g}"
     else:
-        column = rules["all_gpus" if "all_gpus" in rules else "gpus"].column
+        column = rules["all_gpus" if "all_gpus" in rules else "gpus"].of(row).column
         told = f"{column} gives {demand.share:g} of a GPU to each of {demand.pods} pods"
     raise RowError(f"{told}, expected at least {LEAST_SHARE:g}")
 
@@ -198,18 +239,19 @@ def _refuse_less(rules: Mapping[str, Rule], row: Row, demand: Demand) -> None:
 def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:
     """Return an amount of each pod: told for each, or for all of them."""
     if f"all_{name}" in rules:
-        found = _bounded(rules, f"all_{name}", _value(rules, f"all_{name}", row), pods)
+        found = _bounded(rules, f"all_{name}", row, pods)
         return None if found is None else found / pods
-    found = _bounded(rules, name, _value(rules, name, row))
+    found = _bounded(rules, name, row)
     return None if found is None else float(found)
 
 
-def _bounded(rules: Mapping[str, Rule], name: str, found: Any, pods: int = 1) -> Any:  # noqa: ANN401 - see Rule.read
+def _bounded(rules: Mapping[str, Rule], name: str, row: Row, pods: int = 1, default: Any = None) -> Any:  # noqa: ANN401 - see Rule.read
     """Return an amount that a machine may have, or None.
 
     Raises: RowError for any other.
     """
+    found = _value(rules, name, row, default)
     most = _MOST[name.removeprefix("all_")] * pods
     if found is not None and not 0 <= found <= most:
-        raise RowError(f"{rules[name].column} gives {found:g}, expected 0 to {most:,}")
+        raise RowError(f"{rules[name].of(row).column} gives {found:g}, expected 0 to {most:,}")
     return found

@@ -1,41 +1,34 @@
-"""Files to jobs and nodes: the format is told by the columns, every row that cannot be used has its line.
+"""Rows to jobs and nodes: the format is told by the columns, every row that cannot be used has its line.
 
 Rows are read once and kept in the order of their arrival, whatever the order of the file.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import gzip
-import io
-import json
-import zlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
+from kai.api.values import times
 from kai.errors import InputError, on_one_line
-from kai.extras import load_extra
-from kai.lenient import list_of, mapping_of, mappings_of
 from kai.manifests import Finding, RefusedError
-from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
-from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
-from kai.wording import counted, first_of, found_by
+from kai.traces.columns import OWN, Format, Row, RowError, format_of, formats, is_local, node_format_of
+from kai.traces.jobs import Demand, TraceJob, TraceNode, job_of, node_of
+from kai.traces.rows import MORE, read_rows
+from kai.wording import counted, first_of, number_text, span_text
 
-Placed = tuple[int, Row]
-"""A row with its line."""
-_TABLE, _PHILLY = "table", "philly"
-_MORE: Final = "\0"
-"""Where the fields of a row stand for which there is no column."""
-_SEPARATORS: Final = (",", "|", "\t", ";")
 _FEW: Final = 6
 _OLDEST: Final = 631152000.0
 """The year 1990: a column of times may count seconds from a zero of its own instead, which is no date."""
+_HOUR: Final = 3600.0
+_LONG: Final = 6 * _HOUR
+_SHIFT_SLACK: Final = 2.0
+_LONG_BEGIN: Final = 0.1
+"""Of the length of a trace: longer than that nothing ends at its begin where jobs are listed that began before it."""
+_ROW_OF_SACCT: Final = re.compile(r"[0-9]+(?:_[0-9]+)?\|.*[0-9]{2}:[0-9]{2}:[0-9]{2}")
 
 
 @attrs.frozen(kw_only=True)
@@ -50,11 +43,14 @@ class Trace:
     unread: tuple[str, ...] = ()
     """Columns that no property of a job is read from."""
     began: float | None = None
-    """When the first job arrived, in seconds since the epoch; None where arrivals are no times of the calendar."""
+    """The instant of 0 in seconds since the epoch; None where arrivals are no times of the calendar."""
+    notes: tuple[str, ...] = ()
+    """What is doubtful about the file as a whole."""
+    assumptions: tuple[str, ...] = ()
 
 
-def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
-    """Return the jobs of a trace.
+def read_trace(path: str, *, skips_bad_rows: bool = False, since: float | None = None) -> Trace:
+    """Return the jobs of a trace; with ``since`` those that ran or arrived from that instant on.
 
     Raises: RefusedError for a row that cannot be used, unless such rows are to be left out, and for columns that no
         format has; InputError for what is no table.
@@ -64,37 +60,71 @@ def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
     if form is None:
         raise RefusedError([_unknown(path, columns)])
     jobs: list[TraceJob] = []
+    parts: list[tuple[tuple[str, float], TraceJob]] = []
     wrong: list[tuple[int, str]] = []
     dropped: Counter[str] = Counter()
+    clock = _Clock(form=form)
     count = 0
-    for line, row in placed:
+    for line, found in placed:
         count += 1
-        reason = next((each.reason for each in form.exclusions if each.holds(row)), None)
-        if reason is not None:
-            dropped[reason] += 1
-            continue
         try:
-            _refuse_uneven(row, columns)
-            jobs.append(job_of(row, line, form))
+            row = _evened(found, columns, form)
+            reason = next((each.reason for each in form.exclusions if each.holds(row)), None)
+            if reason is not None:
+                dropped[reason] += 1
+                continue
+            job = job_of(row, line, form)
         except RowError as error:
             wrong.append((line, str(error)))
+            continue
+        clock.look(row, line)
+        whole = _whole_of(row, form)
+        if whole:
+            parts.append(((whole, job.arrival), job))
+        else:
+            jobs.append(job)
     if wrong and not skips_bad_rows:
         raise RefusedError([_refused(path, wrong, count)])
     if wrong:
         dropped["they cannot be used"] += len(wrong)
+    jobs += _joined(parts)
     if not jobs:
         why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items())
         raise InputError(f"{path}: found no job in {counted(count, 'row')}" + (f" ({why})" if why else ""))
-    jobs.sort(key=lambda job: (job.arrival, job.line))
-    unread = tuple(name for name in columns if name and name not in form.columns)
-    first = jobs[0].arrival if form.job["arrival"].kind == "time" else 0.0
+    return _trace(path, form, jobs, columns, clock, rows=count, dropped=dropped, since=since)
+
+
+def _trace(
+    path: str,
+    form: Format,
+    jobs: Sequence[TraceJob],
+    columns: Sequence[str],
+    clock: _Clock,
+    *,
+    rows: int,
+    dropped: Counter[str],
+    since: float | None,
+) -> Trace:
+    """Return a trace whose first job arrives at 0, or whose jobs are there from ``since`` on."""
+    ordered = sorted(jobs, key=lambda job: (job.arrival, job.line))
+    ordered, shares = _with_shares(_named_apart(ordered))
+    notes = [*clock.notes(), *_lost(form, columns), *_unread(form, columns)]
+    if since is None:
+        zero = _zero(ordered, form)
+        notes += _early(ordered)
+    else:
+        zero = since
+        ordered = _from(ordered, since, path)
+        dropped["jobs that ended before --since"] += len(jobs) - len(ordered)
     return Trace(
         form=form,
-        jobs=tuple(attrs.evolve(job, arrival=job.arrival - first) for job in jobs) if first else tuple(jobs),
-        rows=count,
-        dropped=dict(dropped),
-        unread=unread,
-        began=first if first > _OLDEST else None,
+        jobs=tuple(attrs.evolve(job, arrival=job.arrival - zero) for job in ordered),
+        rows=rows,
+        dropped={reason: number for reason, number in dropped.items() if number},
+        unread=_unread_in(form, columns),
+        began=zero if zero > _OLDEST else None,
+        notes=tuple(notes),
+        assumptions=(*form.assumptions, *shares, *clock.assumptions()),
     )
 
 
@@ -110,8 +140,7 @@ def read_nodes(path: str) -> tuple[TraceNode, ...]:
     nodes: list[TraceNode] = []
     for line, row in placed:
         try:
-            _refuse_uneven(row, columns)
-            nodes.append(node_of(row, line, form))
+            nodes.append(node_of(_evened(row, columns, form), line, form))
         except RowError as error:
             raise RefusedError([Finding(code="R001", message=str(error), file=path, line=line, column=1)]) from None
     if not nodes:
@@ -119,117 +148,193 @@ def read_nodes(path: str) -> tuple[TraceNode, ...]:
     return tuple(nodes)
 
 
-def _refuse_uneven(row: Row, columns: Sequence[str]) -> None:
-    """Refuse a row that was cut, or in a field of which a separator stands.
+# --- Rows ----------------------------------------------------------------------------------------------------------
 
-    Raises: RowError for a row with fewer or more fields than columns; empty ones at its end are passed over.
+
+def _evened(row: Row, columns: Sequence[str], form: Format) -> Row:
+    """Return a row with one field for each column; a separator in the one column of free text is part of its text.
+
+    Raises: RowError for a row with fewer or more fields than columns; empty ones at its end are passed over, where no
+        text of people may have shifted the fields.
     """
-    short, more = sum(value is None for value in row.values()), [each for each in row.get(_MORE, ()) if each]
-    if short or more:
-        found = counted(len(columns) - short + len(more), "field")
-        raise RowError(f"found {found}, expected {len(columns)}, one for each column")
+    more = list(row.get(MORE, ()))
+    short = sum(row[name] is None for name in columns)
+    free = [at for at, name in enumerate(columns) if name in form.free_text]
+    if not short and not more:
+        return row
+    if not form.free_text and not short and not any(more):
+        return {name: row[name] for name in columns}
+    if more and len(free) == 1:
+        fields = [*(row[name] for name in columns), *more]
+        first, behind = free[0], free[0] + len(more) + 1
+        fields = [*fields[:first], form.separator.join(fields[first:behind]), *fields[behind:]]
+        return dict(zip(columns, fields, strict=True))
+    found = counted(len(columns) - short + len(more), "field")
+    said = f"found {found}, expected {len(columns)}, one for each column"
+    if form.free_text:
+        named = " and ".join(columns[at] for at in free) or "columns of free text"
+        said += f"; a separator or a line break in a text shifts them: leave out {named}"
+    raise RowError(said)
 
 
-# --- Files ---------------------------------------------------------------------------------------------------------
+def _whole_of(row: Row, form: Format) -> str:
+    """Return the job of which a row is a part, "" for a row that is a whole job."""
+    if form.together is None:
+        return ""
+    column, like = form.together
+    match = like.match((row.get(column) or "").strip())
+    return match[1] if match is not None else ""
 
 
-def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    """Return the columns of a file, its rows with their lines, and what sort of rows they are.
+def _joined(parts: Sequence[tuple[tuple[str, float], TraceJob]]) -> Iterator[TraceJob]:
+    """Yield jobs that are written as several rows: their pods start together, and run as long as the longest part."""
+    found: dict[tuple[str, float], list[TraceJob]] = {}
+    for key, job in parts:
+        found.setdefault(key, []).append(job)
+    for (name, _), jobs in found.items():
+        durations = [job.duration for job in jobs if job.duration is not None]
+        yield attrs.evolve(
+            jobs[0],
+            name=name,
+            duration=max(durations, default=None),
+            parts=tuple(part for job in jobs for part in job.parts),
+            minimum=sum(job.minimum for job in jobs),
+        )
 
-    Raises: InputError for what is no table.
+
+def _named_apart(jobs: Sequence[TraceJob]) -> list[TraceJob]:
+    """Return jobs with names of which each is there once: later ones of the same name are numbered."""
+    taken = {job.name for job in jobs}
+    seen: set[str] = set()
+    runs: Counter[str] = Counter()
+    found: list[TraceJob] = []
+    for job in jobs:
+        name = job.name
+        while name in seen or (name != job.name and name in taken):
+            runs[job.name] += 1
+            name = f"{job.name}-{runs[job.name] + 1}"
+        seen.add(name)
+        found.append(job if name == job.name else attrs.evolve(job, name=name))
+    return found
+
+
+def _with_shares(jobs: Sequence[TraceJob]) -> tuple[list[TraceJob], tuple[str, ...]]:
+    """Return jobs of shards as jobs of parts of a GPU: what the largest of them asks for is taken as a whole one."""
+    most = max((part.shards for job in jobs for part in job.parts), default=0.0)
+    if not most:
+        return list(jobs), ()
+
+    def shared(part: Demand) -> Demand:
+        if not part.shards:
+            return part
+        share = part.shards / most
+        return attrs.evolve(part, gpus=int(share == 1), share=None if share == 1 else share)
+
+    said = f"A GPU has {number_text(most)} shards, the most that a pod asks for: accounting does not say how many."
+    return [attrs.evolve(job, parts=tuple(map(shared, job.parts))) for job in jobs], (said,)
+
+
+# --- Times ---------------------------------------------------------------------------------------------------------
+
+
+def _zero(jobs: Sequence[TraceJob], form: Format) -> float:
+    """Return what arrivals count from: the first of them where the trace tells times of the calendar."""
+    kind, first = form.job["arrival"].kind, jobs[0].arrival
+    return first if kind == "time" or (kind == "moment" and first > _OLDEST) else 0.0
+
+
+def _from(jobs: Sequence[TraceJob], since: float, path: str) -> list[TraceJob]:
+    """Return jobs from an instant on: those that ran have what was left of them, and come before those that waited.
+
+    Raises: InputError for a trace that does not say when jobs started, or has no job from then on.
     """
-    if path.endswith(".parquet"):
-        return _parquet(path)
-    try:
-        data = Path(path).read_bytes()
-        data = gzip.decompress(data) if path.endswith(".gz") else data
-        is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as spreadsheets write "Unicode text"
-        text = data.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
-    except EOFError:
-        raise InputError(f"{path}: found a gzip that ends too soon, expected the whole file") from None
-    except gzip.BadGzipFile:
-        raise InputError(f"{path}: found no gzip, expected one by the name of the file") from None
-    except OSError as error:
-        raise InputError(f"{path}: found {found_by(error)}, expected a trace") from None
-    except zlib.error as error:
-        raise InputError(f"{path}: found {error}, expected a trace") from None
-    if text.lstrip().startswith("["):
-        return _philly(text, path)
-    lines = io.StringIO(text)
-    head = lines.readline()
-    separator = max(_SEPARATORS, key=head.count)
-    reader = csv.DictReader(io.StringIO(text, newline=None), delimiter=separator, restkey=_MORE)
-    with _as_table(reader, path):
-        columns = [str(name).strip() for name in reader.fieldnames or ()]
-    if not columns:
-        raise InputError(f"{path}: found nothing, expected a trace")
-    reader.fieldnames = columns
-    return columns, _placed(reader, path), _TABLE
+    if all(job.start is None for job in jobs):
+        raise InputError(f"{path}: found no time at which jobs started, expected a column Start for --since")
+    found: list[TraceJob] = []
+    for job in jobs:
+        if job.start is not None and job.start <= since:
+            left = None if job.duration is None else job.duration - (since - job.start)
+            if left is None or left > 0:
+                found.append(attrs.evolve(job, arrival=since, duration=left))
+        else:
+            found.append(job if job.arrival > since else attrs.evolve(job, arrival=since + 1))
+    if not found:
+        raise InputError(f"{path}: found no job that ran after --since, expected some")
+    return sorted(found, key=lambda job: (job.arrival, job.line))
 
 
-def _placed(reader: csv.DictReader[str], path: str) -> Iterator[Placed]:
-    with _as_table(reader, path):
-        yield from ((reader.line_num, row) for row in reader)
+def _early(jobs: Sequence[TraceJob]) -> Iterator[str]:
+    """Yield what is said of a begin in which nothing ends: of that time only the jobs are known that went on."""
+    ends = [job.start + job.duration for job in jobs if job.start is not None and job.duration is not None]
+    if len(ends) < len(jobs):
+        return
+    alone, whole = min(ends) - jobs[0].arrival, max(ends) - jobs[0].arrival
+    if alone > max(_LONG, _LONG_BEGIN * whole):
+        yield (
+            f"Nothing ended in the first {span_text(alone)}: sacct -S lists jobs that were there before, and none that "
+            f"had ended. --since TIME, with the time of -S, begins there; the first job ended at "
+            f"{times.instant_text(round(min(ends)))[:19]}."
+        )
 
 
-@contextmanager
-def _as_table(reader: csv.DictReader[str], path: str) -> Iterator[None]:
-    """Have text that is no table end in an InputError."""
-    try:
-        yield
-    except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: found no table ({error}), expected a trace") from None
+@attrs.define(kw_only=True)
+class _Clock:
+    """Looks whether the times of rows fit each other: local time is set back in autumn."""
+
+    form: Format
+    lines: list[int] = attrs.field(factory=list)
+    """Rows whose times do not."""
+    has_local: bool = False
+
+    def look(self, row: Row, line: int) -> None:
+        rules = self.form.job
+        if rules["arrival"].kind != "time" or not is_local(rules["arrival"].text(row)):
+            return
+        self.has_local = True
+        read = {name: rules[name].read(row) for name in ("arrival", "start", "end", "duration") if name in rules}
+        came, start, end, ran = (read.get(name) for name in ("arrival", "start", "end", "duration"))
+        if start is None or came is None:
+            return
+        apart = 0.0 if end is None or ran is None else end - start - ran
+        if start < came - _SHIFT_SLACK or abs(abs(apart) - _HOUR) <= _SHIFT_SLACK:
+            self.lines.append(line)
+
+    def notes(self) -> Iterator[str]:
+        if self.lines:
+            rows = counted(len(self.lines), "row")
+            yield (
+                f"Clocks were changed while jobs were there: the times of {rows} do not fit each other, first in line "
+                f"{self.lines[0]}. Arrivals near that are up to an hour wrong. With SLURM_TIME_FORMAT=%s sacct writes "
+                "times that no change of clocks touches."
+            )
+
+    def assumptions(self) -> tuple[str, ...]:
+        return ("Times that do not say their zone are taken as UTC.",) if self.has_local else ()
 
 
-def _parquet(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    parquet = load_extra("pyarrow.parquet", "traces", f"{path}: Parquet is read by pyarrow")
-    try:
-        table = parquet.read_table(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: found {error}, expected a Parquet file") from None
-    return table.column_names, _texts(table.to_pylist()), _TABLE
+# --- Columns -------------------------------------------------------------------------------------------------------
 
 
-def _texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[Placed]:
-    for line, row in enumerate(rows, start=1):
-        yield line, {key: "" if value is None else str(value) for key, value in row.items()}
+def _unread_in(form: Format, columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in columns if name and name not in form.columns)
 
 
-def _philly(text: str, path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    """Return the jobs of Philly's log, each as one row."""
-    try:
-        jobs = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: found {error}, expected a list of jobs") from None
-    columns = ("jobid", "vc", "user", "submitted_time", "run_seconds", "servers", "gpus_per_server")
-    return columns, ((at, _philly_row(job)) for at, job in enumerate(jobs, start=1)), _PHILLY
+def _unread(form: Format, columns: Sequence[str]) -> Iterator[str]:
+    """Yield what is said of columns that say nothing."""
+    unread = _unread_in(form, columns)
+    if unread:
+        named = first_of([on_one_line(name) for name in unread])
+        known = ", ".join(rule.column for rule in form.job.values()) if form.name == OWN else ""
+        yield f"{counted(len(unread), 'column')} not read: {named}." + (f" Columns are {known}." if known else "")
 
 
-def _philly_row(job: object) -> Row:
-    """Return one job of Philly's log as a row; what it does not tell is empty."""
-    values = mapping_of(job)
-    attempts = mappings_of(values, "attempts")
-    row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
-    spans = [(str(each.get("start_time") or ""), str(each.get("end_time") or "")) for each in attempts]
-    servers = mappings_of(attempts[0], "detail") if attempts else []
-    most = max((len(list_of(each, "gpus")) for each in servers), default=0)
-    row["run_seconds"] = _philly_seconds(spans)
-    return {**row, "servers": str(len(servers) or ""), "gpus_per_server": str(most)}
-
-
-def _philly_seconds(spans: Sequence[tuple[str, str]]) -> str:
-    """Return how long all attempts ran together; a word for what is missing, which no number is."""
-    rule = attrs.evolve(next(each for each in formats() if each.name == _PHILLY).job["arrival"], column="at")
-    total = 0.0
-    for start, end in spans:
-        try:
-            began, ended = rule.read({"at": start}), rule.read({"at": end})
-        except RowError:
-            began = ended = None
-        if began is None or ended is None:
-            return "unknown"
-        total += ended - began
-    return f"{total:g}" if spans else "no attempts"
+def _lost(form: Format, columns: Sequence[str]) -> Iterator[str]:
+    """Yield what is lost without columns that the file might have."""
+    lost = {name: said for name, said in form.better.items() if name not in columns}
+    for name, said in lost.items():
+        yield f"Without column {name}, {said}."
+    if lost and form.command:
+        yield f"All columns: {form.command}"
 
 
 # --- Mistakes ------------------------------------------------------------------------------------------------------
@@ -249,32 +354,42 @@ def _refused(path: str, wrong: Sequence[tuple[int, str]], rows: int) -> Finding:
 
 
 def _unknown(path: str, columns: Sequence[str]) -> Finding:
-    nearest = max(formats(), key=lambda each: len(each.columns & set(columns)) / len(each.columns))
-    missing = [name for name in nearest.needs if name not in columns]
-    known = ", ".join(each.title for each in formats())
-    said = f"columns {', '.join(missing)} are missing for {nearest.title}, the nearest format"
-    if not nearest.columns & set(columns):
-        said = f"found columns {_some(columns)}, expected those of a format"
-    return Finding(
-        code="R002",
-        message=said,
-        file=path,
-        line=1,
-        column=1,
-        help=f"formats: {known}",
-    )
+    """Return what is said of columns that make no format: kai's own are offered unless others are nearly there."""
+    words = {word for name in columns for word in name.split()}
+    slurm = next(form for form in formats() if form.command)
+    if "JobID" in words or "JOBID" in words or _ROW_OF_SACCT.match("|".join(columns)):
+        said = f"columns {', '.join(slurm.missing(columns))} are missing for {slurm.title}"
+        if len(columns) == 1 or not slurm.columns & set(columns):
+            lacks = "columns in fixed places" if len(columns) == 1 else "no line with the names of columns"
+            said = f"found {lacks}, expected the output of sacct -P"
+        return _r002(path, said, f"{slurm.command} > trace.txt")
+    for form in formats():
+        missing = form.missing(columns)
+        if form.name != OWN and 3 * len(missing) <= len(form.needs):
+            said = f"columns {', '.join(missing)} are missing for {form.title}, the nearest format"
+            return _r002(path, said, f"formats: {', '.join(each.title for each in formats())}")
+    own = next(form for form in formats() if form.name == OWN)
+    known = [rule.column for rule in own.job.values()]
+    renames = [f"{name} → {to}" for name in columns if name not in known and (to := _meant(name, own))]
+    others = "other formats: " + ", ".join(each.title for each in formats() if each.name != OWN)
+    said = f"found columns {_some(columns)}, expected kai's own: {own.needs[0]}, and where known "
+    said += ", ".join(name for name in known if name not in own.needs)
+    return _r002(path, said, "; ".join([f"rename {', '.join(renames)}"] * bool(renames) + [others]))
+
+
+def _r002(path: str, said: str, help_text: str) -> Finding:
+    return Finding(code="R002", message=said, file=path, line=1, column=1, help=help_text)
+
+
+def _meant(name: str, own: Format) -> str:
+    """Return which of kai's own columns one of another name may be; "" for none."""
+    plain = name.lower().replace(" ", "_").replace("-", "_")
+    return next((column for column, names in own.called.items() if plain in names), "")
 
 
 def _unknown_nodes(path: str, columns: Sequence[str]) -> Finding:
     known = "; ".join(f"{each.title}: {', '.join(each.node_needs)}" for each in formats() if each.node_needs)
-    return Finding(
-        code="R002",
-        message=f"found columns {_some(columns)}, expected those of nodes",
-        file=path,
-        line=1,
-        column=1,
-        help=f"columns of nodes: {known}",
-    )
+    return _r002(path, f"found columns {_some(columns)}, expected those of nodes", f"columns of nodes: {known}")
 
 
 def _some(columns: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ class Experiment:
     until: float = inf
     seed: int = 0
     skips_bad_rows: bool = False
+    since: float | None = None
+    """The instant at which a trace begins, in seconds since the epoch; None for its first arrival."""
     configuration: Configuration | None = None
     """None for the cluster's own, or the default one."""
     settings: Mapping[str, Any] = attrs.field(factory=dict)
@@ -59,7 +61,14 @@ class Experiment:
 
         Raises: InputError that names what is wrong with which file.
         """
-        return load(self.workload, self.cluster, self.seed, until=self.until, skips_bad_rows=self.skips_bad_rows)
+        return load(
+            self.workload,
+            self.cluster,
+            self.seed,
+            until=self.until,
+            skips_bad_rows=self.skips_bad_rows,
+            since=self.since,
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.cyclesoption import cycles_option
-from kai.cli.deciding.givenflags import refuse_given, refuse_rows
+from kai.cli.deciding.givenflags import refuse_given, refuse_of_traces
 from kai.cli.failures import NO
 from kai.errors import InputError
 from kai.wording import number_text
@@ -37,6 +37,7 @@ _OVER_TIME: Final = {
     "cluster": "--cluster",
     "seed": "--seed",
     "skips_bad_rows": "--skip-bad-rows",
+    "since": "--since",
 }
 _REPORT: Final = {"report": "--report"}
 _CYCLES: Final = {"cycles": "--cycles"}
@@ -52,6 +53,7 @@ _AS_THEY_ARE: Final = "they are compared as they are"
 @click.option("--cluster", type=click.Path(), help="The cluster over time: a cluster file, nodes as CSV, a snapshot.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance over time.")
 @click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
+@click.option("--since", metavar="TIME", help="Begin a trace at this time, as sacct -S, with the jobs that ran then.")
 @click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of both runs over time.")
 @click.option("--exit-code", "wants_code", is_flag=True, help="Leave with 1 if something changes.")
 @console_options()
@@ -104,7 +106,7 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
     if not wanted.is_over_time(on):
         return None
     refuse_given(_CYCLES, "with virtual time", "the time for which it passes is given with --until")
-    refuse_rows(on)
+    refuse_of_traces(on)
     check_places(wanted.out, wanted.report, wanted.engine)
     return runs_under(a, b, on, wanted)
 

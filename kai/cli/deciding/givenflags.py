@@ -21,12 +21,12 @@ def refuse_given(flags: Mapping[str, str], where: str, instead: str) -> None:
         raise click.UsageError(f"{told} cannot be used {where}\n{instead}")
 
 
-def refuse_rows(path: str) -> None:
-    """Refuse --skip-bad-rows for a workload that has no rows.
+def refuse_of_traces(path: str) -> None:
+    """Refuse --skip-bad-rows and --since for a workload that is no trace.
 
     Raises: UsageError.
     """
     from kai.virtual.scenes.file_kinds import is_trace
 
     if not is_trace(path):
-        refuse_given({"skips_bad_rows": "--skip-bad-rows"}, "without a trace", f"{path} has no rows")
+        refuse_given({"skips_bad_rows": "--skip-bad-rows", "since": "--since"}, "without a trace", f"{path} is none")

@@ -31,6 +31,8 @@ class Wanted:
     engine: str | None = None
     """Where runs are carried out; None for this machine."""
     skips_bad_rows: bool = False
+    since: str | None = None
+    """The time at which a trace begins."""
     beside: str | None = None
     """A folder in which policies are looked for; None for that of the workload."""
 
@@ -43,7 +45,8 @@ class Wanted:
 
     def again(self, *words: str) -> str:
         """Return the command that does the same again."""
-        given = {"--cluster": self.cluster, "--until": self.until, "--seed": str(self.seed) if self.seed else None}
+        seed = str(self.seed) if self.seed else None
+        given = {"--cluster": self.cluster, "--until": self.until, "--since": self.since, "--seed": seed}
         several = {"--policy": self.policies, "--sweep": self.sweeps}
         flags = [part for flag, value in given.items() if value is not None for part in (flag, value)]
         flags += [part for flag, values in several.items() for value in values for part in (flag, value)]
@@ -105,6 +108,7 @@ def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
         until=until_of(wanted.until),
         seed=wanted.seed,
         skips_bad_rows=wanted.skips_bad_rows,
+        since=since_of(wanted.since),
     )
     return [under(base, policy, wanted.beside) for policy in wanted.policies] or [base]
 
@@ -174,6 +178,20 @@ def until_of(text: str | None) -> float:
     if seconds <= 0:
         raise CommandLineError.about("command line", "--until", found=text, wanted="more than 0")
     return seconds
+
+
+def since_of(text: str | None) -> float | None:
+    """Return the instant of ``--since``; None without it.
+
+    Raises: CommandLineError.
+    """
+    from kai.traces.columns import instant_of
+
+    try:
+        return None if text is None else instant_of(text)
+    except ValueError:
+        wanted = "a time as the trace has it, such as 2026-01-31, 2026-01-31T12:00:00 or 1769860800"
+        raise CommandLineError.about("command line", "--since", found=text, wanted=wanted) from None
 
 
 # --- Results -------------------------------------------------------------------------------------------------------

@@ -3,17 +3,19 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import click
 
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.cyclesoption import cycles_option
-from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_rows
+from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_of_traces
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
 from kai.cli.givenpath import GivenPath
 from kai.errors import ConfigError, InputError, KaiError
 
 if TYPE_CHECKING:
+    from kai.cli.deciding.runs import Wanted
     from kai.simulation.request import Policy, Request
 
 EPILOG = """\
@@ -33,7 +35,6 @@ With --until, --cluster or a trace, virtual time passes: workloads arrive, run, 
   kai simulate trace.csv --cluster cluster.csv --policy a.yaml --policy b.yaml
 """
 _OF_ONE_MOMENT: Final = {
-    "config": "give the configuration with --policy",
     "actions": "name them in a file for --policy",
     "cycles": "the time for which it passes is given with --until",
     "now": "a start is given by arrivals that are dates",
@@ -41,7 +42,7 @@ _OF_ONE_MOMENT: Final = {
     "explain": "only the decision of one moment is explained",
 }
 """Flags that say nothing where virtual time passes, and what takes their place."""
-_OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "engine": "--on"}
+_OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "since": "--since", "engine": "--on"}
 """Flags that say nothing where no virtual time passes, and do not make it pass."""
 
 
@@ -66,6 +67,7 @@ _OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "eng
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="PATH=A,B", help="A run for each value: plugins.NAME.OPTION.")
 @click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
+@click.option("--since", metavar="TIME", help="Begin a trace at this time, as sacct -S, with the jobs that ran then.")
 @click.option(
     "--on", "engine", metavar="ADDRESS", help="Carry runs out on a Dask scheduler's workers: dask://HOST:PORT."
 )
@@ -90,12 +92,14 @@ def simulate(
     from kai.simulation.request import Request
 
     given = Wanted(**over_time)
+    if config is not None and given.is_over_time(paths[0]):
+        given = _under_configuration(given, config)
     again = given.again("simulate", paths[0])
     place, wanted = asked_again(paths[0], given)
     paths = (place, *paths[1:])
     if wanted.is_over_time(paths[0]):
         _refuse_flags_of_one_moment()
-        refuse_rows(paths[0])
+        refuse_of_traces(paths[0])
         return simulate_over_time(paths, wanted, console, again)
 
     refuse_given(_OVER_TIME, "without virtual time", "give --until, --cluster or a trace")
@@ -107,6 +111,16 @@ def simulate(
     if check:
         console.talk(f"{codes.count(0)} of {len(codes)} as expected")
     return max(codes, default=0)
+
+
+def _under_configuration(given: "Wanted", config: str) -> "Wanted":
+    """Return what is asked for under a configuration, which over time is the one policy.
+
+    Raises: UsageError where policies are given as well: nothing would say which of them counts.
+    """
+    if given.policies:
+        raise click.UsageError("--config and --policy cannot be used together\ngive each configuration with --policy")
+    return attrs.evolve(given, policies=(config,))
 
 
 def _refuse_flags_of_one_moment() -> None:

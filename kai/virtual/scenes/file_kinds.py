@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -11,10 +12,25 @@ TRACES: Final = (".csv", ".csv.gz", ".parquet", ".psv", ".txt", ".json.gz")
 _PHILLY: Final = "cluster_job_log"
 
 
+_BEGIN: Final = re.compile(rb'\s*\{\s*"(?:jobs|meta|errors|warnings)"\s*:|#?JobID(?:\s{2,}|[|,;\t]|$)')
+"""How the output of sacct begins, as JSON or as a table."""
+
+
 def is_trace(path: str) -> bool:
-    """Return whether a path is called as traces are."""
+    """Return whether a path is called as traces are, or begins as what sacct writes."""
     name = Path(path).name
-    return name.endswith(TRACES) or name.startswith(_PHILLY)
+    return name.endswith(TRACES) or name.startswith(_PHILLY) or _BEGIN.match(_begin_of(Path(path))) is not None
+
+
+def _begin_of(path: Path) -> bytes:
+    """Return the first bytes of a file; none of what is no file."""
+    if not path.is_file():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(256)
+    except OSError:
+        return b""
 
 
 def is_result(values: object) -> bool:

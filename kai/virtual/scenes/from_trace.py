@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final
+
+import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects, collect
@@ -27,10 +30,11 @@ from kai.manifests import Document, RefusedError, read
 from kai.model.amounts import amounts, gpus_among
 from kai.model.units import GPU_UNIT
 from kai.simulation.scenarios.shorthand import expand
-from kai.traces.jobs import TraceJob, TraceNode
+from kai.traces.jobs import Demand, TraceJob, TraceNode
 from kai.traces.reading import Trace
 from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
 from kai.virtual.scenes.priority_classes import installed_classes
+from kai.wording import first_of
 
 NAMESPACE: Final = "trace"
 QUEUE: Final = "default"
@@ -39,6 +43,8 @@ ROOT: Final = "all"
 MODEL: Final = "nvidia.com/gpu.product"
 _PREEMPTIBILITY: Final[dict[bool | None, Preemptibility]] = {None: "", True: "preemptible", False: "non-preemptible"}
 _POD: Final = PodStatus(phase="Pending")
+_UNFIT: Final = re.compile(r"[\s/]+")
+"""What would end a name, or be taken for a namespace before it."""
 
 
 def objects_of(
@@ -63,6 +69,36 @@ def objects_of(
     return collect([*reading.objects, *made]), bool(missing)
 
 
+def with_models(trace: Trace, nodes: Iterable[Node]) -> tuple[Trace, tuple[str, ...]]:
+    """Return a trace whose types of GPUs are the models of nodes that they mean, and what is said of other types.
+
+    A type means each model whose name has all of its words: a100 means NVIDIA-A100-SXM4-80GB.
+    """
+    models = sorted({model for node in nodes if (model := node.metadata.labels.get(MODEL))})
+    types = sorted({each for job in trace.jobs for part in job.parts for each in part.types})
+    if not types:
+        return trace, ()
+    if not models:
+        return trace, (f"Types of GPUs count for nothing ({first_of(types)}): no node has the label {MODEL}.",)
+    meant = {each: tuple(model for model in models if _words(each) <= _words(model)) or (each,) for each in types}
+    notes = [
+        f"No node has GPUs of the type {each}: jobs that ask for it never start. Models are {first_of(models)}."
+        for each in types
+        if meant[each] == (each,) and each not in models
+    ]
+
+    def matched(part: Demand) -> Demand:
+        wanted = {model for each in part.types for model in meant[each]}
+        return attrs.evolve(part, models=tuple(sorted(wanted))) if wanted else part
+
+    jobs = tuple(attrs.evolve(job, parts=tuple(map(matched, job.parts))) for job in trace.jobs)
+    return attrs.evolve(trace, jobs=jobs), tuple(notes)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9.]+", text.lower())) - {""}
+
+
 def plans_of(jobs: Iterable[TraceJob]) -> Iterator[JobPlan]:
     """Yield the jobs of a trace as they are made when they arrive."""
     for job in jobs:
@@ -71,32 +107,18 @@ def plans_of(jobs: Iterable[TraceJob]) -> Iterator[JobPlan]:
 
 def plan_of(job: TraceJob) -> JobPlan:
     """Return one job of a trace."""
-    name = f"j{job.line}"
-    labels = {names.QUEUE: job.queue or QUEUE}
-    annotations = {names.POD_GROUP: name}
-    if job.share is not None:
-        annotations[names.GPU_FRACTION] = f"{job.share:g}"
-    spec = _spec(job.gpus, job.cpus, job.memory_mib, job.models)
-    gpus = float(job.gpus) if job.share is None else job.share
+    name, uid = _UNFIT.sub("-", job.name), f"j{job.line}"
+    numbers = count()
     pods = tuple(
         PodPlan(
-            pod=Pod(
-                metadata=ObjectMeta(
-                    name=f"{name}-{number}",
-                    namespace=NAMESPACE,
-                    uid=f"{name}-{number}",
-                    labels=labels,
-                    annotations=annotations,
-                ),
-                spec=spec,
-                status=_POD,
-            ),
-            gpus=gpus,
+            pod=_pod(job, part, f"{name}-{number}", f"{uid}-{number}", name),
+            gpus=float(part.gpus) if part.share is None else part.share,
         )
-        for number in range(job.pods)
+        for part in job.parts
+        for number in islice(numbers, part.pods)
     )
     group = PodGroup(
-        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=name),
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=uid),
         spec=PodGroupSpec(
             queue=job.queue or QUEUE,
             min_member=job.minimum,
@@ -114,6 +136,16 @@ def plan_of(job: TraceJob) -> JobPlan:
         owner=job.name,
         user=job.user,
     )
+
+
+def _pod(job: TraceJob, part: Demand, name: str, uid: str, group: str) -> Pod:
+    annotations = {names.POD_GROUP: group}
+    if part.share is not None:
+        annotations[names.GPU_FRACTION] = f"{part.share:g}"
+    labels = {names.QUEUE: job.queue or QUEUE}
+    metadata = ObjectMeta(name=name, namespace=NAMESPACE, uid=uid, labels=labels, annotations=annotations)
+    spec = _spec(part.gpus, part.cpus, part.memory_mib, part.models)
+    return Pod(metadata=metadata, spec=spec, status=_POD)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -14,7 +14,7 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.node import Node
 from kai.api.scheduling.queue import Queue
-from kai.errors import InputError, on_one_line
+from kai.errors import InputError
 from kai.lenient import part_of
 from kai.manifests import Document, Finding
 from kai.manifests.lint import queue_fault
@@ -22,13 +22,12 @@ from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import files_below
 from kai.simulation.sources.text_files import read_documents
-from kai.traces.columns import OWN
 from kai.traces.reading import Trace, read_nodes, read_trace
 from kai.virtual.scenes.cluster_file import ClusterFile, read_cluster_file
 from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.from_manifests import NEW_YEAR, read_workload
 from kai.virtual.scenes.from_snapshot import Inherited, inherited_from, snapshot_in
-from kai.virtual.scenes.from_trace import QUEUE, objects_of, plans_of
+from kai.virtual.scenes.from_trace import QUEUE, objects_of, plans_of, with_models
 from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Inputs, Scene
 from kai.wording import counted, first_of, found_by
@@ -47,25 +46,33 @@ class Loaded:
 
 
 def load(
-    workload: str, cluster: str | None, seed: int = 0, *, until: float = inf, skips_bad_rows: bool = False
+    workload: str,
+    cluster: str | None,
+    seed: int = 0,
+    *,
+    until: float = inf,
+    skips_bad_rows: bool = False,
+    since: float | None = None,
 ) -> Loaded:
     """Return the scene of a trace, or of a workload that is written as manifests, up to a horizon.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
     if is_trace(workload):
-        return load_trace(workload, cluster, seed, skips_bad_rows=skips_bad_rows)
+        return load_trace(workload, cluster, seed, skips_bad_rows=skips_bad_rows, since=since)
     return load_scene(workload, cluster, seed, until)
 
 
-def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows: bool) -> Loaded:
-    """Return the scene of a trace, on the nodes of another file.
+def load_trace(
+    workload: str, cluster: str | None, seed: int, *, skips_bad_rows: bool, since: float | None = None
+) -> Loaded:
+    """Return the scene of a trace, on the nodes of another file; with ``since`` of what was there from then on.
 
     Raises: as ``load``.
     """
     if cluster is None:
         raise InputError(f"{workload}: a trace has no nodes; give them with --cluster FILE: a cluster file, or a CSV")
-    trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
+    trace = read_trace(workload, skips_bad_rows=skips_bad_rows, since=since)
     nodes = read_nodes(cluster) if is_trace(cluster) else ()
     file = ClusterFile(documents=()) if is_trace(cluster) else _cluster_file(cluster)
     inherited = inherited_from(snapshot_in(cluster)) if _is_snapshot(cluster) else None
@@ -78,10 +85,13 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         objects, _ = inherited.with_brought(objects)
     if not objects.nodes and not _has_nodes(file):
         raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
+    come = (node for event in file.events for node in event.added)
+    trace, unmatched = with_models(trace, (*objects.nodes, *come, *(each.make(0) for each in file.autoscale)))
+    jobs = trace.jobs
     scene = Scene(
         title=Path(workload).stem,
         objects=objects,
-        arrivals=lambda: chain(there, plans_of(trace.jobs)),
+        arrivals=lambda: chain(there, plans_of(jobs)),
         jobs=len(there) + len(trace.jobs),
         span=trace.jobs[-1].arrival,
         seed=seed,
@@ -92,13 +102,14 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         counts={"rows": trace.rows},
         dropped=trace.dropped,
         notes=(
-            *_unread_columns(trace),
+            *unmatched,
+            *trace.notes,
             *_unknown_classes(trace, objects),
             *_idle_queues(objects, (job.queue or QUEUE for job in trace.jobs)),
             *more.pop("notes", ()),
         ),
         assumptions=(
-            *trace.form.assumptions,
+            *trace.assumptions,
             *(QUEUES_MADE if made_queues else ()),
             *(inherited.assumptions if inherited is not None else ()),
         ),
@@ -161,15 +172,6 @@ def _idle_queues(objects: ClusterObjects, names: Iterable[str]) -> Iterator[str]
         yield said if said.endswith("?") else f"{said}."
     if len(faults) > _MOST_QUEUES:
         yield f"So it is with {counted(len(faults) - _MOST_QUEUES, 'more queue')}."
-
-
-def _unread_columns(trace: Trace) -> tuple[str, ...]:
-    """Return what is said of columns that people wrote for kai and that say nothing; traces of others have many."""
-    if trace.form.name != OWN or not trace.unread:
-        return ()
-    named = first_of([on_one_line(name) for name in trace.unread])
-    known = ", ".join(rule.column for rule in trace.form.job.values())
-    return (f"{counted(len(trace.unread), 'column')} not read: {named}. Columns are {known}.",)
 
 
 def _unknown_classes(trace: Trace, objects: ClusterObjects) -> tuple[str, ...]:

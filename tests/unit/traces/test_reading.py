@@ -11,20 +11,25 @@ from kai.cli.checking.findings import finding_text
 from kai.errors import ConfigError, InputError
 from kai.manifests import RefusedError
 from kai.traces.columns import formats
-from kai.traces.jobs import TraceJob
-from kai.traces.reading import read_nodes, read_trace
+from kai.traces.jobs import Demand, TraceJob
+from kai.traces.reading import Trace, read_nodes, read_trace
 
 OPENB = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 )
 HELIOS = "job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 SLURM = "JobID|User|Account|Partition|Submit|ElapsedRaw|NNodes|ReqTRES|State\n"
+OTHERS = "SenseTime Helios, Alibaba GPU 2023 (openb), Microsoft Philly, Slurm sacct"
+
+
+def trace_in(folder: Path, name: str, text: str, *, skips_bad_rows: bool = False) -> Trace:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return read_trace(str(path), skips_bad_rows=skips_bad_rows)
 
 
 def jobs_in(folder: Path, name: str, text: str, *, skips_bad_rows: bool = False) -> tuple[TraceJob, ...]:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return read_trace(str(path), skips_bad_rows=skips_bad_rows).jobs
+    return trace_in(folder, name, text, skips_bad_rows=skips_bad_rows).jobs
 
 
 def test_every_format_has_a_title_and_columns_that_tell_it():
@@ -35,17 +40,17 @@ def test_every_format_has_a_title_and_columns_that_tell_it():
 def test_our_own_columns(tmp_path: Path):
     head = "arrival_s,duration_s,pods,gpus_per_pod,gpu_share,min_member,queue,user,priority,preemptible\n"
     late, early = jobs_in(tmp_path, "own.csv", head + "60,3600,4,8,,2,a,ann,train,true\n0,,1,,0.5,,b,bob,,\n")[::-1]
-    assert (late.arrival, late.duration, late.pods, late.gpus, late.minimum) == (60.0, 3600.0, 4, 8, 2)
+    assert (late.arrival, late.duration, late.pods, late.parts[0].gpus, late.minimum) == (60.0, 3600.0, 4, 8, 2)
     assert (late.queue, late.user, late.priority, late.preemptible) == ("a", "ann", "train", True)
-    assert (early.share, early.gpus, early.duration, early.minimum) == (0.5, 0, None, 1)
+    assert (early.parts, early.duration, early.minimum) == ((Demand(share=0.5),), None, 1)
 
 
 def test_openb(tmp_path: Path):
     rows = "p0,6000,12288,1,460,A10|T4,LS,Running,10,70,40\np1,4000,1024,2,1000,,BE,Failed,20,25,21\n"
     first, second = jobs_in(tmp_path, "openb.csv", OPENB + rows)
-    assert (first.arrival, first.duration, first.share, first.gpus) == (10.0, 30.0, 0.46, 0)
-    assert (first.models, first.priority, first.cpus, first.memory_mib) == (("A10", "T4"), "inference", 6.0, 12288.0)
-    assert (second.share, second.gpus, second.priority) == (None, 2, "train")
+    assert (first.arrival, first.duration, first.priority) == (10.0, 30.0, "inference")
+    assert first.parts == (Demand(share=0.46, cpus=6.0, memory_mib=12288.0, models=("A10", "T4")),)
+    assert (second.parts[0].share, second.parts[0].gpus, second.priority) == (None, 2, "train")
 
 
 def test_pods_of_openb_that_never_ran_are_left_out_and_counted(tmp_path: Path):
@@ -70,8 +75,9 @@ def test_helios(tmp_path: Path):
         "5,u2,vc2,y,1,4,1,FAILED,2020-04-01 00:00:00,x,x,60,0\n"
     )
     first, second = jobs_in(tmp_path, "cluster_log.csv", HELIOS + rows)
-    assert (first.name, first.arrival, first.gpus, first.queue) == ("5", 0.0, 1, "vc2")
-    assert (second.arrival, second.duration, second.pods, second.gpus, second.cpus) == (60.0, 600.0, 2, 8, 32.0)
+    assert (first.name, first.arrival, first.parts[0].gpus, first.queue) == ("5", 0.0, 1, "vc2")
+    assert (second.arrival, second.duration) == (60.0, 600.0)
+    assert second.parts == (Demand(pods=2, gpus=8, cpus=32.0),)
     assert second.minimum == 2
 
 
@@ -84,8 +90,8 @@ def test_slurm(tmp_path: Path):
     path.write_text(SLURM + rows, encoding="utf-8")
     trace = read_trace(str(path))
     first, second = trace.jobs
-    assert (first.pods, first.gpus, first.cpus, first.memory_mib, first.queue) == (2, 8, 32.0, 262144.0, "lab")
-    assert (second.arrival, second.gpus, second.memory_mib) == (30.0, 0, 8192.0)
+    assert (first.parts, first.queue) == ((Demand(pods=2, gpus=8, cpus=32.0, memory_mib=262144.0),), "lab")
+    assert (second.arrival, second.parts) == (30.0, (Demand(cpus=4.0, memory_mib=8192.0),))
     assert trace.dropped == {"steps of jobs": 1}
 
 
@@ -151,7 +157,7 @@ def test_philly(tmp_path: Path):
     path.write_text(json.dumps(log), encoding="utf-8")
     trace = read_trace(str(path), skips_bad_rows=True)
     (job,) = trace.jobs
-    assert (job.duration, job.pods, job.gpus, job.queue, job.minimum) == (2400.0, 2, 8, "v1", 2)
+    assert (job.duration, job.pods, job.parts[0].gpus, job.queue, job.minimum) == (2400.0, 2, 8, "v1", 2)
     assert trace.dropped == {"they cannot be used": 2}
 
 
@@ -169,7 +175,10 @@ def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_co
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("soon,1,1,1,,1", 'arrival_s is "soon", expected seconds'),
+        (
+            "soon,1,1,1,,1",
+            'arrival_s is "soon", expected seconds from the start, or a time such as 2020-04-01 00:04:44',
+        ),
         ("-5,1,1,1,,1", "arrival_s is -5 s, expected when the job arrived, 0 or more"),
         ("0,-1,1,1,,1", "duration is -1 (column duration_s is negative)"),
         ("0,1,0,1,,1", "pods is 0, expected at least 1"),
@@ -178,14 +187,14 @@ def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_co
         ("0,1,1,,0.009,1", "gpu_share is 0.009, expected at least 0.01"),
         ("0,1,1,0.001,,1", "gpus_per_pod gives 0.001 of a GPU to each of 1 pods, expected at least 0.01"),
         ("0,1,2,1,,3", "min_member is 3, expected at most the number of pods, 2"),
-        ("nan,1,1,1,,1", 'arrival_s is "nan", expected seconds'),
+        ("nan,1,1,1,,1", 'arrival_s is "nan", expected seconds from the start, or a time such as 2020-04-01 00:04:44'),
         ("1e300,1,1,1,,1", "arrival_s is 1e+300 s, expected at most 292 years"),
         ("0,1e10,1,1,,1", "duration_s is 1e+10 s, expected at most 292 years"),
         ("0,1,2.7,1,,1", 'pods is "2.7", expected a whole number'),
         ("0,1,1e30,1,,1", "pods is 1e+30, expected at most 100,000"),
         ("0,1,1,1e300,,1", "gpus_per_pod gives 1e+300, expected 0 to 65,535"),
         ("0,1", "found 2 fields, expected 6, one for each column"),
-        ("0,1,1,1,,1,,1", "found 7 fields, expected 6, one for each column"),
+        ("0,1,1,1,,1,,1", "found 8 fields, expected 6, one for each column"),
         ("0,1,1,-1,,1", "gpus_per_pod gives -1, expected 0 to 65,535"),
         ("0,1,1,4,0.5,1", "gpu_share is 0.5 beside 4 of gpus_per_pod, expected a part of one GPU or whole ones"),
     ],
@@ -199,7 +208,7 @@ def test_what_cannot_be_used(row: str, said: str, tmp_path: Path):
 @pytest.mark.parametrize("gpus", ["", "0", "1"])
 def test_all_of_a_gpu_is_a_whole_one(gpus: str, tmp_path: Path):
     (job,) = jobs_in(tmp_path, "own.csv", f"arrival_s,gpus_per_pod,gpu_share\n0,{gpus},1\n")
-    assert (job.gpus, job.share) == (1, None)
+    assert job.parts == (Demand(gpus=1),)
 
 
 @pytest.mark.parametrize(("cpus", "memory"), [("-1", "1"), ("1", "-1"), ("1e300", "1"), ("1", "1e300")])
@@ -234,7 +243,7 @@ def test_a_log_of_philly_with_other_values_is_no_bug(attempts: object, said: str
         with pytest.raises(RefusedError, match=said):
             read_trace(str(path))
     else:
-        assert [job.gpus for job in read_trace(str(path)).jobs] == [0]
+        assert [job.parts[0].gpus for job in read_trace(str(path)).jobs] == [0]
 
 
 def test_unknown_columns_name_the_nearest_format(tmp_path: Path):
@@ -243,22 +252,47 @@ def test_unknown_columns_name_the_nearest_format(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("head", "renames"),
     [
-        ("arrival,duration_s,pods,gpus_per_pod", "columns arrival_s are missing for kai's own columns, the nearest"),
-        ("a,b", "found columns a, b, expected those of a format"),
+        ("arrival,duration_s,pods,gpus_per_pod", "rename arrival → arrival_s; "),
+        (
+            "submit_time,duration,gpus,team",
+            "rename submit_time → arrival_s, duration → duration_s, gpus → gpus_per_pod, team → queue; ",
+        ),
+        ("a,b", ""),
     ],
 )
-def test_the_nearest_format_is_the_one_that_knows_most_of_the_columns(head: str, said: str, tmp_path: Path):
-    with pytest.raises(RefusedError, match=f"R002 {said}"):
-        jobs_in(tmp_path, "x.csv", f"{head}\n1\n")
-
-
-def test_the_formats_are_told_where_no_columns_are_known(tmp_path: Path):
+def test_kais_own_columns_are_offered_first_for_a_table_of_ones_own(head: str, renames: str, tmp_path: Path):
     with pytest.raises(RefusedError) as refused:
-        jobs_in(tmp_path, "x.csv", "a,b\n1,2\n")
-    (_, told) = finding_text(refused.value.findings[0]).splitlines()
-    assert told.startswith("  help: formats: SenseTime Helios, kai's")
+        jobs_in(tmp_path, "x.csv", f"{head}\n1\n")
+    said, told = finding_text(refused.value.findings[0]).splitlines()
+    assert (
+        f"R002 found columns {head.replace(',', ', ')}, expected kai's own: arrival_s, and where known name, " in said
+    )
+    assert told == f"  help: {renames}other formats: {OTHERS}"
+
+
+def test_times_of_the_calendar_and_durations_with_units_are_read_in_kais_own_columns(tmp_path: Path):
+    rows = "2026-11-02T08:00:00,2h,8,a\n2026-11-02 08:00:30,90,1,b\n"
+    trace = trace_in(tmp_path, "own.csv", "arrival_s,duration_s,gpus_per_pod,queue\n" + rows)
+    assert [(job.arrival, job.duration) for job in trace.jobs] == [(0.0, 7200.0), (30.0, 90.0)]
+    assert trace.began == 1793606400.0
+
+
+def test_seconds_from_the_start_stay_as_they_are(tmp_path: Path):
+    trace = trace_in(tmp_path, "own.csv", "arrival_s\n60\n2h\n")
+    assert ([job.arrival for job in trace.jobs], trace.began) == ([60.0, 7200.0], None)
+
+
+def test_columns_that_are_not_read_are_named_once(tmp_path: Path):
+    trace = trace_in(tmp_path, "own.csv", "arrival_s,colour,shape\n0,red,round\n1,red,round\n")
+    assert trace.unread == ("colour", "shape")
+    assert [note[: note.index(".")] for note in trace.notes] == ["2 columns not read: colour, shape"]
+
+
+def test_jobs_of_one_name_are_told_apart(tmp_path: Path):
+    jobs = jobs_in(tmp_path, "own.csv", "arrival_s,name\n0,a\n1,a\n2,a-2\n3,a\n")
+    assert [job.name for job in jobs] == ["a", "a-3", "a-2", "a-4"]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +342,7 @@ def test_a_row_may_end_in_separators_that_no_column_has(tmp_path: Path):
 )
 def test_gpus_of_slurm_that_are_counted_by_their_kinds_are_gpus(counted: str, gpus: int, tmp_path: Path):
     (job,) = jobs_in(tmp_path, "sacct.txt", f"{SLURM}1|u|a|p|2023-01-01T00:00:00|60|2|cpu=4,{counted}|COMPLETED\n")
-    assert (job.pods, job.gpus) == (2, gpus)
+    assert [(part.pods, part.gpus) for part in job.parts] == [(2, gpus)]
 
 
 def test_a_file_without_jobs_and_one_that_is_not_there_are_refused(tmp_path: Path):

@@ -49,7 +49,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) 
 
 
 @pytest.mark.parametrize(
-    "flag", [["--until", "1h"], ["--cluster", "c.csv"], ["--seed", "0"], ["--skip-bad-rows"]], ids=lambda flag: flag[0]
+    "flag",
+    [["--until", "1h"], ["--cluster", "c.csv"], ["--seed", "0"], ["--skip-bad-rows"], ["--since", "0"]],
+    ids=lambda flag: flag[0],
 )
 def test_flags_over_time_are_refused_without_a_workload(
     capsys: pytest.CaptureFixture[str], moment: str, saved: str, ran: str, flag: list[str]
@@ -102,7 +104,7 @@ def test_rows_are_left_out_of_traces_alone(capsys: pytest.CaptureFixture[str], c
     assert run([command, *arguments, "--until", "1h", "--skip-bad-rows"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "error: --skip-bad-rows cannot be used without a trace",
-        f"  help: {CASE} has no rows",
+        f"  help: {CASE} is none",
     ]
 
 

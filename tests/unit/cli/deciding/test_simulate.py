@@ -291,7 +291,6 @@ def test_a_value_of_a_queue_that_cannot_be_read_names_the_file(tmp_path, capsys)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--config", "none.yaml"], "--config: give the configuration with --policy"),
         (["--actions", "none"], "--actions: name them in a file for --policy"),
         (["--cycles", "1"], "--cycles: the time for which it passes is given with --until"),
         (["--now", "nonsense"], "--now: a start is given by arrivals that are dates"),
@@ -310,12 +309,28 @@ def test_a_scenario_over_virtual_time_is_called_so(capsys, good):
 
 
 def test_all_flags_that_cannot_be_used_are_named_at_once(capsys, good):
-    first, second = out(capsys, good, "--until", "1h", "--check", "--config", "x", code=2).err.splitlines()
-    assert first == "error: --config and --check cannot be used with virtual time"
-    assert second.startswith("  help: --config: give the configuration with --policy; --check: ")
+    first, second = out(capsys, good, "--until", "1h", "--check", "--now", "x", code=2).err.splitlines()
+    assert first == "error: --now and --check cannot be used with virtual time"
+    assert second.startswith("  help: --now: a start is given by arrivals that are dates; --check: ")
 
 
-@pytest.mark.parametrize("arguments", [["--seed", "0"], ["--skip-bad-rows"], ["--on", "dask://h:1"]])
+def test_a_configuration_is_the_one_policy_of_a_run_over_time(capsys, good, tmp_path):
+    (tmp_path / "quiet.yaml").write_text("actions: allocate\n")
+    run_of = [
+        out(capsys, good, "--until", "1h", flag, str(tmp_path / "quiet.yaml")).out for flag in ("--config", "--policy")
+    ]
+    assert "policy quiet" in run_of[0]
+    assert run_of[0] == run_of[1]
+
+
+def test_a_configuration_beside_policies_is_refused_over_time(capsys, good):
+    assert out(capsys, good, "--until", "1h", "--config", "a", "--policy", "b", code=2).err.splitlines() == [
+        "error: --config and --policy cannot be used together",
+        "  help: give each configuration with --policy",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["--seed", "0"], ["--skip-bad-rows"], ["--since", "0"], ["--on", "dask://h:1"]])
 def test_a_flag_over_time_is_refused_without_virtual_time(capsys, good, arguments):
     lines = out(capsys, good, *arguments, code=2).err.splitlines()
     assert lines == [

@@ -26,7 +26,7 @@ def test_a_trace_runs_on_nodes_of_another_file(tmp_path: Path):
     assert [job.nodes for job in (a, b, c, d, e)] == [("n1",), b.nodes, b.nodes, ("n1",), ()]
     assert (d.start_seconds, d.end_seconds) == (600.0, 1200.0)
     assert e.state == "waiting"
-    assert (a.name, a.owner) == ("j2", "a")
+    assert [job.name for job in result.jobs] == ["a", "b", "c", "d", "e"]
     used = sum(sum(column) for name, column in result.series.columns.items() if name.startswith("used/"))
     assert used * result.series.bucket_seconds > 0
     assert any("Queues that the cluster has not are made" in text for text in result.assumptions)
@@ -111,3 +111,47 @@ def test_a_run_starts_at_the_date_of_the_first_job_where_the_trace_has_dates(
     (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
     result = result_of(run(load(str(tmp_path / "cluster_log.csv"), str(tmp_path / "cluster.yaml")).scene))
     assert result.starts_at == expected
+
+
+SLURM = "JobID|Account|Submit|Eligible|ElapsedRaw|NNodes|ReqTRES|AllocTRES"
+
+
+@pytest.mark.parametrize(
+    ("label", "asked", "started", "said"),
+    [
+        ("NVIDIA-A100-SXM4-80GB", "a100", True, ""),
+        ("NVIDIA-A100-SXM4-80GB", "nvidia_a100", True, ""),
+        ("Tesla-V100-SXM2-32GB", "a100", False, "No node has GPUs of the type a100: jobs that ask for it never start."),
+        ("", "a100", True, "Types of GPUs count for nothing (a100): no node has the label nvidia.com/gpu.product."),
+    ],
+)
+def test_a_type_of_gpu_means_the_models_that_have_its_words(
+    tmp_path: Path, label: str, asked: str, said: str, *, started: bool
+):
+    row = f"6|ml|5|5|16|2|gres/gpu:{asked}=4,gres/gpu=4|gres/gpu=4"
+    (tmp_path / "sacct.txt").write_text(f"{SLURM}\n{row}\n", encoding="utf-8")
+    labels = f", labels: {{nvidia.com/gpu.product: {label}}}" if label else ""
+    file = (
+        f"shapes: {{x: {{gpu: 4, count: 2{labels}}}}}\nqueues: {{all: {{quota: 8}}, ml: {{parent: all, quota: 8}}}}\n"
+    )
+    (tmp_path / "cluster.yaml").write_text(file, encoding="utf-8")
+    scene = load(str(tmp_path / "sacct.txt"), str(tmp_path / "cluster.yaml")).scene
+    assert [note for note in scene.notes if said and note.startswith(said)] == list(scene.notes)
+    (job,) = result_of(run(scene)).jobs
+    assert (job.start_seconds is not None) is started
+
+
+def test_pods_of_one_job_may_ask_for_different_amounts(tmp_path: Path):
+    (tmp_path / "sacct.txt").write_text(f"{SLURM}\n75|ml|5|5|60|2|cpu=2|cpu=2,gres/gpu=5\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 3, count: 2}}\n", encoding="utf-8")
+    result = result_of(run(load(str(tmp_path / "sacct.txt"), str(tmp_path / "cluster.yaml")).scene))
+    (job,) = result.jobs
+    assert (job.name, job.pods, job.gpus, job.end_seconds) == ("75", 2, 5.0, 60.0)
+    assert sorted(stay.gpus for stay in result.stays) == [2.0, 3.0]
+
+
+def test_a_name_that_no_path_may_have_is_written_without_its_strokes(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("arrival_s,duration_s,name\n0,60,my job/1\n", encoding="utf-8")
+    (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
+    (job,) = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene)).jobs
+    assert (job.name, job.owner) == ("my-job-1", "my job/1")
