@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kai.cli.deciding.installed import Chosen
     from kai.cli.serving import Served
     from kai.cluster.transport.access import Access
+    from kai.manifests.adoption import Adoption
     from kai.simulation.cases.case import Case
     from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.request import Request, Result
@@ -52,6 +53,10 @@ class Source:
     """A file with the configuration that decides; "" for that of the cluster, or of the snapshot."""
     service: str = ""
     """The service that is asked in the place of the cluster; "" for the cluster, while it may be listed."""
+    schedulers: tuple[str, ...] = ()
+    """Other schedulers whose pods are decided on as well."""
+    queue_from: str = ""
+    """What workloads without a queue get theirs from; "" for none."""
     again: int = 0
     """About how often what is read will be decided again."""
     command: str = "kai"
@@ -74,7 +79,7 @@ class Source:
 
         if self.is_live:
             return self._read_cluster()
-        case = cluster_of(read_case(self.place, self.request.registry))
+        case = cluster_of(read_case(self.place, self.request.registry, self.adoption))
         return case if self.chosen.policy is None else self.chosen.policy.over(case)
 
     def decide(self, request: "Request | None" = None) -> "Result":
@@ -127,6 +132,21 @@ class Source:
             return Chosen(policy=load_policy(self.config), name=self.config)
         return policy_of_cluster(self.access, self.request.registry) if self.is_live else Chosen()
 
+    @property
+    def adopts(self) -> bool:
+        """Whether workloads of other schedulers are decided on, or in queues that are made."""
+        return bool(self.schedulers or self.queue_from)
+
+    @property
+    def adoption(self) -> "Adoption | None":
+        """Return what is taken over from other schedulers, by the flags and the configuration; None for nothing.
+
+        Raises: as ``chosen``.
+        """
+        from kai.simulation.request import adoption_under
+
+        return adoption_under(self.chosen.policy, self.schedulers, self.queue_from)
+
     def read_own(self, refused: UnreachableError) -> "OwnJobs":
         """Return what the user may see of a cluster that cannot be read as a whole.
 
@@ -164,6 +184,14 @@ class Source:
 
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 
+    def _with_adopted(self, case: "Case") -> "Case":
+        adoption = self.adoption
+        if adoption is None:
+            return case
+        from kai.simulation.sources.live_adopting import with_adopted_of_cluster
+
+        return with_adopted_of_cluster(case, self.access, adoption)
+
     def _read_cluster(self) -> "Case":
         from kai.simulation.sources.live_cluster import read_cluster
 
@@ -171,7 +199,7 @@ class Source:
         try:
             policy = self.chosen.policy
             configuration = None if policy is None else policy.configuration
-            case = read_cluster(access, self.request.registry, configuration=configuration)
+            case = self._with_adopted(read_cluster(access, self.request.registry, configuration=configuration))
             return case if policy is None else policy.over(case)
         except UnreachableError as error:
             others = access.others
@@ -202,10 +230,13 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             config: str,
             user: str,
             is_watch: bool = False,
+            schedulers: tuple[str, ...],
+            queue_from: str | None,
             service: str = "",
             **options: object,
         ) -> object:
             _refuse_contradictions(place, namespace, service, everywhere=everywhere, is_watch=is_watch)
+            _refuse_served(service, schedulers, queue_from or "")
             _refuse_cluster_of_file(place, {"--context": context, "--kubeconfig": kubeconfig, "--as": user})
             source = Source(
                 place=place or "",
@@ -218,6 +249,8 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
                 user=user,
                 watch=is_watch,
                 service=service,
+                schedulers=schedulers,
+                queue_from=queue_from or "",
                 command=click.get_current_context().command_path,
                 subjects=_subjects(click.get_current_context()),
             )
@@ -254,6 +287,13 @@ def _refuse_contradictions(
         raise click.UsageError("-n and -A cannot be used together")
 
 
+def _refuse_served(service: str, schedulers: tuple[str, ...], queue_from: str) -> None:
+    """Refuse to ask a service what it never decides: what kai would do with the pods of other schedulers."""
+    if service and (schedulers or queue_from):
+        flag = "--scheduler-name" if schedulers else "--queue-from"
+        raise click.UsageError(f"{flag} and --service cannot be used together: a service decides on its own pods")
+
+
 def _refuse_cluster_of_file(place: str | None, flags: Mapping[str, str]) -> None:
     """Refuse flags of a cluster beside a file: an answer about the file would pass for one about the cluster."""
     for flag, value in flags.items():
@@ -284,6 +324,7 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
             type=click.Path(),
             help="Configuration, or SchedulingShard, in place of that of the cluster or the snapshot.",
         ),
+        *_adoption_flags(),
     )
     if not watch:
         return flags
@@ -314,6 +355,30 @@ def _cluster_flags() -> tuple[Callable[[F], F], ...]:
         ),
         click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user."),
     )
+
+
+def _adoption_flags() -> tuple[Callable[[F], F], ...]:
+    return (
+        click.option(
+            "--scheduler-name",
+            "schedulers",
+            multiple=True,
+            metavar="NAME",
+            help="Decide on the pods of this scheduler as well, such as default-scheduler; repeatable.",
+        ),
+        click.option(
+            "--queue-from",
+            type=click.Choice(("namespace", "kueue", "volcano")),
+            help="Make queues, for workloads that name none: of namespaces, or of the queues of Kueue or Volcano.",
+        ),
+    )
+
+
+def adoption_options(function: F) -> F:
+    """Add the flags that take over workloads of other schedulers; they arrive as ``schedulers`` and ``queue_from``."""
+    for flag in reversed(_adoption_flags()):
+        function = flag(function)
+    return function
 
 
 def cluster_options(function: F) -> F:

@@ -160,7 +160,7 @@ def _look(source: Source, console: Console, ways: Ways) -> _Look:
     """
     if source.service and ways.served is not None:
         return _served(source, ways.served)
-    if ways.soon is not None:
+    if ways.soon is not None and not source.adopts:  # a service decides on its own pods
         try:
             return _served(source, ways.soon, is_optional=True)
         except (UnreachableError, ConfigError) as refusal:

@@ -264,7 +264,7 @@ class _Expanding:
             if is_ours:
                 self._note("Pod", self._absent_group(manifest), manifest)
             if not is_ours and not spec.get("nodeName") and status.get("phase") not in ENDED:
-                self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")), manifest)
+                self._note("Pod", for_scheduler(str(spec.get("schedulerName") or ""), self.scheduler_name), manifest)
             self.kept[at] = manifest
             return
         pod = self._placed(manifest)
@@ -306,7 +306,7 @@ class _Expanding:
             self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS, workload.manifest)
         elif not ours:
             scheduler = str(part_of(pods[0]["spec"], "schedulerName") or "")
-            self._note(kind, for_scheduler(scheduler), workload.manifest)
+            self._note(kind, for_scheduler(scheduler, self.scheduler_name), workload.manifest)
         self.loose += [(at, pod) for pod in ours]
 
     def _refuse_circle(self, at: int, workload: Resource) -> None:

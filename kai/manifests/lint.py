@@ -41,7 +41,7 @@ def lint(reading: Reading) -> list[Finding]:
     if any(map(_is_node, reading.documents)):  # else the input is no cluster, and claims are elsewhere
         found += check_claims(reading.documents, claims.found, "default")
     for document in reading.documents:
-        found += [*_foreign(document, claims), *_misplaced(document)]
+        found += [*_foreign(document, claims, reading.scheduler), *_misplaced(document)]
         # What is said in other words at the very place is not said again.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += [*_without_model(reading), *_astray(reading)]
@@ -174,14 +174,14 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
                         yield document.finding("J020", message, place, at_key=True)
 
 
-def _foreign(document: Document, claims: Claims) -> Iterator[Finding]:
-    """Yield templates for another scheduler that ask for GPUs, or that are of a workload which names a queue."""
+def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]:
+    """Yield templates for another scheduler than ``ours`` that ask for GPUs, or that are of a workload which names a queue."""
     namespace = str(part_of(document.manifest, "metadata", "namespace") or "default")
     queue = part_of(document.manifest, "metadata", "labels", names.QUEUE)
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
         spec = mapping_of(template, "spec")
         scheduler = str(spec.get("schedulerName") or "default-scheduler")
-        if scheduler == names.SCHEDULER_NAME or spec.get("nodeName"):
+        if scheduler == ours or spec.get("nodeName"):
             continue
         of_template = part_of(template, "metadata", "labels", names.QUEUE)
         place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")
@@ -193,9 +193,9 @@ def _foreign(document: Document, claims: Claims) -> Iterator[Finding]:
                 f"{what}, and {scheduler} places {'them' if asks else 'the pods'}",
                 place,
                 hint="kai places pods that name it",
-                help=f"schedulerName: {names.SCHEDULER_NAME}",
+                help=f"schedulerName: {ours}",
                 found=scheduler,
-                expected=names.SCHEDULER_NAME,
+                expected=ours,
             )
 
 

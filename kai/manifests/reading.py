@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api import names
 from kai.api.codec import structuring
 from kai.api.codec.manifest_text import (
     WANTED,
@@ -56,6 +57,8 @@ class Reading:
     expansion: Expansion
     objects: tuple[ApiObject, ...] = ()
     findings: tuple[Finding, ...] = ()
+    scheduler: str = names.SCHEDULER_NAME
+    """The scheduler whose workloads are read."""
 
 
 def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
@@ -117,6 +120,7 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
     findings += placed if any(finding.is_error for finding in (*findings, *placed)) else more
     return Reading(
         documents=tuple(documents),
+        scheduler=around.scheduler_name,
         expansion=expansion,
         objects=objects,
         findings=tuple(sorted(findings, key=lambda each: (each.file, each.line, each.column, each.code))),

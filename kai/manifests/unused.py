@@ -75,9 +75,9 @@ def managed_by(manager: str) -> str:
     return f"managed by {manager}, so the controller of its kind makes no pods"
 
 
-def for_scheduler(name: str) -> str:
-    """Return why pods of another scheduler are not used."""
-    return f"its pods are for scheduler {name or 'default-scheduler'}, not for {names.SCHEDULER_NAME}"
+def for_scheduler(name: str, ours: str = names.SCHEDULER_NAME) -> str:
+    """Return why pods of another scheduler than ``ours`` are not used."""
+    return f"its pods are for scheduler {name or 'default-scheduler'}, not for {ours}"
 
 
 def templates(

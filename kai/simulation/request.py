@@ -1,6 +1,6 @@
 """One simulation as the command asks for it: the case with what the command line changes about it, and the result."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import CommandLineError
 from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.doubts import low_limits, missing_nodes, other_pools
+from kai.simulation.cases.doubts import low_limits, missing_nodes, other_pools, other_schedulers
 from kai.simulation.cases.past_usage import unread
 from kai.simulation.comparing.expected_answer import Differences, compare
 from kai.simulation.comparing.expected_states import differences
@@ -28,6 +28,7 @@ from kai.simulation.sources.loading import read_case
 
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused
+    from kai.manifests.adoption import Adoption
     from kai.simulation.explaining.explanation import Explained
 
 
@@ -61,7 +62,13 @@ class Result:
         if not isinstance(self.case, Case):
             return ()
         limits = (f"queue {queue}: {text}" for queue, text in low_limits(self.case.objects))
-        return (*missing_nodes(self.case), *limits, *other_pools(self.case))
+        return (
+            *self.case.adopted,
+            *other_schedulers(self.case),
+            *missing_nodes(self.case),
+            *limits,
+            *other_pools(self.case),
+        )
 
     @property
     def unused(self) -> "tuple[Unused, ...]":
@@ -119,6 +126,11 @@ class Policy:
     document: Mapping[str, Any] | None = None
     """Its own words, as a snapshot carries them; None for the default one."""
 
+    @property
+    def scheduler_name(self) -> str:
+        """Return the scheduler that kai decides as; "" where the policy does not say."""
+        return self.configuration.parameters.scheduler_name if "scheduler_name" in self.said else ""
+
     def over(self, case: Case) -> Case:
         """Return a case under this policy."""
         known = self.configuration.parameters
@@ -135,6 +147,23 @@ class Policy:
         )
 
 
+def adoption_under(
+    policy: Policy | None, schedulers: Iterable[str] = (), queue_from: str | None = None
+) -> "Adoption | None":
+    """Return what is taken over where kai decides as the scheduler that a policy names; None for nothing.
+
+    A snapshot in which nothing is taken over is read without the rules for manifests.
+    """
+    name = "" if policy is None else policy.scheduler_name
+    chosen = frozenset(schedulers)
+    if not (name or chosen or queue_from):
+        return None
+    from kai.manifests.adoption import Adoption
+
+    asked = Adoption(schedulers=chosen, queue_from=queue_from or "")
+    return attrs.evolve(asked, ours=name) if name else asked
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class Request:
     """What the command line changes about every case."""
@@ -147,6 +176,10 @@ class Request:
     """How far victims are searched for; None: to the end."""
     again: int = 0
     """About how often the outcome will be decided again."""
+    schedulers: tuple[str, ...] = ()
+    """Other schedulers whose pods are decided on as well."""
+    queue_from: str | None = None
+    """What workloads without a queue get theirs from."""
 
     @classmethod
     def of(cls, policy: Policy | None, *, actions: str | None, cycles: int | None, now: str | None) -> "Request":
@@ -173,7 +206,8 @@ class Request:
 
         Raises: InputError or ConfigError that names what is wrong.
         """
-        return self.decide(read_case(path, self.registry), observer)
+        adoption = adoption_under(self.policy, self.schedulers, self.queue_from)
+        return self.decide(read_case(path, self.registry, adoption), observer)
 
     def decide(self, case: Case | FairShareCase, observer: Observer | None = None) -> Result:
         """Simulate a case that was read, watched by ``observer``.

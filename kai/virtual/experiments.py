@@ -18,11 +18,13 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api import names
 from kai.configuration.aliases import PluginEntry
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import CommandLineError
 from kai.manifests import Finding
+from kai.manifests.adoption import NONE, Adoption
 from kai.numerals import is_whole
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
@@ -30,6 +32,7 @@ from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.progress import STEPS, show_all, telling
 from kai.virtual.running.simulation import run
+from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.loading import Loaded, load
 
 _LOOK_SECONDS: Final = 0.5
@@ -55,6 +58,16 @@ class Experiment:
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     """What the policy says of how the cluster becomes a snapshot, by name."""
     policy: PolicyInput = attrs.field(factory=PolicyInput)
+    adoption: Adoption = NONE
+    """Which workloads of other schedulers are taken over."""
+
+    scheduler: str = ""
+    """The scheduler that the policy decides as; "" where it does not say."""
+
+    @property
+    def decides_as(self) -> str:
+        """Return the scheduler whose pods are decided on; "" for that of the cluster, as for a trace: it names none."""
+        return "" if is_trace(self.workload) else self.scheduler
 
     def load(self) -> Loaded:
         """Return the scene.
@@ -68,6 +81,7 @@ class Experiment:
             until=self.until,
             skips_bad_rows=self.skips_bad_rows,
             since=self.since,
+            adoption=attrs.evolve(self.adoption, ours=self.decides_as or names.SCHEDULER_NAME),
         )
 
 
@@ -88,12 +102,16 @@ def carry_out(experiment: Experiment) -> Done:
     began = time.process_time()
     declare_kinds(Registry.installed())
     loaded = experiment.load()
-    scene = loaded.scene
+    scene, configuration = loaded.scene, experiment.configuration
+    name = experiment.decides_as or scene.settings.scheduler_name
+    if configuration is not None:
+        parameters = attrs.evolve(configuration.parameters, scheduler_name=name)
+        configuration = attrs.evolve(configuration, parameters=parameters)
     ran = run(
         scene,
-        experiment.configuration,
+        configuration,
         until=experiment.until,
-        settings=attrs.evolve(scene.settings, **experiment.settings),
+        settings=attrs.evolve(scene.settings, **experiment.settings, scheduler_name=name),
     )
     seconds = round(time.process_time() - began, 3)
     return Done(result=result_of(ran, experiment.policy, seconds), findings=loaded.findings)

@@ -7,6 +7,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import INPUT, NO
+from kai.cli.sources import adoption_options
 from kai.cli.tables import columns, wrapped
 
 if TYPE_CHECKING:
@@ -40,8 +41,17 @@ _ALL = "*"
     metavar="[CODE]",
     help="Say what a code means; without CODE list all codes.",
 )
+@adoption_options
 @console_options(("text", "json", "yaml", "github"))
-def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, explained: str) -> int:
+def lint(
+    paths: tuple[str, ...],
+    console: Console,
+    select: str,
+    ignore: str,
+    explained: str,
+    schedulers: tuple[str, ...],
+    queue_from: str | None,
+) -> int:
     """Check manifests, queues, configurations and scenarios."""
     if explained:
         _explain(explained, console)
@@ -50,10 +60,14 @@ def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, exp
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
     wanted, unwanted = _codes("--select", select), _codes("--ignore", ignore)
     from kai.cli.checking.linting import UNREADABLE, lint_paths, summary
+    from kai.manifests.adoption import Adoption
     from kai.simulation.sources.files import read_standard_input
 
     text = read_standard_input() if "-" in paths else b""
-    linted = lint_paths(paths, text)
+    adoption = Adoption(schedulers=frozenset(schedulers), queue_from=queue_from or "")
+    linted = lint_paths(paths, text, adoption)
+    for note in linted.notes:
+        console.talk(f"note: {note}")
     # What could not be looked at is told whatever codes are wanted: nothing is known of those codes there.
     found = [each for each in linted.findings if each.code in UNREADABLE or _is_wanted(each, wanted, unwanted)]
     _write(found, summary(linted), console)

@@ -19,7 +19,8 @@ from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.intake.groups import fault_of_tree
 from kai.lenient import mapping_of
-from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
+from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
+from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.claims import Claims
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
@@ -52,6 +53,8 @@ class Linted:
     reading: Reading | None = None
     configurations: int = 0
     scenarios: int = 0
+    notes: tuple[str, ...] = ()
+    """What was taken over from other schedulers."""
 
     @property
     def is_unreadable(self) -> bool:
@@ -59,9 +62,12 @@ class Linted:
         return any(finding.code in UNREADABLE for finding in self.findings)
 
 
-def lint_paths(paths: Iterable[str], standard_input: bytes) -> Linted:
-    """Return what is wrong with files and folders; - stands for standard input."""
-    work = _Linting()
+def lint_paths(paths: Iterable[str], standard_input: bytes, adoption: Adoption = NONE) -> Linted:
+    """Return what is wrong with files and folders; - stands for standard input.
+
+    A configuration among them says which scheduler kai is; ``adoption`` says whose pods it takes over.
+    """
+    work = _Linting(adoption=adoption)
     for path in paths:
         work.path = path
         if path == "-":
@@ -96,12 +102,14 @@ def summary(linted: Linted) -> str:
 
 @attrs.define
 class _Linting:
+    adoption: Adoption = NONE
     documents: list[Document] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
     configurations: int = 0
     scenarios: int = 0
     path: str = ""
     """What is looked at now, as it stands on the command line."""
+    notes: tuple[str, ...] = ()
     given: dict[str, str] = attrs.field(factory=dict)
     """By the name of a text, the path on the command line that it was found under."""
 
@@ -155,14 +163,19 @@ class _Linting:
 
     def finish(self) -> Linted:
         """Look at all manifests together."""
-        reading = read(self.documents) if self.documents else None
+        documents, _, self.notes = adopted_documents(self.documents, self.adoption)
+        reading = read(documents, Surroundings(scheduler_name=self.adoption.ours)) if documents else None
         found = list(self.findings)
         if reading is not None:
             about = [*lint(reading), *_trees(reading)]
             found += with_refusals(reading.documents, about, reading.expansion.jobs)
         found = [self._with_clusters(each) if each.code == "T004" else each for each in found]
         return Linted(
-            findings=tuple(found), reading=reading, configurations=self.configurations, scenarios=self.scenarios
+            findings=tuple(found),
+            reading=reading,
+            configurations=self.configurations,
+            scenarios=self.scenarios,
+            notes=self.notes,
         )
 
     def _with_clusters(self, finding: Finding) -> Finding:
@@ -182,7 +195,10 @@ class _Linting:
         self.configurations += 1
         try:
             registry = Registry.installed()
-            configuration = load_setup(name, registry).configuration
+            setup = load_setup(name, registry)
+            configuration = setup.configuration
+            if "scheduler_name" in setup.said:
+                self.adoption = attrs.evolve(self.adoption, ours=configuration.parameters.scheduler_name)
             make_profile(configuration, registry)
             for note in configuration.notes:
                 said = _said(note, name)

@@ -11,6 +11,7 @@ from kai.cli.console import Console, console_options
 from kai.cli.deciding.cyclesoption import cycles_option
 from kai.cli.deciding.givenflags import refuse_given, refuse_of_traces
 from kai.cli.failures import NO
+from kai.cli.sources import adoption_options
 from kai.errors import InputError
 from kai.wording import number_text
 
@@ -41,6 +42,7 @@ _OVER_TIME: Final = {
 }
 _REPORT: Final = {"report": "--report"}
 _CYCLES: Final = {"cycles": "--cycles"}
+_ADOPTED: Final = {"schedulers": "--scheduler-name", "queue_from": "--queue-from"}
 _AS_THEY_ARE: Final = "they are compared as they are"
 
 
@@ -56,6 +58,7 @@ _AS_THEY_ARE: Final = "they are compared as they are"
 @click.option("--since", metavar="TIME", help="Begin a trace at this time, as sacct -S, with the jobs that ran then.")
 @click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of both runs over time.")
 @click.option("--exit-code", "wants_code", is_flag=True, help="Leave with 1 if something changes.")
+@adoption_options
 @console_options()
 def diff(
     a: str,
@@ -78,9 +81,9 @@ def diff(
         return _compare_runs(runs, wanted, again, console, wants_code=wants_code)
     if on:
         refuse_given({**_OVER_TIME, **_REPORT}, "without virtual time", "give --until, --cluster or a trace")
-        sides = [_under(each, on, cycles) for each in (a, b)]
+        sides = [_under(each, on, cycles, wanted) for each in (a, b)]
     else:
-        sides = _sides(a, b, cycles)
+        sides = _sides(a, b, cycles, wanted)
     found = compare_sides(*_titled(sides))
     return _write(found, lambda: _text(found, console), console, wants_code=wants_code)
 
@@ -145,16 +148,16 @@ def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wa
     return NO if wants_code and not found.is_equal else 0
 
 
-def _under(policy: str, place: str, cycles: int | None) -> "Side":
+def _under(policy: str, place: str, cycles: int | None, wanted: "Wanted") -> "Side":
     """Return what a policy decides on a cluster; a policy is looked for beside the cluster as well."""
     from kai.cli.deciding.policy import load_policy
 
     beside = Path(place) / policy
     path = policy if Path(policy).exists() or not beside.exists() else str(beside)
-    return _decided(Path(policy).stem, place, cycles, None if policy == OWN else load_policy(path))
+    return _decided(Path(policy).stem, place, cycles, None if policy == OWN else load_policy(path), wanted)
 
 
-def _sides(a: str, b: str, cycles: int | None) -> "list[Side]":
+def _sides(a: str, b: str, cycles: int | None, wanted: "Wanted") -> "list[Side]":
     """Return what was decided, where a path holds a result, or what is decided on the cluster there.
 
     Raises: UsageError for flags that change nothing of it.
@@ -166,9 +169,9 @@ def _sides(a: str, b: str, cycles: int | None) -> "list[Side]":
     documents = [document_in(Path(path)) for path in (a, b)]
     saved = [None if each is None or each.get("kind") not in _RESULTS else each for each in documents]
     if None not in saved:
-        refuse_given(_CYCLES, "with results that were saved", _AS_THEY_ARE)
+        refuse_given({**_CYCLES, **_ADOPTED}, "with results that were saved", _AS_THEY_ARE)
     return [
-        _decided(path, path, cycles, None) if found is None else side_of_document(path, found)
+        _decided(path, path, cycles, None, wanted) if found is None else side_of_document(path, found)
         for path, found in zip((a, b), saved, strict=True)
     ]
 
@@ -181,13 +184,20 @@ def _titled(sides: "list[Side]") -> "list[Side]":
     return [attrs.evolve(each, title=title) for each, title in zip(sides, short, strict=True)]
 
 
-def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":  # noqa: ANN401 - Policy, whose import costs numpy
+def _decided(
+    title: str,
+    place: str,
+    cycles: int | None,
+    policy: Any,  # noqa: ANN401 - Policy, whose import costs numpy
+    wanted: "Wanted",
+) -> "Side":
     from kai.cli.deciding.replay import case_at, decided_on
     from kai.simulation.comparing.comparison import side_of
-    from kai.simulation.request import Request
+    from kai.simulation.request import Request, adoption_under
 
     request = Request.of(policy, actions=None, cycles=cycles, now=None)
-    case = attrs.evolve(case_at(place), stable_cycles=0)
+    adoption = adoption_under(policy, wanted.schedulers, wanted.queue_from)
+    case = attrs.evolve(case_at(place, adoption), stable_cycles=0)
     return side_of(title, *decided_on(case, request.decide(case)))
 
 

@@ -21,6 +21,18 @@ def refuse_given(flags: Mapping[str, str], where: str, instead: str) -> None:
         raise click.UsageError(f"{told} cannot be used {where}\n{instead}")
 
 
+def refuse_of_others(path: str) -> None:
+    """Refuse flags about the schedulers of pods for a trace: its jobs name none, and its queues are made already.
+
+    Raises: UsageError.
+    """
+    from kai.virtual.scenes.file_kinds import is_trace
+
+    if is_trace(path):
+        flags = {"schedulers": "--scheduler-name", "queue_from": "--queue-from"}
+        refuse_given(flags, "with a trace", f"the jobs of {path} name no scheduler, and their queues are made")
+
+
 def refuse_of_traces(path: str) -> None:
     """Refuse --skip-bad-rows and --since for a workload that is no trace.
 

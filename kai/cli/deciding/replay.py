@@ -9,9 +9,11 @@ from kai.cli.console import Console, console_options
 from kai.cli.deciding.cyclesoption import cycles_option
 from kai.cli.failures import INPUT, NO, say_error
 from kai.cli.givenpath import GivenPath
+from kai.cli.sources import adoption_options
 from kai.errors import InvariantError
 
 if TYPE_CHECKING:
+    from kai.manifests.adoption import Adoption
     from kai.simulation.cases.case import Case
     from kai.simulation.cases.plan_document import Difference
     from kai.simulation.comparing.documents import Agreement
@@ -39,20 +41,33 @@ _MOST = 10
 )
 @cycles_option
 @click.option("--expect", is_flag=True, help="Fail if the snapshot records no decisions, or others than these.")
+@adoption_options
 @console_options()
-def replay(snapshot: str, console: Console, policy: str | None, cycles: int | None, *, expect: bool) -> int:
+def replay(
+    snapshot: str,
+    console: Console,
+    policy: str | None,
+    cycles: int | None,
+    *,
+    expect: bool,
+    schedulers: tuple[str, ...],
+    queue_from: str | None,
+) -> int:
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
     from kai.simulation.cases.plan_document import differences
     from kai.simulation.comparing.agreement import agreement
     from kai.simulation.outcomes.plan import plan_of
-    from kai.simulation.request import Request
+    from kai.simulation.request import Request, adoption_under
 
-    case = case_at(snapshot)
-    request = Request.of(load_policy(policy) if policy else None, actions=None, cycles=cycles, now=None)
+    chosen = load_policy(policy) if policy else None
+    case = case_at(snapshot, adoption_under(chosen, schedulers, queue_from))
+    request = Request.of(chosen, actions=None, cycles=cycles, now=None)
     result = request.decide(attrs.evolve(case, stable_cycles=0))
     for note in result.notes:
         console.talk(f"note: {snapshot}: {note}", level=1)
+    for note in case.adopted:
+        console.talk(f"note: {note}")
     outcome, seen = decided_on(case, result)
     plan = plan_of(outcome)
     found = None if case.recorded is None else differences(case.recorded, plan.document())
@@ -79,7 +94,7 @@ def decided_on(case: "Case", result: "Result") -> "tuple[Outcome, Overview]":
     return result.outcome, result.overview
 
 
-def case_at(path: str) -> "Case":
+def case_at(path: str, adoption: "Adoption | None" = None) -> "Case":
     """Return the cluster at a path.
 
     Raises: InputError for what is none.
@@ -88,7 +103,7 @@ def case_at(path: str) -> "Case":
     from kai.simulation.cases.case import cluster_of
     from kai.simulation.sources.loading import read_case
 
-    return cluster_of(read_case(path, Registry.installed()))
+    return cluster_of(read_case(path, Registry.installed(), adoption))
 
 
 def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:

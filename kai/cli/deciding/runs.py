@@ -12,6 +12,7 @@ from kai.cli.console import Console
 from kai.errors import CommandLineError, InputError
 
 if TYPE_CHECKING:
+    from kai.manifests.adoption import Adoption
     from kai.virtual.experiments import Done, Experiment
 
 OWN = "default"
@@ -33,8 +34,17 @@ class Wanted:
     skips_bad_rows: bool = False
     since: str | None = None
     """The time at which a trace begins."""
+    schedulers: tuple[str, ...] = ()
+    queue_from: str | None = None
     beside: str | None = None
     """A folder in which policies are looked for; None for that of the workload."""
+
+    @property
+    def adoption(self) -> "Adoption":
+        """Return what is taken over from other schedulers."""
+        from kai.manifests.adoption import Adoption
+
+        return Adoption(schedulers=frozenset(self.schedulers), queue_from=self.queue_from or "")
 
     def is_over_time(self, path: str) -> bool:
         """Return whether a run over time is asked for, and not the decision of one moment."""
@@ -47,7 +57,8 @@ class Wanted:
         """Return the command that does the same again."""
         seed = str(self.seed) if self.seed else None
         given = {"--cluster": self.cluster, "--until": self.until, "--since": self.since, "--seed": seed}
-        several = {"--policy": self.policies, "--sweep": self.sweeps}
+        given["--queue-from"] = self.queue_from
+        several = {"--policy": self.policies, "--sweep": self.sweeps, "--scheduler-name": self.schedulers}
         flags = [part for flag, value in given.items() if value is not None for part in (flag, value)]
         flags += [part for flag, values in several.items() for value in values for part in (flag, value)]
         return shlex.join(["kai", *words, *flags, *(["--skip-bad-rows"] if self.skips_bad_rows else [])])
@@ -109,6 +120,7 @@ def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
         seed=wanted.seed,
         skips_bad_rows=wanted.skips_bad_rows,
         since=since_of(wanted.since),
+        adoption=wanted.adoption,
     )
     return [under(base, policy, wanted.beside) for policy in wanted.policies] or [base]
 
@@ -130,6 +142,7 @@ def under(experiment: "Experiment", policy: str, place: str | None = None) -> "E
         experiment,
         configuration=read.configuration,
         settings=dict(read.settings),
+        scheduler=read.scheduler_name,
         policy=PolicyInput(name=Path(path).stem, path=path, sha256=digest),
     )
 

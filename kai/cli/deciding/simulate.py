@@ -9,9 +9,10 @@ import click
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.cyclesoption import cycles_option
-from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_of_traces
+from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_of_others, refuse_of_traces
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
 from kai.cli.givenpath import GivenPath
+from kai.cli.sources import adoption_options
 from kai.errors import ConfigError, InputError, KaiError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ _OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "sin
 )
 @click.option("--out", type=click.Path(), help="Where results over time go: a folder, a .json or a .parquet file.")
 @click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of the runs: lab.html.")
+@adoption_options
 @console_options()
 def simulate(
     paths: tuple[str, ...],
@@ -100,6 +102,7 @@ def simulate(
     if wanted.is_over_time(paths[0]):
         _refuse_flags_of_one_moment()
         refuse_of_traces(paths[0])
+        refuse_of_others(paths[0])
         return simulate_over_time(paths, wanted, console, again)
 
     refuse_given(_OVER_TIME, "without virtual time", "give --until, --cluster or a trace")
@@ -107,6 +110,7 @@ def simulate(
     for note in () if policy is None else policy.configuration.notes:
         console.talk(f"note: {note}")
     request = Request.of(policy, actions=actions, cycles=cycles, now=now)
+    request = attrs.evolve(request, schedulers=wanted.schedulers, queue_from=wanted.queue_from)
     codes = [_one(path, request, console, check=check, explain=explain) for path in _cases(paths)]
     if check:
         console.talk(f"{codes.count(0)} of {len(codes)} as expected")

@@ -84,6 +84,8 @@ def written(case: "Case", result: "Result") -> dict[str, Any]:
 
 def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *, redact: str) -> None:
     """Say what is in the file."""
+    for note in case.adopted:
+        console.talk(f"note: {note}")
     counts = {key: len(items) for key, items in document["rawObjects"].items() if items}
     if console.output != "table":
         from kai.cli.writing import write_kind

@@ -40,17 +40,22 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     """Say what would happen if FILE were applied now: start, where, at whose cost, or why not."""
     if STANDARD_INPUT in paths and source.place == STANDARD_INPUT:
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
+    from kai.manifests.adoption import NONE, adopted_documents
     from kai.simulation.comparing.arrival import arrival
     from kai.simulation.sources.addition import add
+    from kai.simulation.sources.adopting import around_of
     from kai.simulation.sources.plugin_kinds import declare_kinds
     from kai.simulation.sources.text_files import read_documents
 
     documents: list[Document] = [document for path in paths for document in read_documents(path)]
     case = _with_templates(source.read(), documents, source)
     declare_kinds(source.request.registry)
-    addition = add(case, documents, queue=queue, copies=copies, namespace=source.namespace)
+    taken, _, notes = adopted_documents(documents, source.adoption or NONE, around_of(case), case.queue_sources)
+    for note in notes:
+        console.talk(f"note: {note}")
+    addition = add(case, taken, queue=queue, copies=copies, namespace=source.namespace)
     result = source.request.decide(addition.case)
-    _talk(addition, documents, console)
+    _talk(addition, taken, console)
     if result.outcome is None or result.overview is None:
         return NO
     found = arrival(result.outcome, result.overview, addition.jobs)

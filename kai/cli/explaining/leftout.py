@@ -19,8 +19,9 @@ def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
     """
     namespace, _, bare = name.rpartition("/")
     for what, reason in (*_unused(kind, namespace, bare, case), *_ungrouped(kind, namespace, bare, case)):
-        scheduler = case.settings.scheduler_name
-        hint = f"schedulerName: {scheduler} in its pods gives it to kai" if "for scheduler" in reason else ""
+        other = reason.partition("for scheduler ")[2].partition(",")[0]
+        own = f"schedulerName: {case.settings.scheduler_name} in its pods gives it to kai"
+        hint = f"{own}; --scheduler-name {other} asks what kai would do with it" if other else ""
         said = reason.replace("its pods are", "it is").replace("its pods have", "it has") if what == "Pod" else reason
         return f"kai does not place {what} {bare}: {said}", hint
     return "", ""
@@ -41,7 +42,7 @@ def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[t
         what = _kind_called(kind, name, pod) if namespace in {"", pod.metadata.namespace} else ""
         group = pod.metadata.annotations.get(names.POD_GROUP, "")
         if what and pod.spec.scheduler_name != case.settings.scheduler_name:
-            yield what, for_scheduler(pod.spec.scheduler_name)
+            yield what, for_scheduler(pod.spec.scheduler_name, case.settings.scheduler_name)
         elif what and (pod.metadata.namespace, group) not in groups:
             yield what, NO_GROUP if group else "its pods have no pod group yet"
 

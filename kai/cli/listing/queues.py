@@ -28,6 +28,7 @@ others leave, as far as the queue asks for it. WANT is what runs and what waits.
   kai queues
   kai queues team-a --resource cpu
   kai queues --from snapshot.zip -o json
+  kai queues --propose queues.yaml --queue-from kueue
 """
 
 
@@ -84,9 +85,23 @@ class QueueView:
 @click.argument("queue", required=False, default="", shell_complete=complete_queues)
 @click.option("--resource", type=click.Choice(tuple(RESOURCES)), default=None, help="Show this resource.")
 @click.option("--flat", is_flag=True, help="A plain list by name, without the tree.")
+@click.option(
+    "--propose",
+    "file",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[FILE]",
+    help="Show queues that there could be instead: of namespaces, of Kueue's or Volcano's queues (--queue-from), or of "
+    "the accounts in a file of Slurm. With FILE save them as manifests.",
+)
 @source_options()
-def queues(source: Source, console: Console, *, queue: str, resource: str | None, flat: bool) -> int:
+def queues(source: Source, console: Console, *, queue: str, resource: str | None, flat: bool, file: str | None) -> int:
     """Show who is entitled to what, who has it, and who wants it: all queues, or QUEUE and those below it."""
+    if file is not None:
+        from kai.cli.listing.proposing import propose_queues
+
+        return propose_queues(source, console, file)
     chosen = None if resource is None else RESOURCES[resource]
     ways = Ways(
         decided=lambda result: queue_view(source, result, queue, chosen, flat=flat),

@@ -15,6 +15,7 @@ from kai.simulation.cases.origin import Origin
 
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused
+    from kai.manifests.proposals import Proposal
 
 
 @attrs.frozen(kw_only=True)
@@ -68,6 +69,12 @@ class Case:
     """Kind, name and UID of what owns the workloads among plain manifests, by their UIDs."""
     templates: tuple[Mapping[str, Any], ...] = ()
     """Objects that only describe the pods of workloads, such as the runtimes of TrainJobs, as they are written."""
+    adopted: tuple[str, ...] = ()
+    """What was taken over from other schedulers, and what was not."""
+    proposals: "tuple[Proposal, ...]" = ()
+    """The queues that were made for it."""
+    queue_sources: tuple[Mapping[str, Any], ...] = ()
+    """Objects that say what other schedulers' queues are, as they are written."""
     origin: Origin = attrs.field(factory=Origin)
 
 

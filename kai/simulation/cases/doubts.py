@@ -1,5 +1,6 @@
 """What cannot be as the objects of a case say: limits below quotas, nodes that are not there, other node pools."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -48,6 +49,17 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
     ]
     more = len(astray) - len(first)
     return (*first, f"so it is with {more} more pods") if more > 0 else tuple(first)
+
+
+def other_schedulers(case: Case) -> tuple[str, ...]:
+    """Return a sentence where nothing is for kai, and pods are for other schedulers."""
+    ours = case.settings.scheduler_name
+    counts = Counter(pod.spec.scheduler_name for pod in case.objects.pods if pod.status.phase not in ENDED)
+    if case.objects.pod_groups or not counts or ours in counts:
+        return ()
+    told = ", ".join(f"{number} for {name or 'default-scheduler'}" for name, number in sorted(counts.items()))
+    flags = " ".join(f"--scheduler-name {name or 'default-scheduler'}" for name in sorted(counts))
+    return (f"no pod is for {ours} ({told}); {flags} asks what kai would do with them",)
 
 
 def other_pools(case: Case) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def read_installed(access: Access, clock: Clock | None = None) -> Installed:
     found: dict[str, Any] = {}
 
     async def ask() -> None:
-        async with _lister(access, SystemClock() if clock is None else clock) as lister:
+        async with lister_of(access, SystemClock() if clock is None else clock) as lister:
             for field, place in asked.items():
                 try:
                     found[field] = tuple(await lister.list_manifests(*place))
@@ -96,10 +96,10 @@ def read_cluster(
     return Case(
         name=title,
         title=title,
-        objects=as_known(collect(found.objects)),
+        objects=as_known(collect(found.objects), configuration.parameters.scheduler_name),
         now=watch.now(),
         configuration=configuration,
-        settings=IntakeSettings(kubernetes=version),
+        settings=IntakeSettings(kubernetes=version, scheduler_name=configuration.parameters.scheduler_name),
         notes=tuple(found.notes),
         origin=Origin(type="live", cluster=title, namespace=chosen.namespace or "default", revision=found.revision),
     )
@@ -143,7 +143,7 @@ def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str
     access.check()
 
     async def ask() -> list[Mapping[str, Any]]:
-        async with _lister(access, SystemClock()) as lister:
+        async with lister_of(access, SystemClock()) as lister:
             return await lister.list_events(reason, namespace)
 
     return anyio.run(ask)
@@ -157,7 +157,7 @@ def list_events_about(access: Access, namespace: str, names: Sequence[str]) -> l
     access.check()
 
     async def ask() -> list[Mapping[str, Any]]:
-        async with _lister(access, SystemClock()) as lister:
+        async with lister_of(access, SystemClock()) as lister:
             chosen = [(("fieldSelector", f"involvedObject.name={name}"),) for name in names]
             return [each for query in chosen for each in await lister.list_manifests("v1", "events", namespace, query)]
 
@@ -182,17 +182,18 @@ def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str
 async def _list_for_a_case(
     access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock
 ) -> tuple[Listing, KubernetesVersion]:
-    async with _lister(access, clock) as lister:
+    async with lister_of(access, clock) as lister:
         return await lister.list_all(kinds), await lister.version()
 
 
 async def _list(access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock, namespace: str = "") -> Listing:
-    async with _lister(access, clock) as lister:
+    async with lister_of(access, clock) as lister:
         return await lister.list_all(kinds, namespace)
 
 
 @asynccontextmanager
-async def _lister(access: Access, clock: Clock) -> AsyncIterator[Lister]:
+async def lister_of(access: Access, clock: Clock) -> AsyncIterator[Lister]:
+    """Yield what lists the objects of a cluster, as the user of ``access``."""
     account = await access.account(clock)
     agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
     async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:

@@ -3,6 +3,8 @@
 What reads texts is imported when there is a text: a snapshot needs neither YAML nor the rules of the pod grouper.
 """
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from kai.configuration.registry import Registry
@@ -12,9 +14,12 @@ from kai.simulation.sources.archive import is_archive, read_archive
 from kai.simulation.sources.files import STANDARD_INPUT, place_of, sum_of, unread
 from kai.simulation.sources.plugin_kinds import declare_kinds
 
+if TYPE_CHECKING:
+    from kai.manifests.adoption import Adoption
 
-def read_case(path: str, registry: Registry | None = None) -> Case | FairShareCase:
-    """Return the case at ``path``.
+
+def read_case(path: str, registry: Registry | None = None, adoption: "Adoption | None" = None) -> Case | FairShareCase:
+    """Return the case at ``path``, with the workloads of other schedulers that ``adoption`` takes over.
 
     Kinds that the plugins of ``registry`` read are known from then on, unless it is a snapshot, which has none of them.
 
@@ -24,11 +29,18 @@ def read_case(path: str, registry: Registry | None = None) -> Case | FairShareCa
     try:
         if path != STANDARD_INPUT and place.is_file() and is_archive(place):
             origin = Origin(type="snapshot", sha256=sum_of([place.read_bytes()]))
-            return attrs.evolve(read_archive(place, path), origin=origin)
+            case = attrs.evolve(read_archive(place, path), origin=origin)
+            return case if adoption is None else _with_adopted(case, adoption)
     except OSError as error:
         raise unread(path, error) from None
     from kai.simulation.sources import text_files
 
     if registry is not None:
         declare_kinds(registry)
-    return text_files.read_at(place, path)
+    return text_files.read_at(place, path) if adoption is None else text_files.read_at(place, path, adoption)
+
+
+def _with_adopted(case: Case, adoption: "Adoption") -> Case:
+    from kai.simulation.sources.adopting import with_adopted
+
+    return with_adopted(case, adoption)

@@ -10,8 +10,10 @@ from kai.api.codec.manifest_text import load_values
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
+from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
+from kai.manifests.adoption import NONE, Adoption, adopted_documents, says_queues
 from kai.manifests.lint import unoffered_makes
+from kai.manifests.proposals import sources_of_queues
 from kai.manifests.workloads.table import describes_pods
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.claims_of_templates import with_claims_of_templates
@@ -49,25 +51,27 @@ def find_cases(path: str) -> Iterator[str]:
         yield path
 
 
-def read_at(place: Path, path: str) -> Case | FairShareCase:
-    """Return the case of the text or the texts at ``place``, which is called ``path``.
+def read_at(place: Path, path: str, adoption: Adoption = NONE) -> Case | FairShareCase:
+    """Return the case of the text or the texts at ``place``, which is called ``path``; ``adoption`` changes manifests.
 
     Raises: InputError or ConfigError that names the file, the object and the field.
     """
     if path == STANDARD_INPUT:
-        return _read_text(read_standard_input(), path)
+        return _read_text(read_standard_input(), path, adoption)
     if place.is_dir():
         documents, texts = _documents_in(place, path)
-        return _manifests(documents, path, place.resolve().name, texts)
+        return _manifests(documents, path, place.resolve().name, texts, adoption)
     try:
-        return _read_text(place.read_bytes(), path)
+        return _read_text(place.read_bytes(), path, adoption)
     except OSError as error:
         raise unread(path, error) from None
 
 
-def _read_text(text: bytes, name: str) -> Case | FairShareCase:
+def _read_text(text: bytes, name: str, adoption: Adoption) -> Case | FairShareCase:
     source, values = open_text(text, name)
     if len(values) == 1 and is_scenario(values[0]):
+        if adoption.schedulers or adoption.queue_from:
+            raise InputError(f"{name}: found a scenario, whose pods and queues are kai's own, expected manifests")
         return attrs.evolve(read_scenario(values[0], name), origin=Origin(type="scenario", sha256=sum_of([text])))
     if any(is_scenario(value) for value in values):
         raise InputError(f"{name}: found {len(values)} documents with a scenario among them, expected one a file")
@@ -76,7 +80,7 @@ def _read_text(text: bytes, name: str) -> Case | FairShareCase:
     documents = documents_of(source, values)
     if not documents:
         raise InputError(f"{name}: found a list without items, expected Kubernetes objects")
-    return _manifests(documents, name, Path(name).stem, [text])
+    return _manifests(documents, name, Path(name).stem, [text], adoption)
 
 
 def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]:
@@ -140,23 +144,31 @@ def _first_document(file: Path) -> object:
         return None
 
 
-def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequence[bytes]) -> Case:
-    reading = read(documents)
+def _manifests(
+    documents: Sequence[Document], name: str, title: str, texts: Sequence[bytes], adoption: Adoption
+) -> Case:
+    taken, proposals, notes = adopted_documents(documents, adoption)
+    reading = read(taken, Surroundings(scheduler_name=adoption.ours))
     refused = RefusedError.of(reading.findings)
     if refused is not None:
         raise refused
     objects = with_claims_of_templates(collect(reading.objects))
+    configuration = default_configuration()
+    parameters = attrs.evolve(configuration.parameters, scheduler_name=adoption.ours)
     return Case(
         name=name,
         title=title,
         objects=objects,
         now=newest_time(objects),
-        configuration=default_configuration(),
-        settings=IntakeSettings(),
-        unused=reading.expansion.unused,
+        configuration=attrs.evolve(configuration, parameters=parameters),
+        settings=IntakeSettings(scheduler_name=adoption.ours),
+        unused=tuple(each for each in reading.expansion.unused if not says_queues(each.kind, adoption)),
         workloads=reading.expansion.workloads,
         owners=reading.expansion.owners,
         findings=(*reading.findings, *unoffered_makes(reading)),
         templates=tuple(each.manifest for each in documents if describes_pods(each.manifest)),
+        adopted=notes,
+        proposals=proposals,
+        queue_sources=sources_of_queues(document.manifest for document in documents) if adoption.queue_from else (),
         origin=Origin(type="manifests", sha256=sum_of(texts)),
     )

@@ -22,7 +22,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.intake.claims import gpus_of_claim
 from kai.lenient import mapping_of, part_of
-from kai.manifests import Document, Finding, RefusedError, read
+from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
 from kai.manifests.reading import Reading, defined_twice
@@ -76,10 +76,17 @@ class Workload:
     """Whether arrivals say when the run begins."""
 
 
-def read_workload(documents: Sequence[Document], seed: int, until: float = inf, start: float | None = None) -> Workload:
+def read_workload(
+    documents: Sequence[Document],
+    seed: int,
+    until: float = inf,
+    start: float | None = None,
+    scheduler: str = names.SCHEDULER_NAME,
+) -> Workload:
     """Return what a workload that is written as manifests comes to; CronJobs start Jobs ``until`` the horizon.
 
-    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch.
+    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch. ``scheduler`` is the one whose
+    pods are decided on.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job.
     """
@@ -91,7 +98,7 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]
     began = told or (_start(documents, start) if cron_jobs and until < inf else None)
     prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
-    reading = read(prepared)
+    reading = read(prepared, Surroundings(scheduler_name=scheduler))
     refused = RefusedError.of([*findings, *reading.findings])
     if refused is not None:
         raise refused

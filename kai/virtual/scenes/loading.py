@@ -17,6 +17,7 @@ from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
 from kai.lenient import part_of
 from kai.manifests import Document, Finding
+from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.lint import queue_fault
 from kai.simulation.scenarios.shorthand import is_short
 from kai.simulation.sources.archive import is_archive
@@ -53,14 +54,17 @@ def load(
     until: float = inf,
     skips_bad_rows: bool = False,
     since: float | None = None,
+    adoption: Adoption = NONE,
 ) -> Loaded:
     """Return the scene of a trace, or of a workload that is written as manifests, up to a horizon.
+
+    ``adoption`` says which workloads of other schedulers are taken over; the jobs of a trace name no scheduler.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
     if is_trace(workload):
         return load_trace(workload, cluster, seed, skips_bad_rows=skips_bad_rows, since=since)
-    return load_scene(workload, cluster, seed, until)
+    return load_scene(workload, cluster, seed, until, adoption)
 
 
 def load_trace(
@@ -118,7 +122,9 @@ def load_trace(
     return Loaded(scene=scene)
 
 
-def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float = inf) -> Loaded:
+def load_scene(
+    workload: str, cluster: str | None, seed: int = 0, until: float = inf, adoption: Adoption = NONE
+) -> Loaded:
     """Return the scene of a workload that is written as manifests, on the cluster of a file if one is given.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
@@ -129,8 +135,9 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
     file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster, queues)
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
-    found = read_workload([*file.documents, *documents], seed, until, None if case is None else case.now)
-    objects, plans, notes = found.objects, found.plans, found.notes
+    taken, _, said = adopted_documents([*file.documents, *documents], adoption)
+    found = read_workload(taken, seed, until, None if case is None else case.now, adoption.ours)
+    objects, plans, notes = found.objects, found.plans, (*found.notes, *said)
     more: dict[str, Any] = {"began": found.began, "starts": found.began if found.is_dated else None}
     if case is not None:
         inherited = inherited_from(case, found.plans)

@@ -292,9 +292,17 @@ spec: {schedulerName: kai-scheduler, containers: [{name: m, image: i}]}
 )
 def test_what_kai_leaves_to_others_is_told_with_the_reason(asked, name, said):
     lines = asked(name, text=OTHERS, code=4).err.splitlines()
+    other = "kai-schedular" if "kai-schedular" in said else "default-scheduler"
     assert lines[0] == f"error: kai does not place {said}"
     assert lines[1:] == (
-        ["  help: schedulerName: kai-scheduler in its pods gives it to kai"] if "for scheduler" in said else []
+        [
+            (
+                "  help: schedulerName: kai-scheduler in its pods gives it to kai; "
+                f"--scheduler-name {other} asks what kai would do with it"
+            )
+        ]
+        if "for scheduler" in said
+        else []
     )
 
 

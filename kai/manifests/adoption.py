@@ -1,0 +1,285 @@
+"""Workloads of other schedulers, taken over in memory: kai decides on them, and no manifest is edited.
+
+``adopted`` rewrites manifests before anything else reads them: pods of the schedulers that are named ask for kai's,
+each workload without a queue gets one, and queues that are not there are made (``proposals``). What follows is decided
+as on any other input.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names
+from kai.api.kubernetes.pod import ENDED
+from kai.lenient import mapping_of, mappings_of, part_of
+from kai.manifests.findings import Document
+from kai.manifests.positions import Text
+from kai.manifests.proposals import (
+    KUEUE,
+    LOCAL_QUEUE,
+    NAMESPACE,
+    QUEUE_KINDS,
+    VOLCANO,
+    Around,
+    Proposal,
+    Proposed,
+    propose,
+)
+from kai.manifests.unused import templates
+from kai.wording import counted
+
+Manifest = Mapping[str, Any]
+
+QUEUE_SOURCES: Final = (NAMESPACE, KUEUE, VOLCANO)
+"""What ``--queue-from`` takes."""
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""The scheduler of pods that name none: the API server writes it into them."""
+SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease", names.KAI_NAMESPACE})
+_ON_EACH_NODE: Final = frozenset({"DaemonSet", "Node"})
+_GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
+"""What keeps a pod from every scheduler until Kueue lets it in."""
+_OTHER_GROUPS: Final = {
+    "scheduling.volcano.sh": "scheduling.k8s.io/group-name",
+    "scheduling.x-k8s.io": "scheduling.x-k8s.io/pod-group",
+}
+"""API groups of other kinds called PodGroup that say how many pods start together, and how pods name them."""
+_KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+_KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+
+
+@attrs.frozen(kw_only=True)
+class Adoption:
+    """Which pods of other schedulers are taken over, and where queues come from.
+
+    Source: an API server writes ``default-scheduler`` into pods that name no scheduler.
+    """
+
+    ours: str = names.SCHEDULER_NAME
+    """The scheduler that kai is asked as."""
+    schedulers: frozenset[str] = frozenset()
+    queue_from: str = ""
+    """One of ``QUEUE_SOURCES``; "" where workloads stay in the queues that they name."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to rewrite."""
+        return bool(self.schedulers or self.queue_from) or self.ours == DEFAULT_SCHEDULER
+
+    def takes(self, scheduler: str) -> bool:
+        """Return whether pods for ``scheduler`` are decided on; "" stands for pods that name none."""
+        return (scheduler or DEFAULT_SCHEDULER) in {self.ours, *self.schedulers}
+
+
+HELD_KINDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    KUEUE: (
+        ("batch/v1", "Job"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("kubeflow.org/v1", "PyTorchJob"),
+        ("ray.io/v1", "RayJob"),
+    )
+}
+"""Workloads that have no pods while another scheduler holds them."""
+
+NONE: Final = Adoption()
+"""Nothing is taken over."""
+
+
+@attrs.frozen(kw_only=True)
+class Adopted:
+    """Manifests as kai decides on them: those of the input in their order, then those that were made."""
+
+    manifests: tuple[Manifest, ...]
+    made: tuple[Manifest, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    """The queues, with where each amount comes from."""
+    notes: tuple[str, ...] = ()
+
+
+def adopted(manifests: Sequence[Manifest], adoption: Adoption, around: Around | None = None) -> Adopted:
+    """Return manifests with the workloads of other schedulers as workloads of kai.
+
+    Pods of the system and pods that stand on each node stay with their scheduler: they are no jobs.
+    """
+    if not adoption.changes:
+        return Adopted(manifests=tuple(manifests))
+    work = _Adopting(adoption, propose(manifests, adoption.queue_from, around))
+    rewritten = tuple(map(work.rewrite, manifests))
+    queues = work.proposed.made(work.wanted)
+    return Adopted(
+        manifests=rewritten,
+        made=(*work.groups.values(), *(each.manifest() for each in queues)),
+        proposals=queues,
+        notes=(*work.told(), *work.proposed.notes),
+    )
+
+
+def adopted_documents(
+    documents: Sequence[Document], adoption: Adoption, around: Around | None = None, beside: Sequence[Manifest] = ()
+) -> tuple[tuple[Document, ...], tuple[Proposal, ...], tuple[str, ...]]:
+    """Return documents as ``adopted`` has their manifests, the queues that were made, and what there is to say.
+
+    ``beside`` are objects of the cluster that the documents come to, such as Kueue's queues.
+    """
+    if not adoption.changes:
+        return tuple(documents), (), ()
+    found = adopted([*(document.manifest for document in documents), *beside], adoption, around)
+    kept = [
+        document if manifest is document.manifest else attrs.evolve(document, manifest=manifest)
+        for document, manifest in zip(documents, found.manifests, strict=False)
+    ]
+    text = Text("--queue-from", "")
+    made = [Document(manifest, text, number) for number, manifest in enumerate(found.made)]
+    return (*kept, *made), found.proposals, found.notes
+
+
+@attrs.define
+class _Adopting:
+    """One adoption on its way."""
+
+    adoption: Adoption
+    proposed: Proposed
+    taken: Counter[str] = attrs.field(factory=Counter)
+    """Pods and templates that were taken over, by their scheduler."""
+    left: int = 0
+    """Those that stay with their scheduler: the system's."""
+    wanted: dict[str, None] = attrs.field(factory=dict)
+    """Queues that workloads were put into."""
+    groups: dict[tuple[str, str], Manifest] = attrs.field(factory=dict)
+    """Groups that pods name by a label of Kueue."""
+
+    def rewrite(self, manifest: Manifest) -> Manifest:
+        """Return one manifest as kai reads it; the very same where nothing changes."""
+        if not isinstance(manifest.get("kind"), str) or not isinstance(manifest.get("metadata"), Mapping):
+            return manifest
+        if self.adoption.schedulers and _is_group_of_others(manifest):
+            return self._group(manifest)
+        found = templates(manifest)
+        if not found or part_of(manifest, "status", "phase") in ENDED:
+            return manifest
+        whole = part_of(manifest, "spec", "schedulerName")  # of a Volcano Job: for all its templates
+        asked = [str(part_of(each, "spec", "schedulerName") or whole or "") for _, each in found]
+        ours = [name for name in asked if self.adoption.takes(name)]
+        if not ours:
+            return manifest
+        others = [name for name in ours if (name or DEFAULT_SCHEDULER) != self.adoption.ours]
+        if others and _is_of_system(manifest):
+            self.left += 1
+            return manifest
+        changed = manifest
+        for (path, _), name in zip(found, asked, strict=True):
+            if self.adoption.takes(name):
+                changed = _at(changed, path, self._for_us)
+        if isinstance(whole, str) and self.adoption.takes(whole):
+            changed = _at(changed, ("spec",), lambda spec: {**spec, "schedulerName": self.adoption.ours})
+        self.taken.update({name or DEFAULT_SCHEDULER for name in others})
+        return self._in_queue(changed)
+
+    def told(self) -> Iterator[str]:
+        """Yield what is said of workloads that were taken over, and of those that were not."""
+        for scheduler, number in sorted(self.taken.items()):
+            yield f"{counted(number, 'workload')} for {scheduler}: decided on as if for {self.adoption.ours}"
+        if self.left:
+            yield (
+                f"{counted(self.left, 'workload')} of the system or on each node: "
+                "left to the scheduler that they name (namespaces kube-*, DaemonSets)"
+            )
+        missing = sorted(self.adoption.schedulers - set(self.taken))
+        for scheduler in missing if not self.left else ():
+            yield f"--scheduler-name {scheduler}: no pod is for it"
+
+    def _for_us(self, template: Manifest) -> Manifest:
+        spec = dict(mapping_of(template, "spec"))
+        spec["schedulerName"] = self.adoption.ours
+        if self.adoption.queue_from == KUEUE and spec.get("schedulingGates"):
+            gates = [each for each in mappings_of(spec, "schedulingGates") if each.get("name") not in _GATES]
+            spec["schedulingGates"] = gates
+        return {**template, "spec": spec}
+
+    def _in_queue(self, manifest: Manifest) -> Manifest:
+        """Return a workload in the queue that is made for it, let in where Kueue holds it."""
+        queue = self.proposed.queue_of(manifest)
+        if not queue:
+            return self._in_named_group(manifest, "")
+        metadata = dict(mapping_of(manifest, "metadata"))
+        labels = mapping_of(metadata, "labels")
+        changed = dict(manifest)
+        if names.QUEUE not in labels:
+            self.wanted[queue] = None
+            changed["metadata"] = {**metadata, "labels": {**labels, names.QUEUE: queue}}
+        if self.adoption.queue_from == KUEUE and part_of(manifest, "spec", "suspend") is True:
+            changed["spec"] = {**mapping_of(manifest, "spec"), "suspend": False}
+        return self._in_named_group(changed, queue)
+
+    def _in_named_group(self, manifest: Manifest, queue: str) -> Manifest:
+        """Return a pod in the group that it names in the words of another scheduler."""
+        if manifest["kind"] != "Pod" or part_of(manifest, "metadata", "annotations", names.POD_GROUP):
+            return manifest
+        metadata = dict(mapping_of(manifest, "metadata"))
+        annotations, labels = mapping_of(metadata, "annotations"), mapping_of(metadata, "labels")
+        named = next(
+            (str(said[key]) for key in _OTHER_GROUPS.values() for said in (annotations, labels) if said.get(key)), ""
+        )
+        if not named and self.adoption.queue_from == KUEUE and labels.get(_KUEUE_GROUP):
+            named = str(labels[_KUEUE_GROUP])
+            key = (str(metadata.get("namespace") or "default"), named)
+            self.groups.setdefault(key, _pod_group(*key, queue, annotations.get(_KUEUE_TOTAL)))
+        if not named:
+            return manifest
+        metadata["annotations"] = {**annotations, names.POD_GROUP: named}
+        return {**manifest, "metadata": metadata}
+
+    def _group(self, manifest: Manifest) -> Manifest:
+        """Return a pod group of another scheduler as one of kai."""
+        metadata, spec = mapping_of(manifest, "metadata"), mapping_of(manifest, "spec")
+        queue = self.proposed.queue_of(manifest)
+        if queue:
+            self.wanted[queue] = None
+        key = (str(metadata.get("namespace") or "default"), str(metadata.get("name")))
+        made = dict(_pod_group(*key, queue, spec.get("minMember")))
+        kept = {name: metadata[name] for name in ("uid", "creationTimestamp", "labels") if name in metadata}
+        made["metadata"] = {**made["metadata"], **kept}
+        if isinstance(spec.get("priorityClassName"), str):
+            made["spec"] = {**made["spec"], "priorityClassName": spec["priorityClassName"]}
+        return made
+
+
+def says_queues(kind: str, adoption: Adoption) -> bool:
+    """Return whether objects of a kind are what queues are made from."""
+    return any(name == kind for _, name in QUEUE_KINDS.get(adoption.queue_from, ()))
+
+
+def is_held(manifest: Manifest) -> bool:
+    """Return whether Kueue holds a workload, which then has no pods."""
+    labels = mapping_of(manifest, "metadata", "labels")
+    return LOCAL_QUEUE in labels and part_of(manifest, "spec", "suspend") is True
+
+
+def _pod_group(namespace: str, name: str, queue: str, least: object) -> Manifest:
+    text = str(least)
+    spec: dict[str, Any] = {"queue": queue or names.DEFAULT_QUEUE, "minMember": int(text) if text.isdecimal() else 1}
+    head = {"apiVersion": names.POD_GROUP_VERSION, "kind": "PodGroup"}
+    return {**head, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
+
+
+def _is_group_of_others(manifest: Manifest) -> bool:
+    group = str(manifest.get("apiVersion")).rpartition("/")[0]
+    return manifest.get("kind") == "PodGroup" and group in _OTHER_GROUPS
+
+
+def _is_of_system(manifest: Manifest) -> bool:
+    """Return whether an object belongs to the cluster itself: a namespace of it, or a pod that stands on each node."""
+    metadata = mapping_of(manifest, "metadata")
+    owners = {str(each.get("kind")) for each in mappings_of(metadata, "ownerReferences")}
+    return metadata.get("namespace") in SYSTEM_NAMESPACES or bool(_ON_EACH_NODE & {str(manifest["kind"]), *owners})
+
+
+def _at(value: Any, path: Sequence[str | int], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - JSON as it is written
+    """Return a JSON value with what stands at ``path`` changed, and everything else shared."""
+    if not path:
+        return change(value)
+    step, rest = path[0], path[1:]
+    copy: Any = list(value) if isinstance(value, list) else dict(value)
+    copy[step] = _at(value[step], rest, change)
+    return copy
