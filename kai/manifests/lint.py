@@ -175,7 +175,7 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
 
 
 def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]:
-    """Yield templates for another scheduler than ``ours`` that ask for GPUs, or that are of a workload which names a queue."""
+    """Yield templates for another scheduler than ``ours`` that ask for GPUs, or whose workload names a queue."""
     namespace = str(part_of(document.manifest, "metadata", "namespace") or "default")
     queue = part_of(document.manifest, "metadata", "labels", names.QUEUE)
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):

@@ -122,7 +122,7 @@ def list_templates(access: Access, kinds: Sequence[tuple[str, str, str]]) -> tup
 
     async def ask() -> tuple[Mapping[str, Any], ...]:
         found: list[Mapping[str, Any]] = []
-        async with _lister(access, SystemClock()) as lister:
+        async with lister_of(access, SystemClock()) as lister:
             for version, kind, plural in kinds:
                 head = {"apiVersion": version, "kind": kind}
                 try:
