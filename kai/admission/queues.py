@@ -14,6 +14,7 @@ import attrs
 from kai.admission.reading import piece_of
 from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, Manifest, refused
 from kai.admission.settings import AdmissionSettings
+from kai.api.conventions.queue_rules import amount, excess
 
 UNLIMITED: Final = math.inf
 """A quota without bound, which the Queue API writes as -1."""
@@ -53,7 +54,7 @@ def read_queue(manifest: Manifest | None) -> QueueShape:
     """
     queue = piece_of(manifest, "Queue")
     spec, resources = queue["spec"], queue["spec"]["resources"]
-    quotas = {name: _quota(resources[name]["quota"].number()) for name in ("cpu", "gpu", "memory")}
+    quotas = {name: amount(resources[name]["quota"].number()) for name in ("cpu", "gpu", "memory")}
     for name in quotas:
         resources[name]["limit"].number()
         resources[name]["overQuotaWeight"].number()
@@ -98,12 +99,12 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
 def _outgrown_parent(queue: QueueShape, own: Quotas, parent: QueueShape, over: Quotas, find: FindQueue) -> list[str]:
     """Return warnings where a queue, alone or with its siblings, has more quota than its parent."""
     siblings = _quotas_of((name for name in parent.children if name != queue.name), find)
-    total = own.cpu + sum(sibling.cpu for _, sibling in siblings)
+    total = excess((own.cpu, *(sibling.cpu for _, sibling in siblings)), over.cpu)
     of_parent = f"exceeds parent queue {parent.name}"
     warnings = []
     if own.cpu > over.cpu:
         warnings.append(f"child queue CPU quota ({_shown(own.cpu)}) {of_parent} CPU quota ({_shown(over.cpu)})")
-    if total > over.cpu:
+    if total is not None:
         warnings.append(f"total children CPU quota ({_shown(total)}) {of_parent} CPU quota ({_shown(over.cpu)})")
     if own.gpu > over.gpu:
         warnings.append(f"child queue GPU quota ({_shown(own.gpu, 2)}) {of_parent} GPU quota ({_shown(over.gpu, 2)})")
@@ -123,11 +124,11 @@ def _outgrown_by_children(queue: QueueShape, own: Quotas, find: FindQueue) -> li
         if child.cpu > own.cpu
     ]
     for title, places, quota, total in (
-        ("CPU", 0, own.cpu, sum(child.cpu for _, child in children)),
-        ("GPU", 2, own.gpu, sum(child.gpu for _, child in children)),
-        ("Memory", 0, own.memory, sum(child.memory for _, child in children)),
+        ("CPU", 0, own.cpu, excess((child.cpu for _, child in children), own.cpu)),
+        ("GPU", 2, own.gpu, excess((child.gpu for _, child in children), own.gpu)),
+        ("Memory", 0, own.memory, excess((child.memory for _, child in children), own.memory)),
     ):
-        if total > quota:
+        if total is not None:
             warnings.append(
                 f"total children {title} quota ({_shown(total, places)}) exceeds parent {title} quota"
                 f" ({_shown(quota, places)})",
@@ -139,10 +140,6 @@ def _quotas_of(queues: Iterable[str], find: FindQueue) -> list[tuple[str, Quotas
     """Return the quotas of those queues that exist and have any."""
     found = ((name, find(name)) for name in queues)
     return [(name, queue.quotas) for name, queue in found if queue is not None and queue.quotas is not None]
-
-
-def _quota(number: float) -> float:
-    return UNLIMITED if number == -1 else number
 
 
 def _shown(quota: float, places: int = 0) -> str:

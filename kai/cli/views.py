@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -19,6 +19,7 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
+    from kai.manifests import Finding
     from kai.simulation.cases.origin import Origin
     from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.request import Result
@@ -97,6 +98,8 @@ class Ways:
     decided: "Callable[[Result], View]"
     own: "Callable[[OwnJobs], View] | None" = None
     """Of their own jobs, for users who may not see the whole cluster."""
+    findings: "Callable[[Result], Iterable[Finding]] | None" = None
+    """Which findings about a file belong to the answer; None for all that mean refusal."""
     served: "Callable[[Served], View] | None" = None
     """Of what the service answers, for such users too."""
     soon: "Callable[[Served], View] | None" = None
@@ -118,6 +121,8 @@ class _Look:
     """What a file holds and has no part in the view; it is told without a request for notes, too."""
     is_mute: bool = False
     """Whether a file holds workloads for this scheduler, and no job came of them."""
+    findings: "Sequence[Finding]" = ()
+    """What is wrong with a file."""
 
 
 def show(source: Source, console: Console, ways: Ways, watching: Watching | None = None) -> int:
@@ -127,7 +132,7 @@ def show(source: Source, console: Console, ways: Ways, watching: Watching | None
         _write(seen, source, console, None)
         if seen.is_mute:
             say_error(f"{source.place}: found workloads for this scheduler, and no job came of them")
-        return INPUT if seen.is_mute else 0
+        return INPUT if seen.is_mute or any(each.is_refusal for each in seen.findings) else 0
     watch = Watching() if watching is None else watching
     last: object = None
     while watch.goes_on():
@@ -178,7 +183,9 @@ def _look(source: Source, console: Console, ways: Ways) -> _Look:
     seen = _Look(view=ways.decided(result), origin=result.case.origin, notes=result.notes, remark=remark)
     if source.is_live:  # all of a cluster's workloads are not meant for this scheduler, and a group may be on its way
         return attrs.evolve(seen, notes=(*result.notes, *unused))
-    return attrs.evolve(seen, unused=unused, is_mute=result.is_mute)
+    refusals = (each for each in result.findings if each.is_refusal)
+    findings = tuple(dict.fromkeys(refusals if ways.findings is None else ways.findings(result)))
+    return attrs.evolve(seen, unused=unused, is_mute=result.is_mute, findings=findings)
 
 
 def _limited(source: Source, console: Console, ways: Ways, error: UnreachableError) -> _Look:
@@ -220,6 +227,10 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
     if said == last:
         return said
     if last is None:
+        from kai.cli.checking.findings import finding_text
+
+        for finding in seen.findings:
+            console.talk(finding_text(finding))
         for note in seen.unused:
             console.talk(f"note: {note}")
         for note in seen.notes:

@@ -11,16 +11,17 @@ Source: the peer declares `Orphan` and `OverQuota` on queues, with these meaning
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
 
 from kai.api import names
 from kai.api.conventions.amounts import exact
+from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_of
 from kai.api.kubernetes.meta import Condition
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources
+from kai.api.scheduling.queue import Queue
 
 ORPHAN: Final = "Orphan"
 """The parent does not exist."""
@@ -39,10 +40,8 @@ TERMINATING: Final = "Terminating"
 
 TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF, TERMINATING)
 
-_RESOURCES: Final = ("gpu", "cpu", "memory")
 # A name of a resource in a status, and how many of the queue's units one unit of it is.
 _HELD: Final = {"gpu": (names.NVIDIA_GPU, 1.0), "cpu": (names.CPU, 1e3), "memory": (names.MEMORY, 1e-6)}
-_UNITS: Final = {"gpu": "GPUs", "cpu": "millicores", "memory": "MB"}
 _LONGEST_LIST: Final = 5
 
 
@@ -66,22 +65,18 @@ def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[s
         if queue.spec.parent_queue:
             children.setdefault(queue.spec.parent_queue, []).append(queue)
     direct = _groups_by_queue(groups)
-    circles = _on_circles(known)
-    depths = _depths(children, [name for name, queue in known.items() if not queue.spec.parent_queue])
+    faults = queue_faults(map(shape_of, known.values()))
     result: dict[str, tuple[Finding, ...]] = {}
     for name, queue in known.items():
         found = (
-            _orphan(queue, known),
-            _cycle(queue, circles),
-            _too_deep(depths.get(name, 0)),
+            *_of_rules(faults.get(name, ()), queue),
             _over_quota(queue),
-            _overcommitted(queue, children.get(name, ())),
             _not_a_leaf(children.get(name, ()), direct.get(name, ())),
             _terminating(queue),
         )
-        findings = tuple(finding for finding in found if finding is not None)
+        findings = sorted((each for each in found if each is not None), key=lambda each: TYPES.index(each.type))
         if findings:
-            result[name] = findings
+            result[name] = tuple(findings)
     return result
 
 
@@ -117,60 +112,45 @@ def _became_true(condition: Condition, finding: Finding, now: float) -> Conditio
     )
 
 
-def _orphan(queue: Queue, known: Mapping[str, Queue]) -> Finding | None:
-    parent = queue.spec.parent_queue
-    if not parent or parent in known:
-        return None
-    return Finding(type=ORPHAN, reason="ParentNotFound", message=f"parent queue {parent} does not exist")
-
-
-def _cycle(queue: Queue, circles: Mapping[str, tuple[str, ...]]) -> Finding | None:
-    circle = circles.get(queue.metadata.name)
-    if circle is None:
-        return None
-    path = " -> ".join([*_shortened(circle), circle[0]])
-    return Finding(type=CYCLE, reason="ParentsFormACycle", message=f"parents lead in a circle: {path}")
-
-
-def _too_deep(depth: int) -> Finding | None:
-    if depth <= DEEPEST_QUEUE:
-        return None
-    message = f"has {depth - 1} queues above it, at most {DEEPEST_QUEUE - 1} may be: nothing here is scheduled"
-    return Finding(type=TOO_DEEP, reason="TooManyParents", message=message)
-
-
 def _over_quota(queue: Queue) -> Finding | None:
     if queue.spec.resources is None:
         return None
     parts = []
-    for resource in _RESOURCES:
-        quota = _quota(queue.spec.resources, resource)
+    for resource, bounds in (shape_of(queue).bounds or {}).items():
+        quota = bounds.quota
         name, scale = _HELD[resource]
         text = queue.status.allocated.get(name)
         held = exact(text).billionths / 1e9 * scale if text is not None else 0.0
         # A hair above the quota is rounding, not use: fractions of GPUs are kept as decimals.
         if held > quota * (1 + 1e-9):
-            parts.append(f"{_number(held)} of {_number(quota)} {_UNITS[resource]}")
+            parts.append(f"{_number(held)} of {_number(quota)} {UNITS[resource]}")
     if not parts:
         return None
     return Finding(type=OVER_QUOTA, reason="AllocatedBeyondQuota", message=f"holds {', '.join(parts)}")
 
 
-def _overcommitted(queue: Queue, children: Sequence[Queue]) -> Finding | None:
-    if queue.spec.resources is None:
-        return None
-    parts = []
-    for resource in _RESOURCES:
-        quota = _quota(queue.spec.resources, resource)
-        total = math.fsum(
-            _quota(child.spec.resources, resource) for child in children if child.spec.resources is not None
-        )
-        if total > quota:
-            parts.append(f"{_number(total)} of {_number(quota)} {_UNITS[resource]}")
-    if not parts:
-        return None
-    message = f"quotas of its children add up to {', '.join(parts)}"
-    return Finding(type=OVERCOMMITTED, reason="ChildrenBeyondQuota", message=message)
+def _of_rules(faults: Iterable[QueueFault], queue: Queue) -> Iterator[Finding]:
+    """Yield the faults of a queue that are shown as conditions."""
+    by_rule: dict[Rule, list[QueueFault]] = {}
+    for fault in faults:
+        by_rule.setdefault(fault.rule, []).append(fault)
+    if Rule.ORPHAN in by_rule:
+        message = f"parent queue {queue.spec.parent_queue} does not exist"
+        yield Finding(type=ORPHAN, reason="ParentNotFound", message=message)
+    for fault in by_rule.get(Rule.CYCLE, ()):
+        path = " -> ".join([*_shortened(fault.circle), fault.circle[0]])
+        yield Finding(type=CYCLE, reason="ParentsFormACycle", message=f"parents lead in a circle: {path}")
+    for fault in by_rule.get(Rule.TOO_DEEP, ()):
+        above, most = f"{fault.found - 1:.0f}", f"{fault.bound - 1:.0f}"
+        message = f"has {above} queues above it, at most {most} may be: nothing here is scheduled"
+        yield Finding(type=TOO_DEEP, reason="TooManyParents", message=message)
+    if Rule.OVERCOMMITTED in by_rule:
+        parts = [
+            f"{_number(fault.found)} of {_number(fault.bound)} {UNITS[fault.resource]}"
+            for fault in by_rule[Rule.OVERCOMMITTED]
+        ]
+        message = f"quotas of its children add up to {', '.join(parts)}"
+        yield Finding(type=OVERCOMMITTED, reason="ChildrenBeyondQuota", message=message)
 
 
 def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> Finding | None:
@@ -195,46 +175,6 @@ def _groups_by_queue(groups: Iterable[PodGroup]) -> dict[str, list[str]]:
             name = f"{group.metadata.namespace}/{group.metadata.name}"
             found.setdefault(group.spec.queue, []).append(name)
     return {queue: sorted(members) for queue, members in found.items()}
-
-
-def _on_circles(known: Mapping[str, Queue]) -> dict[str, tuple[str, ...]]:
-    """Return for each queue whose parents lead in a circle that circle, from its alphabetically first queue on.
-
-    Cost: every queue is walked over once.
-    """
-    circles: dict[str, tuple[str, ...]] = {}
-    finished: set[str] = set()
-    for start in known:
-        path: dict[str, int] = {}
-        name = start
-        while name in known and name not in finished and name not in path:
-            path[name] = len(path)
-            name = known[name].spec.parent_queue
-        walked = tuple(path)
-        if name in path:
-            circle = walked[path[name] :]
-            first = circle.index(min(circle))
-            circles.update(dict.fromkeys(walked, circle[first:] + circle[:first]))
-        elif name in circles:
-            circles.update(dict.fromkeys(walked, circles[name]))
-        finished.update(walked)
-    return circles
-
-
-def _depths(children: Mapping[str, Sequence[Queue]], tops: Iterable[str]) -> dict[str, int]:
-    """Return how many queues there are from the top down to each; those that lead to no top are left out."""
-    depths: dict[str, int] = {}
-    level, depth = list(tops), 0
-    while level:
-        depth += 1
-        depths.update(dict.fromkeys(level, depth))
-        level = [child.metadata.name for name in level for child in children.get(name, ())]
-    return depths
-
-
-def _quota(resources: QueueResources, resource: str) -> float:
-    quota = {"gpu": resources.gpu, "cpu": resources.cpu, "memory": resources.memory}[resource].quota
-    return math.inf if quota == names.UNLIMITED else quota
 
 
 def _number(value: float) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Final
 
-from kai.ancestry import ancestry, is_below_itself
+from kai.ancestry import ancestry
 from kai.api import names
 from kai.api.codec.structuring import structure_as
+from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_in
 from kai.api.conventions.refused_binds import refusal_told
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import times
@@ -23,23 +25,29 @@ from kai.wording import counted, first_of, number_text
 _LATE: Final = 120.0
 """A pod without a group, or a bind request without an outcome, is late after so many seconds."""
 _ABOUT_BINDS: Final = frozenset({names.POD_SCHEDULED_CONDITION, names.POD_BOUND_CONDITION})
-_RESOURCES: Final = ("gpu", "cpu", "memory")
 _DEFAULT_CLASSES: Final = ("train", "build-preemptible", "build", "inference")
 
 
 def queue_tree(seen: Seen) -> Looked:
-    """Whether each queue hangs below one that exists, and none below itself."""
+    """Whether each queue hangs below one that exists, none below itself, and none too deep."""
     parents = {name_of(each): text_of(each, "spec", "parentQueue") for each in seen.all("queues")}
     problems: list[Finding] = []
-    for name, parent in sorted(parents.items()):
-        if parent and parent not in parents:
-            patch = f"kubectl edit queue {name}    its spec.parentQueue"
+    for fault in _faults_of_queues(seen):
+        name, parent = fault.queue, parents[fault.queue]
+        patch = f"kubectl edit queue {name}    its spec.parentQueue"
+        about = f"queue/{name}"
+        if fault.rule is Rule.ORPHAN:
             problems.append(
-                failure(f"queue {name}: its parent {parent} does not exist", patch, about=f"queue/{name}", found=parent)
+                failure(f"queue {name}: its parent {parent} does not exist", patch, about=about, found=parent)
             )
-        elif is_below_itself(name, parents):
-            help_text = f"kubectl edit queue {name}    its spec.parentQueue leads back to it"
-            problems.append(failure(f"queue {name} is below itself", help_text, about=f"queue/{name}", found=parent))
+        elif fault.rule is Rule.CYCLE and name in fault.circle:
+            back = f"{patch} leads back to it"
+            problems.append(failure(f"queue {name} is below itself", back, about=about, found=parent))
+        elif fault.rule is Rule.TOO_DEEP:
+            above = counted(int(fault.found) - 1, "queue")
+            problems.append(
+                failure(f"queue {name} has {above} above it: nothing in it is scheduled", patch, about=about)
+            )
     well = f"{counted(len(parents), 'queue')}, none without its parent"
     if not parents:
         problems.append(
@@ -51,36 +59,33 @@ def queue_tree(seen: Seen) -> Looked:
 
 
 def quotas(seen: Seen) -> Looked:
-    """Whether parents have the quota that they promise to their children."""
-    queues = {name_of(each): each for each in seen.all("queues")}
+    """Whether parents have the quota that they promise to their children, and queues may use what they have."""
     problems: list[Finding] = []
-    for name, queue in sorted(queues.items()):
-        children = [each for each in queues.values() if text_of(each, "spec", "parentQueue") == name]
-        for resource in _RESOURCES:
-            own = _amount(queue, resource, "quota")
-            promised = [_amount(each, resource, "quota") for each in children]
-            if own < 0 or any(each < 0 for each in promised) or sum(promised) <= own:
-                continue
-            total, most = number_text(sum(promised)), number_text(own)
-            problems.append(
-                warning(
-                    f"queue {name}: the {resource} quotas of its children sum to {total} of {most}",
-                    f"kubectl edit queue {name}    quota: {total}, or less for the children",
-                    about=f"queue/{name}",
-                    found=total,
-                    expected=f"at most {most}",
-                )
-            )
-        limit, quota = _amount(queue, "gpu", "limit"), _amount(queue, "gpu", "quota")
-        if 0 <= limit < quota:
-            problems.append(
-                warning(
-                    f"queue {name}: its limit of {number_text(limit)} GPUs is below its quota of {number_text(quota)}",
-                    f"kubectl edit queue {name}    limit: -1 is no limit",
-                    about=f"queue/{name}",
-                )
-            )
+    for fault in _faults_of_queues(seen):
+        name, edit = fault.queue, f"kubectl edit queue {fault.queue}   "
+        found, bound = (_shown_amount(each) for each in (fault.found, fault.bound))
+        about = f"queue/{name}"
+        if fault.rule is Rule.OVERCOMMITTED:
+            message = f"queue {name}: the {fault.resource} quotas of its children sum to {found} of {bound}"
+            mend = f"{edit} quota: {found}, or less for the children"
+            problems.append(warning(message, mend, about=about, found=found, expected=f"at most {bound}"))
+        elif fault.rule is Rule.LOW_LIMIT:
+            unit = UNITS[fault.resource]
+            message = f"queue {name}: its limit of {found} {unit} is below its quota of {bound}"
+            problems.append(warning(message, f"{edit} limit: -1 is no limit", about=about))
+        elif fault.rule is Rule.NO_COMPUTE:
+            message = f"queue {name}: its limit of {fault.resource} is 0, so nothing that asks for it starts"
+            mend = f"{edit} {fault.resource}: {{quota: -1, limit: -1}}"
+            problems.append(warning(message, mend, about=about))
     return Looked(well="no quota is promised twice", findings=problems)
+
+
+def _faults_of_queues(seen: Seen) -> list[QueueFault]:
+    return [fault for faults in queue_faults(map(shape_in, seen.all("queues"))).values() for fault in faults]
+
+
+def _shown_amount(value: float) -> str:
+    return "unlimited" if value == inf else number_text(value)
 
 
 def jobs_in_parents(seen: Seen) -> Looked:
@@ -316,12 +321,6 @@ def priority_classes(seen: Seen) -> Looked:
 
 
 # --- What is looked at ---------------------------------------------------------------------------------------------
-
-
-def _amount(queue: Manifest, resource: str, field: str) -> float:
-    """Return an amount of a queue; what is not said is 0, and -1 has no bound."""
-    found = part_of(queue, "spec", "resources", resource, field)
-    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def _groups_by_queue(seen: Seen) -> Mapping[str, list[str]]:

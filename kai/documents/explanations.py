@@ -142,6 +142,9 @@ def settled(job: "Job") -> str:
         case State.PARTIAL:
             lost = f": {', '.join(job.lost_to)}" if job.lost_to else ""
             return f"{job.title} keeps {job.placed} of {job.wanted} pods, on {nodes}{lost}."
+        case State.REFUSED:
+            code, text = job.refusal
+            return f"{job.title} is refused: {code} {text}."
         case State.LOST:
             return f"{job.title} does not run: {job.reason[1]}."
         case _:

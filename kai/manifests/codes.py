@@ -9,6 +9,14 @@ from typing import Final
 import attrs
 
 ERROR, WARNING = "error", "warning"
+REFUSAL, WAIT, ADVICE = "refusal", "wait", "advice"
+MEANINGS: Final[dict[str, str]] = {
+    REFUSAL: "The object is not taken as it is: kubectl, an API server, an admission webhook, a controller or a node "
+    "refuses it, or kai cannot read it. It is left out of what is decided, and its job is Refused.",
+    WAIT: "The object is taken, and a job waits because of it.",
+    ADVICE: "The object is taken and has its part in what is decided; something in it may not do what was meant.",
+}
+"""What a finding means to the object that it is about, in every command."""
 
 
 @attrs.frozen
@@ -16,6 +24,9 @@ class Code:
     """One kind of finding."""
 
     severity: str
+    """Error or warning: whether `kai lint` leaves with 1."""
+    meaning: str
+    """One of ``MEANINGS``."""
     title: str
     text: str
 
@@ -23,166 +34,215 @@ class Code:
 CODES: Final[dict[str, Code]] = {
     "T001": Code(
         ERROR,
+        REFUSAL,
         "the text is neither YAML nor JSON",
         "Nothing of the file is used. The place is where reading stopped; the mistake may stand before it.",
     ),
     "T002": Code(
         ERROR,
+        REFUSAL,
         "a key stands twice in one object",
         "Only one of the two values would count, and which one depends on the program. kubectl refuses it as well. "
         "Two objects in one file need a line with --- between them.",
     ),
     "T003": Code(
         ERROR,
+        REFUSAL,
         "something stands where an object should be",
         "A manifest is an object with apiVersion, kind and metadata.name.",
     ),
     "T004": Code(
         ERROR,
+        REFUSAL,
         "one object is defined twice",
         "Two documents have the same kind, namespace and name. In a cluster the later one would replace the earlier.",
     ),
     "T005": Code(
         ERROR,
+        REFUSAL,
         "the file cannot be read, or holds nothing",
         "The path does not exist, may not be read, or has no objects in it.",
     ),
     "F001": Code(
         ERROR,
+        REFUSAL,
         "a field has a value that it cannot have",
         "The type is wrong, or the amount cannot be: an amount is a number with a unit or none, as 500m or 64Gi, and "
         "not negative, of GPUs as of anything else.",
     ),
     "F002": Code(
         ERROR,
+        REFUSAL,
         "a field does not exist, and another one is spelled almost like it",
         "The API server drops fields that it does not know, so the setting would have no effect.",
     ),
     "F003": Code(
         WARNING,
+        ADVICE,
         "a field does not exist",
         "The API server drops fields that it does not know. It may belong to a newer version of the kind.",
     ),
     "F004": Code(
         WARNING,
+        ADVICE,
         "kai does not read this kind in this version",
         "The group and kind are known, the version is not; the object has no part in what is decided.",
     ),
     "Q001": Code(
         ERROR,
+        WAIT,
         "the parent of a queue does not exist",
         "A queue whose parent is missing gets nothing, and its jobs wait.",
     ),
-    "Q002": Code(ERROR, "a queue is its own ancestor", "Queues form a tree; queues in a circle get nothing."),
+    "Q002": Code(ERROR, WAIT, "a queue is its own ancestor", "Queues form a tree; queues in a circle get nothing."),
     "Q003": Code(
         ERROR,
+        ADVICE,
         "the limit of a queue is below its quota",
         "A queue may never use more than its limit, so the rest of the quota could never be used. -1 is no limit.",
     ),
     "Q004": Code(
         ERROR,
+        ADVICE,
         "a quota, limit or weight is negative, and not -1",
         "-1 means unlimited; other negative amounts mean nothing.",
     ),
     "Q005": Code(
         WARNING,
+        ADVICE,
         "the quotas of children sum to more than the quota of their parent",
         "The children cannot all have their quota at once; the parent's quota divides what is short.",
     ),
     "Q006": Code(
         WARNING,
+        WAIT,
         "the parent of a queue is not in this input",
         "It must exist in the cluster: a queue whose parent is missing gets nothing, and its jobs wait.",
     ),
     "Q007": Code(
         WARNING,
+        ADVICE,
         "a queue is being deleted",
         "Its jobs start until it is gone, and those that wait then find no queue of its name. Nothing sets "
         "metadata.deletionTimestamp in a manifest that is applied: it comes from a copy of what is in a cluster.",
     ),
+    "Q008": Code(
+        ERROR,
+        WAIT,
+        "a queue may use GPUs, and no CPU or no memory",
+        "What is missing is a limit of 0: jobs that ask for any of it wait for ever. -1 is no limit. Queues above a "
+        "queue count as well.",
+    ),
+    "Q009": Code(
+        ERROR,
+        WAIT,
+        "too many queues stand above a queue",
+        "A scheduler looks at 32 queues above each other; jobs in a queue further down wait.",
+    ),
     "J001": Code(
         ERROR,
+        WAIT,
         "the queue of a job does not exist",
         "Its pods wait until there is a queue of that name. The label kai.scheduler/queue names the queue.",
     ),
     "J002": Code(
-        ERROR, "the queue of a job has children", "Only a leaf queue runs jobs; queues above divide what they have."
+        ERROR,
+        WAIT,
+        "the queue of a job has children",
+        "Only a leaf queue runs jobs; queues above divide what they have.",
     ),
     "J003": Code(
         WARNING,
+        ADVICE,
         "a workload asks for GPUs, and another scheduler places its pods",
         "kai only looks at pods whose spec.schedulerName is kai-scheduler.",
     ),
     "J010": Code(
         ERROR,
+        REFUSAL,
         "GPUs are whole devices, and requests equal limits",
         "Kubernetes refuses a part of a device as an amount. The annotation gpu-fraction asks for a part of a GPU. An "
         "amount that is negative or no number at all is F001.",
     ),
     "J011": Code(
         ERROR,
+        REFUSAL,
         "gpu-fraction must be more than 0 and less than 1",
         "The annotation is the part of one GPU that the pod gets. For more, ask for whole GPUs, or for the same part "
         "of several devices with gpu-fraction-num-devices.",
     ),
     "J012": Code(
-        ERROR, "gpu-memory must be a whole number of MiB above 0", "The annotation is memory of one GPU in MiB."
+        ERROR,
+        REFUSAL,
+        "gpu-memory must be a whole number of MiB above 0",
+        "The annotation is memory of one GPU in MiB.",
     ),
     "J013": Code(
         ERROR,
+        REFUSAL,
         "a part of a GPU and whole GPUs are asked for together",
         "A pod has either whole GPUs in its resources, or a part by annotation.",
     ),
     "J014": Code(
         ERROR,
+        REFUSAL,
         "gpu-fraction and gpu-memory are given together",
         "Both say how large a part of a GPU the pod gets; only one of them can count.",
     ),
     "J015": Code(
         ERROR,
+        REFUSAL,
         "gpu-fraction-num-devices must be a whole number above 0, beside gpu-fraction or gpu-memory",
         "It says on how many devices the pod gets its part.",
     ),
     "J016": Code(
         ERROR,
+        REFUSAL,
         "gpu-fraction-container-name names no container of the pod",
         "The named container gets the part of the GPU.",
     ),
     "J017": Code(
         ERROR,
+        WAIT,
         "a gang needs more pods than its workload has",
         "The pods start together or not at all, so these would never start.",
     ),
     "J018": Code(
         ERROR,
+        REFUSAL,
         "a workload cannot be expanded into pods, or its pods cannot be grouped",
         "Its controller, or the pod grouper, would refuse it for the same reason.",
     ),
     "J019": Code(
         WARNING,
+        ADVICE,
         "kai does not expand the kind of a workload",
         "Its pods are for this scheduler, and are not in what is simulated or checked. The sentence says what they are "
         "grouped as in a cluster. A Karta in the input describes such a kind to kai.",
     ),
     "J020": Code(
-        WARNING,
+        ERROR,
+        REFUSAL,
         "GPUs of a make that no node of the input offers",
-        "The scheduler counts nvidia.com/gpu and amd.com/gpu alike, as KAI-Scheduler does; a node refuses a pod that "
-        "asks for the other make.",
+        "The scheduler counts nvidia.com/gpu and amd.com/gpu alike, as KAI-Scheduler does, and binds the pod; its node "
+        "then refuses it, since it has no such device.",
     ),
     "J021": Code(
         WARNING,
+        ADVICE,
         "an annotation about GPUs stands on a workload and not on its pods",
         "Only annotations of pods count: they belong into the metadata of the pod template.",
     ),
     "J022": Code(
         WARNING,
+        ADVICE,
         "a queue does not allow the namespace of a job",
         "The annotations kai.scheduler/allowed-namespaces and kai.scheduler/allowed-namespace-labels of a queue say "
         "which namespaces may use it. A scheduler with --queue-access=required does not start the job; others do.",
     ),
     "J023": Code(
         ERROR,
+        REFUSAL,
         "the sub-groups of a pod group are no tree that can be scheduled",
         "Their names differ, their parents exist, none is among its own parents, they are nested 16 deep at most, and "
         "minSubGroup is at most the number of those below. Admission webhooks refuse such a group, and only warn of "
@@ -190,105 +250,130 @@ CODES: Final[dict[str, Code]] = {
     ),
     "J024": Code(
         ERROR,
+        REFUSAL,
         "a field has a value that an API server refuses",
         "kai applies the rules of Kubernetes to what is not in a cluster yet: names, labels, containers, amounts, and "
         "what the controllers of Kubernetes ask of their templates.",
     ),
     "J025": Code(
         WARNING,
+        ADVICE,
         "the node that a pod names is not in the input",
         "Such a pod runs nowhere, and what it asks for counts for its queue. Leave out spec.nodeName, or add the node.",
     ),
     "J026": Code(
         ERROR,
+        WAIT,
         "a label of nodes is compared with what is no whole number",
         "Gt and Lt of a node affinity compare whole numbers of 64 bits. An API server takes any word here, and the "
         "comparison holds for no node, so the pod would wait for ever.",
     ),
     "J027": Code(
         WARNING,
+        ADVICE,
         "minMember of a pod group with sub-groups does not count",
         "Each sub-group without children says with its own minMember how many of its pods start together.",
     ),
     "J028": Code(
         WARNING,
+        ADVICE,
         "gpu-fraction is 1, a whole GPU",
         "The scheduler takes it. The admission webhooks, of kai as of KAI-Scheduler, refuse such a pod: a fraction is "
         "less than 1.",
     ),
     "J029": Code(
         WARNING,
+        ADVICE,
         "a priority class that a job names does not exist",
         "A label that names none is passed over: the job gets the next class that is named, else that of its kind, "
-        "else train. A pod group whose class is none gets the global default, or 50. An API server refuses pods whose "
-        "spec.priorityClassName is none. Without priority classes in the input only a likely slip of the pen is told.",
+        "else train. A pod group whose class is none gets the global default, or 50. Without priority classes in the "
+        "input only a likely slip of the pen is told.",
+    ),
+    "J030": Code(
+        ERROR,
+        REFUSAL,
+        "a priority class that pods name does not exist",
+        "An API server refuses pods whose spec.priorityClassName is none. Without priority classes in the input only "
+        "a likely slip of the pen is told. Add the class to the input if the cluster has it.",
     ),
     "J040": Code(
         WARNING,
+        ADVICE,
         "an object in which the pods of a workload are described is not in this input",
         "A runtime, a template or a claim may be in the cluster already: kai would-run looks for it in the cluster, or "
         "in what --from names. Where it is in neither, the workload gets no pods.",
     ),
     "J041": Code(
         WARNING,
+        WAIT,
         "a claim that a pod names does not exist",
         "Pods wait until there is a ResourceClaim, a ResourceClaimTemplate or a PersistentVolumeClaim of that name in "
         "their namespace. Without nodes in the input it is no cluster, and claims are not looked for.",
     ),
     "J042": Code(
         WARNING,
+        ADVICE,
         "a workload names a queue, and another scheduler places its pods",
         "Its pods run outside of the quota of that queue.",
     ),
     "W001": Code(
         ERROR,
+        REFUSAL,
         "an admission webhook refuses the object",
         "kai asks the webhooks' own rules, with pods that may share GPUs. The scheduler may take what they refuse: in "
         "a cluster without webhooks, or in a simulation. What comes from an API server is not looked at.",
     ),
     "C001": Code(
         ERROR,
+        REFUSAL,
         "the configuration of the scheduler is refused",
         "The scheduler would not start with it.",
     ),
     "C002": Code(
         WARNING,
+        ADVICE,
         "something in the configuration of the scheduler has no effect, or an unusual one",
         "The scheduler starts with it, and says the same in its log.",
     ),
     "A001": Code(
         ERROR,
+        REFUSAL,
         "an annotation of the simulation has a value that it cannot have",
         "Annotations below simulation.kai.scheduler/ say when a workload arrives and how long it runs.",
     ),
     "A002": Code(
         ERROR,
+        REFUSAL,
         "there is no such annotation of the simulation",
         "Annotations below simulation.kai.scheduler/ count only for kai simulate, which knows each of them.",
     ),
     "A003": Code(
         WARNING,
+        ADVICE,
         "an annotation of the simulation stands where it says nothing",
         "kai simulate reads the annotations of workloads: of a Job, or of a pod group, and not those of its pods.",
     ),
     "K001": Code(
         ERROR,
+        REFUSAL,
         "a cluster file has a value that it cannot have",
         "The file describes nodes by shapes, queues, and what happens to nodes over time.",
     ),
-    "K002": Code(ERROR, "a cluster file has a key that does not exist", "It would have no effect."),
+    "K002": Code(ERROR, REFUSAL, "a cluster file has a key that does not exist", "It would have no effect."),
     "R001": Code(
         ERROR,
+        REFUSAL,
         "a row of a trace cannot be used",
         "With --skip-bad-rows such rows are left out, counted and said.",
     ),
     "R002": Code(
         ERROR,
+        REFUSAL,
         "a trace has not the columns that its format needs",
         "What each format needs is written in its column map, a data file in kai/traces/formats.",
     ),
     "S001": Code(
-        ERROR, "a scenario cannot be used", "The format is described in kai/simulation/scenarios/shorthand.py."
+        ERROR, REFUSAL, "a scenario cannot be used", "The format is described in kai/simulation/scenarios/shorthand.py."
     ),
 }
 """All codes in the order of their pages."""

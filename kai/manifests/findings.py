@@ -7,10 +7,13 @@ import attrs
 
 from kai.api.values.bad_value import BadValue
 from kai.errors import InputError, on_one_line
-from kai.manifests.codes import CODES, ERROR
+from kai.lenient import part_of
+from kai.manifests.codes import CODES, ERROR, REFUSAL
 from kai.manifests.positions import Path, Text
 
 Lines = tuple[tuple[int, str], ...]
+Origin = tuple[str, int, Path]
+"""Where a document stands: the name of its text, its number there, and its place in a list."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +36,8 @@ class Finding:
     expected: str = ""
     excerpt: Lines = ()
     """Numbered lines of the file, the last of which is the one with the carets."""
+    origin: Origin | None = attrs.field(default=None, eq=False, repr=False)
+    """The document that it is about; None for a whole text."""
 
     @property
     def severity(self) -> str:
@@ -43,6 +48,16 @@ class Finding:
     def is_error(self) -> bool:
         """Whether the input cannot be used as it is."""
         return self.severity == ERROR
+
+    @property
+    def meaning(self) -> str:
+        """Return refusal, wait or advice."""
+        return CODES[self.code].meaning
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the object that it is about is not taken as it is."""
+        return self.meaning == REFUSAL
 
     def __str__(self) -> str:
         """Return place, code and message on one line."""
@@ -80,8 +95,19 @@ class Document:
             column=place.column,
             width=place.width,
             excerpt=self.text.lines(first, place.line),
+            origin=self.origin,
             **more,
         )
+
+    @property
+    def origin(self) -> Origin:
+        """Return where it stands."""
+        return self.text.name, self.number, self.path
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether it comes from an API server, which has taken it already."""
+        return bool(part_of(self.manifest, "metadata", "resourceVersion"))
 
     @property
     def title(self) -> str:

@@ -1,6 +1,6 @@
 """Jobs beside queues and nodes: what only shows when the objects of an input are looked at together.
 
-``check_jobs`` serves `kai lint`, with the queues of the files, and `kai would-run`, with those of a cluster.
+`kai lint` judges files alone; commands that decide judge them beside what is in a cluster.
 """
 
 import difflib
@@ -10,9 +10,10 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
+from kai.api.fields import EMPTY
 from kai.lenient import list_of, mapping_of, mappings_of, part_of
 from kai.manifests.access import check_access
-from kai.manifests.claims import Claims, check_claims
+from kai.manifests.claims import Claims, Place, check_claims
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
@@ -28,18 +29,41 @@ _SHOWN: Final = 5
 _ON_PODS: Final = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
 
 
-def lint(reading: Reading) -> list[Finding]:
+@attrs.frozen(kw_only=True)
+class Beside:
+    """What is in the cluster that documents are applied to, as far as findings depend on it."""
+
+    queues: Mapping[str, str] = EMPTY
+    """Names of queues, with those of their parents."""
+    classes: frozenset[str] = frozenset()
+    """Names of priority classes."""
+    offered: frozenset[str] = frozenset()
+    """Resources that some node offers."""
+    claims: Collection[Place] | None = None
+    """Claims and templates of claims; None where they are not known."""
+    namespace: str = "default"
+    """Where objects go that name no namespace."""
+
+
+def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
     """Return every finding about an input: of its documents one by one, and of all together."""
-    parents = {name: parent_of(queue) for name, queue in queues_of(reading.documents).items()}
+    beside = Beside() if beside is None else beside
+    parents = {**beside.queues, **{name: parent_of(queue) for name, queue in queues_of(reading.documents).items()}}
     unread = {(finding.file, finding.line, finding.column) for finding in reading.findings}
-    later = [*check_queues(reading.documents), *check_jobs(reading, parents, classes_of(reading.documents))]
+    later = [
+        *check_queues(reading.documents, beside.queues),
+        *_check_jobs(reading, parents),
+        *check_priorities(reading.documents, classes_of(reading.documents) | beside.classes),
+        *_unoffered_makes(reading, beside.offered),
+    ]
     # What cannot be read at all is not judged as well.
     found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
     said = {(each.file, each.line, each.column) for each in found}
     manifests = [document.manifest for document in reading.documents]
-    claims = Claims.of(manifests)
-    if any(map(_is_node, reading.documents)):  # else the input is no cluster, and claims are elsewhere
-        found += check_claims(reading.documents, claims.found, "default")
+    claims = Claims.of(manifests, beside.namespace)
+    # Without nodes the input is no cluster, and claims are elsewhere.
+    if beside.claims is not None or any(map(_is_node, reading.documents)):
+        found += check_claims(reading.documents, {*claims.found, *(beside.claims or ())}, beside.namespace)
     for document in reading.documents:
         found += [*_foreign(document, claims, reading.scheduler), *_misplaced(document)]
         # What is said in other words at the very place is not said again.
@@ -49,11 +73,10 @@ def lint(reading: Reading) -> list[Finding]:
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
 
-def check_jobs(reading: Reading, parents: Mapping[str, str], classes: Collection[str]) -> Iterator[Finding]:
-    """Yield jobs whose queue is none, or no leaf, gangs larger than their workload, and priority classes that are none.
+def _check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield jobs whose queue does not exist, or is no leaf, and gangs larger than their workload.
 
     ``parents`` are all queues with the names of their parents; without any, only an empty name of a queue is told.
-    ``classes`` are all priority classes; without any, only what is spelled almost like one that kai installs is told.
     """
     seen: set[int] = set()
     for job in reading.expansion.jobs:
@@ -63,8 +86,6 @@ def check_jobs(reading: Reading, parents: Mapping[str, str], classes: Collection
         document = reading.documents[job.at]
         yield from _queue(document, job, parents)
         yield from _gang(document, job)
-    yield from check_priorities(reading.documents, classes)
-    yield from unoffered_makes(reading)
 
 
 @attrs.frozen
@@ -155,9 +176,9 @@ def _least(spec: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> int |
     return sum(each for each in asked if isinstance(each, int))
 
 
-def unoffered_makes(reading: Reading) -> Iterator[Finding]:
+def _unoffered_makes(reading: Reading, beside: Collection[str]) -> Iterator[Finding]:
     """Yield workloads that ask for GPUs of a make that no node offers, where there are nodes."""
-    offered: set[str] = set()
+    offered = set(beside)
     for document in reading.documents:
         if document.manifest.get("kind") == "Node":
             offered |= set(mapping_of(document.manifest, "status", "allocatable"))
@@ -170,8 +191,10 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
                 for name in names.GPU_RESOURCES:
                     if name in limits and name not in offered:
                         place = (*path, "spec", "containers", index, "resources", "limits", name)
-                        message = f"no node offers {name}; it is counted as one of the GPUs that there are"
-                        yield document.finding("J020", message, place, at_key=True)
+                        there = " and ".join(each for each in names.GPU_RESOURCES if each in offered)
+                        message = f"no node offers {name}, and a node refuses a pod that asks for it"
+                        hint = f"nodes offer {there}"
+                        yield document.finding("J020", message, place, at_key=True, found=name, hint=hint)
 
 
 def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]:

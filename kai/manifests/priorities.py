@@ -37,7 +37,7 @@ def check_priorities(documents: Collection[Document], classes: Collection[str]) 
             is_of_pod = path[-2:] == ("spec", names.PRIORITY_CLASS) and document.manifest.get("kind") != "PodGroup"
             then = "an API server refuses the pods" if is_of_pod else "it is passed over, and the job gets another one"
             yield document.finding(
-                "J029",
+                "J030" if is_of_pod else "J029",
                 f"priority class {name} {'does not exist' if classes else 'is none that kai installs'}: {then}",
                 path,
                 hint=f"is it {near[0]}?" if near else "",

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kai.api import names
+from kai.api.conventions.queue_rules import RESOURCES, UNITS, QueueFault, QueueShape, Rule, queue_faults, shape_in
+from kai.api.fields import EMPTY
 from kai.lenient import mapping_of, part_of
 from kai.manifests.findings import Document, Finding
+from kai.manifests.positions import Path
 from kai.numerals import is_number
 from kai.wording import number_text
 
-_RESOURCES: Final = ("gpu", "cpu", "memory")
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")
 
 
@@ -32,42 +34,111 @@ def parent_of(queue: Document) -> str:
     return str(part_of(queue.manifest, "spec", "parentQueue") or "")
 
 
-def check_queues(documents: Sequence[Document]) -> Iterator[Finding]:
-    """Yield what is wrong with the queues of an input."""
+def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPTY) -> Iterator[Finding]:
+    """Yield what is wrong with the queues of an input.
+
+    ``beside`` are the queues of the cluster that it is applied to, with their parents.
+    """
     queues = queues_of(documents)
+    others = [QueueShape(name=name, parent=parent) for name, parent in beside.items() if name not in queues]
+    faults = queue_faults([*others, *(shape_in(queue.manifest) for queue in queues.values())])
     for name, queue in queues.items():
-        yield from _check_parent(name, queue, queues)
         yield from _check_deletion(name, queue)
         resources = mapping_of(queue.manifest, "spec", "resources")
-        for resource in _RESOURCES:
+        for resource in RESOURCES:
             yield from _check_amounts(name, queue, resource, mapping_of(resources, resource))
-    yield from _check_sums(queues)
+        for fault in faults.get(name, ()):
+            yield from _worded(fault, queue, queues)
 
 
-def _check_parent(name: str, queue: Document, queues: Mapping[str, Document]) -> Iterator[Finding]:
-    parent, path = parent_of(queue), ("spec", "parentQueue")
-    if not parent:
-        return
-    if parent not in queues:
-        near = difflib.get_close_matches(parent, queues, n=1)
-        code = "Q001" if near else "Q006"
-        yield queue.finding(
-            code,
-            f"the parent of queue {name}, {parent}, is not in this input",
-            path,
-            hint=f"is it {near[0]}?" if near else "it must exist in the cluster",
-            help=f"parentQueue: {near[0]}" if near else "",
+def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) -> Iterator[Finding]:
+    """Yield the finding for one fault of a queue."""
+    path: Path = ("spec", "parentQueue")
+    about = {"object": f"queue {fault.queue}"}
+    match fault.rule:
+        case Rule.ORPHAN:
+            yield _orphan(queue, fault.queue, queues)
+        case Rule.CYCLE:
+            yield queue.finding("Q002", _circle(fault), path, **about)
+        case Rule.TOO_DEEP:
+            message = f"queue {fault.queue} has {fault.found - 1:.0f} queues above it, and nothing in it is scheduled"
+            yield queue.finding("Q009", message, path, hint=f"at most {fault.bound - 1:.0f} may stand above", **about)
+        case Rule.LOW_LIMIT:
+            yield _low_limit(fault, queue)
+        case Rule.OVERCOMMITTED:
+            own, total = (_shown(each, fault.resource) for each in (fault.bound, fault.found))
+            message = f"the children of queue {fault.queue} have a quota of {total}, and {fault.queue} has {own}"
+            hint = "they cannot all have theirs at once"
+            yield queue.finding("Q005", message, ("spec", "resources", fault.resource, "quota"), hint=hint, **about)
+        case Rule.NO_COMPUTE:
+            yield _without_compute(fault, queue)
+
+
+def _orphan(queue: Document, name: str, queues: Mapping[str, Document]) -> Finding:
+    parent = parent_of(queue)
+    near = difflib.get_close_matches(parent, queues, n=1)
+    return queue.finding(
+        "Q001" if near else "Q006",
+        f"the parent of queue {name}, {parent}, is not in this input",
+        ("spec", "parentQueue"),
+        hint=f"is it {near[0]}?" if near else "it must exist in the cluster",
+        help=f"parentQueue: {near[0]}" if near else "",
+        object=f"queue {name}",
+        found=parent,
+    )
+
+
+def _circle(fault: QueueFault) -> str:
+    """Return in words that parents lead in a circle; a queue of the circle stands first in it."""
+    circle, name = fault.circle, fault.queue
+    if name not in circle:
+        return f"the parents of queue {name} lead in a circle: {' -> '.join([*circle, circle[0]])}"
+    at = circle.index(name)
+    return f"queue {name} is its own ancestor: {' -> '.join([*circle[at:], *circle[:at], name])}"
+
+
+def _low_limit(fault: QueueFault, queue: Document) -> Finding:
+    at = ("spec", "resources", fault.resource)
+    limit, quota, name = number_text(fault.found), number_text(fault.bound), fault.queue
+    if part_of(queue.manifest, *at, "limit") is None:
+        return queue.finding(
+            "Q003",
+            f"limit of {fault.resource} is missing, which is 0 and below quota ({quota}) in queue {name}",
+            (*at, "quota"),
+            hint="add a limit of this or more, or -1 for no limit",
+            help="limit: -1",
             object=f"queue {name}",
-            found=parent,
         )
-        return
-    seen, above = [name], parent
-    while above and above in queues and above not in seen:
-        seen.append(above)
-        above = parent_of(queues[above])
-    if above == name:
-        circle = " -> ".join([*seen, name])
-        yield queue.finding("Q002", f"queue {name} is its own ancestor: {circle}", path, object=f"queue {name}")
+    return queue.finding(
+        "Q003",
+        f"limit of {fault.resource} ({limit}) is below quota ({quota}) in queue {name}",
+        (*at, "limit"),
+        also=(*at, "quota"),
+        hint=f"must be {quota} or more, or -1 for no limit",
+        help="limit: -1",
+        object=f"queue {name}",
+        found=limit,
+        expected=f"{quota} or more, or -1",
+    )
+
+
+def _without_compute(fault: QueueFault, queue: Document) -> Finding:
+    resource, at = fault.resource, ("spec", "resources")
+    is_given = part_of(queue.manifest, *at, resource) is not None
+    what = f"limit of {resource} is 0" if is_given else f"{resource} is missing, which is a limit of 0,"
+    return queue.finding(
+        "Q008",
+        f"{what} in queue {fault.queue}: nothing that asks for {resource} starts in it",
+        (*at, resource) if is_given else at,
+        at_key=True,
+        hint="-1 is no limit",
+        help=f"{resource}: {{quota: -1, limit: -1}}",
+        object=f"queue {fault.queue}",
+    )
+
+
+def _shown(value: float, resource: str) -> str:
+    return f"{'unlimited' if value == math.inf else number_text(value)} {UNITS[resource]}"
 
 
 def _check_deletion(name: str, queue: Document) -> Iterator[Finding]:
@@ -98,48 +169,6 @@ def _check_amounts(name: str, queue: Document, resource: str, amounts: Mapping[s
                 object=f"queue {name}",
                 found=number_text(value),
             )
-    quota, limit = _number(amounts.get("quota")), _number(amounts.get("limit"))
-    if quota is None or quota <= 0 or (limit is not None and (limit < 0 or limit >= quota)):
-        return
-    if limit is None:
-        yield queue.finding(
-            "Q003",
-            f"limit of {resource} is missing, which is 0 and below quota ({number_text(quota)}) in queue {name}",
-            (*at, "quota"),
-            hint="add a limit of this or more, or -1 for no limit",
-            help="limit: -1",
-            object=f"queue {name}",
-        )
-        return
-    yield queue.finding(
-        "Q003",
-        f"limit of {resource} ({number_text(limit)}) is below quota ({number_text(quota)}) in queue {name}",
-        (*at, "limit"),
-        also=(*at, "quota"),
-        hint=f"must be {number_text(quota)} or more, or -1 for no limit",
-        help="limit: -1",
-        object=f"queue {name}",
-        found=number_text(limit),
-        expected=f"{number_text(quota)} or more, or -1",
-    )
-
-
-def _check_sums(queues: Mapping[str, Document]) -> Iterator[Finding]:
-    for name, queue in queues.items():
-        own = _quota(queue)
-        children = [child for child in queues.values() if parent_of(child) == name]
-        quotas = [quota for child in children if (quota := _quota(child)) is not None]
-        if own is None or own < 0 or any(quota < 0 for quota in quotas) or sum(quotas) <= own:
-            continue
-        total = number_text(sum(quotas))
-        message = f"the children of queue {name} have a quota of {total} GPUs, and {name} has {number_text(own)}"
-        path = ("spec", "resources", "gpu", "quota")
-        yield queue.finding("Q005", message, path, hint="they cannot all have theirs at once", object=f"queue {name}")
-
-
-def _quota(queue: Document) -> float | None:
-    resources = mapping_of(queue.manifest, "spec", "resources")
-    return _number(part_of(resources, "gpu", "quota"))
 
 
 def _number(value: object) -> float | None:

@@ -23,13 +23,19 @@ from kai.simulation.deciding.run import Outcome, simulate
 from kai.simulation.deciding.search_budget import Searches
 from kai.simulation.outcomes.answer_document import answer
 from kai.simulation.outcomes.job_lines import JobLine, job_lines
-from kai.simulation.outcomes.overview import Overview, overview
+from kai.simulation.outcomes.overview import Job, Overview, overview
+from kai.simulation.outcomes.refused_jobs import refused_jobs, refused_lines
 from kai.simulation.sources.loading import read_case
 
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused
     from kai.manifests.adoption import Adoption
     from kai.simulation.explaining.explanation import Explained
+
+
+def told(findings: "Iterable[Finding]") -> "tuple[Finding, ...]":
+    """Return the findings that are reported beside the reasons of jobs that wait."""
+    return tuple(each for each in findings if each.meaning != "wait")
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -77,14 +83,24 @@ class Result:
 
     @property
     def findings(self) -> "tuple[Finding, ...]":
-        """What is doubtful about the input."""
-        return self.case.findings if isinstance(self.case, Case) else ()
+        """What is wrong with the input, but for what makes jobs wait: their reasons say that."""
+        return told(self.case.findings) if isinstance(self.case, Case) else ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something of the input was refused, and has no part in the result."""
+        return any(each.is_refusal for each in self.findings)
+
+    @property
+    def refused(self) -> tuple[Job, ...]:
+        """Workloads that were refused, as jobs."""
+        return refused_jobs(self.case.refused) if isinstance(self.case, Case) else ()
 
     @property
     def is_mute(self) -> bool:
         """Whether there were workloads for this scheduler, and no job came of them."""
         has_workloads = isinstance(self.case, Case) and self.case.workloads > 0
-        return has_workloads and self.overview is not None and not self.overview.jobs
+        return has_workloads and self.overview is not None and not self.overview.jobs and not self.refused
 
     @cached_property
     def overview(self) -> Overview | None:
@@ -93,8 +109,10 @@ class Result:
 
     @cached_property
     def lines(self) -> tuple[JobLine, ...]:
-        """All jobs, those that wait in the order of their queues."""
-        return () if self.outcome is None or self.overview is None else job_lines(self.outcome, self.overview)
+        """All jobs, those that wait in the order of their queues; last those that were refused."""
+        if self.outcome is None or self.overview is None:
+            return ()
+        return (*job_lines(self.outcome, self.overview), *refused_lines(self.outcome.case.refused))
 
     @cached_property
     def explained(self) -> "Explained | None":

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.cli.checking import linting
+from kai.simulation.sources import judging
 from tests.truth.admitting import untruths
 from tests.truth.manifests import any_objects
 
@@ -15,6 +15,6 @@ def test_a_refusal_that_lint_does_not_name_is_found(monkeypatch):
     head = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}}
     topology = {**head, "spec": {"levels": [{"nodeLabel": "rack", "alias": "rack"}]}}
     assert list(untruths([topology])) == []
-    monkeypatch.setattr(linting, "with_refusals", lambda _, said, __: said)
+    monkeypatch.setattr(judging, "with_refusals", lambda _, said, __: said)
     (found,) = untruths([topology])
     assert "Topology passes lint, and is refused: invalid topology aliases" in found

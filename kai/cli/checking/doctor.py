@@ -165,6 +165,7 @@ def _item(check: "Check", severity: str, message: str, finding: "Finding | None"
         "code": check.code,
         "title": check.title,
         "severity": severity,
+        "meaning": None,
         "message": message,
         "file": None,
         "line": None,

@@ -31,6 +31,7 @@ def finding_values(finding: "Finding") -> dict[str, Any]:
     return {
         "code": finding.code,
         "severity": finding.severity,
+        "meaning": finding.meaning,
         "message": finding.message,
         "file": finding.file,
         "line": finding.line or None,

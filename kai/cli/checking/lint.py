@@ -87,16 +87,16 @@ def _explain(name: str, console: Console) -> None:
         from kai.cli.writing import write_kind
 
         items = [
-            {"code": name, "severity": code.severity, "title": code.title, "text": code.text}
+            {"code": name, "severity": code.severity, "meaning": code.meaning, "title": code.title, "text": code.text}
             for name, code in known.items()
         ]
         write_kind("CodeList", {"items": items}, console)
     elif name == _ALL:
-        rows = [[name, code.severity, code.title] for name, code in known.items()]
+        rows = [[name, code.severity, code.meaning, code.title] for name, code in known.items()]
         console.write(columns(rows, width=console.width))
     else:
         ((code_name, code),) = known.items()
-        lines = (f"{code_name} ({code.severity}): {code.title}", code.text)
+        lines = (f"{code_name} ({code.severity}, {code.meaning}): {code.title}", code.text)
         console.write("\n".join(wrapped(each, console.width) for each in lines))
 
 

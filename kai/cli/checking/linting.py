@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,28 +10,29 @@ from typing import Any, Final
 import attrs
 
 from kai.api.codec import structuring
-from kai.api.kinds import key_of
-from kai.api.scheduling.pod_group import PodGroup
+from kai.api.fields import EMPTY
 from kai.cli.checking.doubts import doubts
-from kai.cli.checking.refusals import with_refusals
 from kai.cli.running.configuring import load_setup
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
-from kai.intake.groups import fault_of_tree
-from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.claims import Claims
 from kai.manifests.gpus import gpus_of
-from kai.manifests.lint import lint
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
 from kai.simulation.cases.case import Case
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import SUFFIXES, files_below
+from kai.simulation.sources.judging import findings_of
 from kai.simulation.sources.loading import read_case
+from kai.traces.columns import node_format_of
+from kai.traces.reading import read_nodes, read_rows, read_trace
+from kai.virtual.scenes.cluster_file import KEYS as CLUSTER_KEYS
+from kai.virtual.scenes.cluster_file import read_cluster_file
+from kai.virtual.scenes.file_kinds import is_trace
 from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
@@ -51,8 +53,8 @@ class Linted:
 
     findings: tuple[Finding, ...]
     reading: Reading | None = None
-    configurations: int = 0
-    scenarios: int = 0
+    others: Mapping[str, int] = EMPTY
+    """How many files of each other sort were looked at."""
     notes: tuple[str, ...] = ()
     """What was taken over from other schedulers."""
 
@@ -95,8 +97,7 @@ def summary(linted: Linted) -> str:
     parts += [counted(kinds.count(kind), kind.lower()) for kind in ("Queue", "Node") if kind in kinds]
     if not parts and read:
         parts.append(counted(len(read), "object"))
-    more = {"configuration": linted.configurations, "scenario": linted.scenarios}
-    parts += [counted(number, noun) for noun, number in more.items() if number]
+    parts += [counted(number, noun) for noun, number in linted.others.items()]
     return ", ".join(parts)
 
 
@@ -105,8 +106,7 @@ class _Linting:
     adoption: Adoption = NONE
     documents: list[Document] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
-    configurations: int = 0
-    scenarios: int = 0
+    others: Counter[str] = attrs.field(factory=Counter)
     path: str = ""
     """What is looked at now, as it stands on the command line."""
     notes: tuple[str, ...] = ()
@@ -134,9 +134,14 @@ class _Linting:
             if is_archive(place):
                 read_case(name)
                 return
+            if is_trace(name) and not _holds_manifests(text, name):
+                self._trace(name)
+                return
         except OSError as error:
             why = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
             self._unreadable(name, why)
+        except RefusedError as error:
+            self.findings += error.findings
         except (ConfigError, InputError) as error:
             self.findings += [Finding(code="T001", message=_said(each, name), file=name) for each in error.messages]
         else:
@@ -153,6 +158,9 @@ class _Linting:
                 self._configure(source, name)
             elif len(values) == 1 and is_scenario(values[0]):
                 self._scenario(source, values[0])
+            elif any(_is_cluster_file(value) for value in values):
+                self.others["cluster file"] += 1
+                read_cluster_file(text, name)
             else:
                 found = documents_of(source, values)
                 self.documents += found
@@ -167,16 +175,9 @@ class _Linting:
         reading = read(documents, Surroundings(scheduler_name=self.adoption.ours)) if documents else None
         found = list(self.findings)
         if reading is not None:
-            about = [*lint(reading), *_trees(reading)]
-            found += with_refusals(reading.documents, about, reading.expansion.jobs)
+            found += findings_of(reading)
         found = [self._with_clusters(each) if each.code == "T004" else each for each in found]
-        return Linted(
-            findings=tuple(found),
-            reading=reading,
-            configurations=self.configurations,
-            scenarios=self.scenarios,
-            notes=self.notes,
-        )
+        return Linted(findings=tuple(found), reading=reading, others=dict(self.others), notes=self.notes)
 
     def _with_clusters(self, finding: Finding) -> Finding:
         """Return the finding of a second definition; where the first stands in another path, it says how to part them.
@@ -192,7 +193,7 @@ class _Linting:
         return attrs.evolve(finding, help=f"{first} and {second} are looked at together, as one cluster; {way}")
 
     def _configure(self, source: Text, name: str) -> None:
-        self.configurations += 1
+        self.others["configuration"] += 1
         try:
             registry = Registry.installed()
             setup = load_setup(name, registry)
@@ -209,7 +210,7 @@ class _Linting:
                 self.findings.append(_placed(Finding(code="C001", message=said, file=name, hint=hint), source))
 
     def _scenario(self, source: Text, value: Mapping[str, Any]) -> None:
-        self.scenarios += 1
+        self.others["scenario"] += 1
         try:
             case = read_scenario(value, source.name)
             messages = tuple(doubts(case, value)) if isinstance(case, Case) else ()
@@ -221,8 +222,36 @@ class _Linting:
             said = _said(message, source.name)
             self.findings.append(_placed(Finding(code="S001", message=said, file=source.name), source))
 
+    def _trace(self, name: str) -> None:
+        """Look at a file of jobs, or at one of nodes."""
+        self.others["trace"] += 1
+        columns, _, _ = read_rows(name)
+        if node_format_of(columns) is None:
+            read_trace(name)
+        else:
+            read_nodes(name)
+
     def _unreadable(self, name: str, why: str) -> None:
         self.findings.append(Finding(code="T005", message=why, file=name))
+
+
+def _is_cluster_file(value: object) -> bool:
+    """Return whether a document describes a cluster over time."""
+    return (
+        isinstance(value, Mapping)
+        and "apiVersion" not in value
+        and "kind" not in value
+        and any(key in value for key in CLUSTER_KEYS)
+    )
+
+
+def _holds_manifests(text: bytes, name: str) -> bool:
+    """Return whether a text that is called as a trace holds manifests; tables are no mappings."""
+    try:
+        _, values = open_text(text, name)
+    except RefusedError:
+        return False
+    return bool(values) and all(isinstance(value, Mapping) for value in values)
 
 
 def _is_configuration(value: object) -> bool:
@@ -234,17 +263,6 @@ def _is_configuration(value: object) -> bool:
     if {"apiVersion", "kind", "cluster", "objects"} & value.keys():
         return False
     return any(difflib.get_close_matches(str(key), _CONFIGURES, n=1, cutoff=_NEAR) for key in value)
-
-
-def _trees(reading: Reading) -> Iterator[Finding]:
-    """Yield pod groups whose sub-groups are no tree that can be scheduled."""
-    declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
-    faults = {key_of(each): fault_of_tree(each.spec) for each in declared}
-    for document in reading.documents:
-        metadata = mapping_of(document.manifest, "metadata")
-        fault = faults.get((str(metadata.get("namespace") or "default"), str(metadata.get("name"))))
-        if fault and document.manifest.get("kind") == PodGroup.__name__:
-            yield document.finding("J023", fault, ("spec", "subGroups"), at_key=True)
 
 
 def _placed(finding: Finding, source: Text) -> Finding:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.cli.tables import columns, cut_text, shown_width, wrapped
 from kai.model.axis import GPU_UNIT
-from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, STARTS, Arrival, answer_of
+from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, Arrival, answer_of
 from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ def _answer(found: Arrival) -> str:
     if len(found.jobs) != 1:
         ready = sum(answer_of(job) in {STARTS, AFTER_EVICTIONS} for job in found.jobs)
         when = f" in about {GRACE_SECONDS:.0f}s, {after}" if found.plan.hold else " now"
-        return f"{ready} of {len(found.jobs)} jobs would start{when if ready else ' now'}."
+        refused = sum(answer_of(job) == REFUSED for job in found.jobs)
+        rest = f", {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
+        return f"{ready} of {len(found.jobs)} jobs would start{when if ready else ' now'}{rest}."
     (job,) = found.jobs
+    if found.answer == REFUSED:
+        return f"{job.name} would be refused: {job.reason[1]}."
     if found.answer == STARTS:
         some = f" with {job.placed} of {job.wanted} pods" if job.placed < job.wanted else ""
         return f"{job.name} would start now{some}."
@@ -82,13 +86,15 @@ def _answer(found: Arrival) -> str:
 
 def _code(job: "Job") -> str:
     words = job.words
-    parts = [words.code] if words else []
+    parts = [words.code] if words else [f"{job.state} {job.reason[0]}"] if any(job.reason) else []
     return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
 
 
 def _job_row(job: "Job", found: Arrival) -> list[str]:
     starts = answer_of(job) in {STARTS, AFTER_EVICTIONS}
     nodes = _nodes(job.nodes)
+    if answer_of(job) == REFUSED:
+        return ["!", job.title or job.name, _size(job), f"{job.state} {job.reason[0]}", f"queue {job.queue}"]
     if not starts and job.words is not None:
         nodes = job.words.code
     return ["+" if starts else "?", job.title or job.name, _size(job), nodes, _usage(job, found)]
@@ -196,6 +202,7 @@ def _nodes(names: Sequence[str]) -> str:
 
 
 def _job_values(job: "Job") -> dict[str, Any]:
+    code, text = (job.words.code, job.words.text) if job.words is not None else job.refusal
     return {
         "name": job.name,
         "namespace": job.namespace,
@@ -205,7 +212,7 @@ def _job_values(job: "Job") -> dict[str, Any]:
         "gpus": job.gpus / GPU_UNIT,
         "nodes": list(job.nodes),
         "answer": answer_of(job),
-        "reason": None if job.words is None else {"code": job.words.code, "text": job.words.text},
+        "reason": {"code": code, "text": text} if code else None,
     }
 
 

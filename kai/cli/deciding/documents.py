@@ -7,7 +7,7 @@ from kai.documents.queues import queue_values
 from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kai.manifests import Unused
     from kai.simulation.comparing.expected_answer import Differences
@@ -20,7 +20,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
     """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
     out = enveloped("SimulationResult", _answer(result), result.case.origin)
     if result.overview is not None:
-        out |= _overview(result.overview)
+        out |= _overview(result.overview, result.refused)
     if explain and result.explained is not None:
         from kai.documents.explanations import documents
 
@@ -68,9 +68,9 @@ def _answer(result: "Result") -> dict[str, Any]:
     return out
 
 
-def _overview(seen: "Overview") -> dict[str, Any]:
+def _overview(seen: "Overview", refused: "Sequence[Job]") -> dict[str, Any]:
     return {
-        "jobs": [_job(job) for job in seen.jobs],
+        "jobs": [_job(job) for job in (*seen.jobs, *refused)],
         "queues": [queue_values(queue) for queue in seen.queues],
         "evictions": [{"pod": pod, "message": message} for pod, message in seen.evictions],
     }
@@ -96,6 +96,8 @@ def _job(job: "Job") -> dict[str, Any]:
         "state": str(job.state),
         "reason": None,
     }
+    if any(job.refusal):
+        out["reason"] = {"code": job.refusal[0], "text": job.refusal[1]}
     if job.words is not None:
         out["reason"] = {"code": job.words.code, "text": job.words.text}
         out["message"] = job.message

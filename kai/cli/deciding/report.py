@@ -1,6 +1,7 @@
 """The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
@@ -24,6 +25,7 @@ COLORS = {
     "Evicted": "red",
     "Impossible": "red",
     "Lost": "red",
+    "Refused": "red",
 }
 _FEW_NODES = 3
 
@@ -31,8 +33,9 @@ _FEW_NODES = 3
 def report(result: "Result", seen: "Overview", console: Console, *, explain: bool) -> str:
     """Return the whole report."""
     parts = [console.styled(wrapped(_title(result, seen), console.width, between=" · "), bold=True)]
-    if seen.jobs:
-        parts.append(_jobs(seen, console))
+    jobs = (*seen.jobs, *result.refused)
+    if jobs:
+        parts.append(_jobs(jobs, console))
     if explain:
         parts += explanations(result, console)
     if seen.queues:
@@ -56,13 +59,14 @@ def _title(result: "Result", seen: "Overview") -> str:
             counted(leaves, "leaf queue"),
             counted(len(seen.jobs), "job"),
             f"{waiting} waiting",
+            *([f"{len(result.refused)} refused"] if result.refused else []),
             counted(cycles, "cycle"),
         ]
     )
 
 
-def _jobs(seen: "Overview", console: Console) -> str:
-    counts = Counter(job.name for job in seen.jobs)
+def _jobs(jobs: "Sequence[Job]", console: Console) -> str:
+    counts = Counter(job.name for job in jobs)
     heads = [
         Column(head="JOB"),
         Column(head="QUEUE", drop=3),
@@ -76,12 +80,12 @@ def _jobs(seen: "Overview", console: Console) -> str:
     if console.wide:
         heads[4:4] = [Column(head="MIN", right=True), Column(head="PREEMPTIBLE")]
     rows = []
-    for job in seen.jobs:
+    for job in jobs:
         name = f"{job.namespace}/{job.name}" if console.wide or counts[job.name] > 1 else job.name
         row = [
             name,
             job.queue,
-            str(job.priority),
+            "-" if job.priority is None else str(job.priority),
             job.gpus_text,
             f"{job.placed}/{job.wanted}",
             console.styled(job.state, fg=COLORS.get(job.state)),

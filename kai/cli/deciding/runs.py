@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kai.cli.console import Console
+from kai.cli.failures import INPUT
 from kai.errors import CommandLineError, InputError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, a
         save_runs(Path(wanted.out), results, console)
     if wanted.report is not None:
         write_report(wanted.report, results, again, console)
-    return 0
+    return INPUT if any(finding.is_refusal for each in done for finding in each.findings) else 0
 
 
 def carried_out(experiments: "Sequence[Experiment]", wanted: Wanted) -> "tuple[Done, ...]":

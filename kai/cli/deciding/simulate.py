@@ -17,6 +17,7 @@ from kai.errors import ConfigError, InputError, KaiError
 
 if TYPE_CHECKING:
     from kai.cli.deciding.runs import Wanted
+    from kai.simulation.comparing.expected_answer import Differences
     from kai.simulation.request import Policy, Request
 
 EPILOG = """\
@@ -189,7 +190,12 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
     write_result(result, console, differences=differences, explain=explain)
     if result.is_mute:
         say_error(f"{path}: found workloads for this scheduler, and no job came of them")
-        return INPUT
+    code = INPUT if result.is_mute or result.is_refused else 0
+    return code or _code_of(path, differences)
+
+
+def _code_of(path: str, differences: "Differences | None") -> int:
+    """Return the exit code of a comparison; without one it is 0."""
     if differences is None:
         return 0
     if differences.unknown:

@@ -7,7 +7,7 @@ import attrs
 import click
 
 from kai.cli.console import FORMATS, Console
-from kai.cli.failures import NO
+from kai.cli.failures import INPUT, NO
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.cli.views import CUT_SHORT
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
     from kai.simulation.comparing.arrival import Arrival
     from kai.simulation.request import Result
-    from kai.simulation.sources.addition import Addition
 
 EPILOG = """\
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
@@ -27,7 +26,7 @@ Nothing is written to the cluster.
   kai would-run train.yaml --queue research --copies 4
   kai would-run train.yaml --from snapshot.zip
 
-Leaves with 0 if it starts (evictions allowed), 1 if not, 3 without a cluster, 4 if a file is wrong.
+Leaves with 0 if it starts (evictions allowed), 1 if not, 3 without a cluster, 4 if a cluster refuses it.
 """
 
 
@@ -40,6 +39,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     """Say what would happen if FILE were applied now: start, where, at whose cost, or why not."""
     if STANDARD_INPUT in paths and source.place == STANDARD_INPUT:
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
+    from kai.cli.checking.findings import finding_text
     from kai.manifests.adoption import NONE, adopted_documents
     from kai.simulation.comparing.arrival import arrival
     from kai.simulation.sources.addition import add
@@ -47,7 +47,8 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     from kai.simulation.sources.plugin_kinds import declare_kinds
     from kai.simulation.sources.text_files import read_documents
 
-    documents: list[Document] = [document for path in paths for document in read_documents(path)]
+    texts = [read_documents(path) for path in paths]
+    documents: list[Document] = [document for each in texts for document in each.documents]
     case = _with_templates(source.read(), documents, source)
     declare_kinds(source.request.registry)
     taken, _, notes = adopted_documents(documents, source.adoption or NONE, around_of(case), case.queue_sources)
@@ -55,13 +56,19 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
         console.talk(f"note: {note}")
     addition = add(case, taken, queue=queue, copies=copies, namespace=source.namespace)
     result = source.request.decide(addition.case)
-    _talk(addition, taken, console)
+    findings = [*(finding for each in texts for finding in each.findings), *addition.findings]
+    for finding in findings:
+        console.talk(finding_text(finding))
+    for unused in addition.unused:
+        console.talk(f"note: {unused}")
     if result.outcome is None or result.overview is None:
         return NO
-    found = arrival(result.outcome, result.overview, addition.jobs)
+    found = arrival(result.outcome, result.overview, addition.jobs, addition.refused)
     _write(found, result, console)
     if result.was_cut_short:
         console.talk(CUT_SHORT)
+    if any(finding.is_refusal for finding in findings):
+        return INPUT
     return 0 if found.eta_seconds is not None else NO
 
 
@@ -72,16 +79,6 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
 
     needed = needed_by(document.manifest for document in documents) if source.is_live else ()
     return attrs.evolve(case, templates=list_templates(source.access, needed)) if needed else case
-
-
-def _talk(addition: "Addition", documents: "Sequence[Document]", console: Console) -> None:
-    from kai.cli.checking.findings import finding_text
-    from kai.cli.checking.refusals import with_refusals
-
-    for finding in with_refusals(documents, addition.findings):
-        console.talk(finding_text(finding))
-    for unused in addition.unused:
-        console.talk(f"note: {unused}")
 
 
 def _write(found: "Arrival", result: "Result", console: Console) -> None:

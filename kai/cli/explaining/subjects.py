@@ -60,6 +60,10 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
         why, hint = why_left_out(of_kind, bare, source.case_of(result))
         if why:
             raise NoSubjectError(why, help=hint)
+    # What the file is, and whether it holds the name, is not known of a text that cannot be read.
+    unread = next((str(each) for each in result.findings if each.code.startswith("T")), "")
+    if unread:
+        raise NoSubjectError(f"found no {kind or 'job, queue or node'} {_cut(name)} in what can be read", help=unread)
     raise _displayed(kind, name, source, result) or _unknown(kind, name, known, owners, source)
 
 

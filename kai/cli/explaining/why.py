@@ -1,6 +1,6 @@
 """``kai why``: why a job waits, why a queue has its share, why a node is empty, and who evicted whom."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -20,6 +20,7 @@ from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
+    from kai.manifests import Finding
     from kai.simulation.deciding.run import Outcome
     from kai.simulation.explaining.explanation import Fold, JobExplanation
     from kai.simulation.explaining.own_jobs import OwnJob, OwnJobs
@@ -75,6 +76,7 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
 
     ways = Ways(
         decided=lambda result: noted(answer(source, result, asked)),
+        findings=lambda result: findings_about(source, result, asked),
         own=lambda own: noted(own_answer(source, own, asked)),
         served=lambda served: noted(served_answer(source, served, asked)),
         soon=(lambda served: noted(job_told(served, asked))) if is_for_service(source, asked) else None,
@@ -144,6 +146,19 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     # A service says the same as this command, and knows of no events; with --detail it is not asked.
     told = _with_events(told, subject.lines, source) if asked.detail else told
     return told, all(job.runs for job in jobs)
+
+
+def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[Finding]":
+    """Yield what is wrong with the manifests of the jobs that are asked about; of all jobs, what refuses them."""
+    from kai.simulation.request import told
+
+    case = source.case_of(result)
+    if asked.everything or asked.evicted:
+        yield from (each for each in result.findings if each.is_refusal)
+        return
+    yield from (each for each in result.findings if each.origin is None)
+    for line in find_subject(asked.name, source, result).lines:
+        yield from told(case.about.get(line.job.key, ()))
 
 
 def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:

@@ -154,10 +154,14 @@ class NodeList(Document):
 
 @attrs.frozen(kw_only=True)
 class FindingItem:
-    """One thing that is not as it should be; ``severity`` ok is a check that found nothing."""
+    """One thing that is not as it should be; ``severity`` ok is a check that found nothing.
+
+    ``meaning`` is refusal, wait or advice; null of a check of an installation.
+    """
 
     code: str
     severity: str
+    meaning: str | None
     message: str
     file: str | None
     line: int | None

@@ -163,6 +163,7 @@ class CodeItem:
 
     code: str
     severity: str
+    meaning: str
     title: str
     text: str
 

@@ -16,6 +16,7 @@ from kai.simulation.cases.origin import Origin
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused
     from kai.manifests.proposals import Proposal
+    from kai.simulation.cases.refused import RefusedWorkload
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +63,11 @@ class Case:
     unused: "tuple[Unused, ...]" = ()
     """Objects that had no part in it, counted by kind and reason."""
     findings: "tuple[Finding, ...]" = ()
-    """What is doubtful about the input and does not keep it from being used."""
+    """What is wrong with the input: with what has a part in it, and with what was refused."""
+    refused: "tuple[RefusedWorkload, ...]" = ()
+    """Workloads that a cluster would not take as they are; they have no part in it."""
+    about: "Mapping[str, tuple[Finding, ...]]" = EMPTY
+    """The same by the jobs that they are about, as ``namespace/name``."""
     workloads: int = 0
     """Workloads among plain manifests that this scheduler is asked to place."""
     owners: Mapping[str, tuple[tuple[str, str, str], ...]] = EMPTY

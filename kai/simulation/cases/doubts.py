@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.kubernetes.pod import ENDED
 from kai.simulation.cases.case import Case
 
-_RESOURCES: Final = ("gpu", "cpu", "memory")
 _MOST: Final = 3
 
 
@@ -17,14 +17,10 @@ def low_limits(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
 
     The rest of such a quota can never be used.
     """
-    for queue in objects.queues:
-        if queue.spec.resources is None:
-            continue
-        for resource in _RESOURCES:
-            amounts = getattr(queue.spec.resources, resource)
-            if 0 <= amounts.limit < amounts.quota:
-                text = f"its limit of {resource}, {amounts.limit:.15g}, is below its quota, {amounts.quota:.15g}"
-                yield queue.metadata.name, text
+    for faults in queue_faults(map(shape_of, objects.queues)).values():
+        for fault in (each for each in faults if each.rule is Rule.LOW_LIMIT):
+            limit, quota = f"{fault.found:.15g}", f"{fault.bound:.15g}"
+            yield fault.queue, f"its limit of {fault.resource}, {limit}, is below its quota, {quota}"
 
 
 def missing_nodes(case: Case) -> tuple[str, ...]:

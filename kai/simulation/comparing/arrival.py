@@ -11,14 +11,16 @@ import attrs
 from kai.ancestry import ancestry
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.simulation.cases.plan_document import Departure
+from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.plan import Plan, plan_of
 from kai.simulation.outcomes.queue_lines import QueueLine
+from kai.simulation.outcomes.refused_jobs import refused_jobs
 
-STARTS, AFTER_EVICTIONS, WAITS, NEVER = "starts", "starts-after-evictions", "waits", "impossible"
-_ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER)
+STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED = "starts", "starts-after-evictions", "waits", "impossible", "refused"
+_ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED)
 
 
 @attrs.frozen(kw_only=True)
@@ -50,10 +52,12 @@ class Arrival:
         )
 
 
-def arrival(outcome: Outcome, seen: Overview, added: frozenset[str]) -> Arrival:
-    """Return what became of the jobs in ``added`` in the cycle that saw them first."""
+def arrival(
+    outcome: Outcome, seen: Overview, added: frozenset[str], refused: Iterable[RefusedWorkload] = ()
+) -> Arrival:
+    """Return what became of the jobs in ``added`` in the cycle that saw them first, and of what was ``refused``."""
     all_jobs = tuple(job for job in seen.jobs if job.key in added)
-    jobs = tuple(job for job in all_jobs if job.wanted) or all_jobs
+    jobs = (*(tuple(job for job in all_jobs if job.wanted) or all_jobs), *refused_jobs(refused))
     plan = plan_of(outcome)
     own = _part(plan, added, is_own=True)
     answers = [answer_of(job) for job in jobs]
@@ -68,6 +72,8 @@ def arrival(outcome: Outcome, seen: Overview, added: frozenset[str]) -> Arrival:
 
 def answer_of(job: Job) -> str:
     """Return what becomes of one job: it starts if its minimum does."""
+    if job.state is State.REFUSED:
+        return REFUSED
     least = min(max(job.minimum, 1), job.wanted)
     if job.wanted and job.placed >= least:
         return STARTS

@@ -10,7 +10,9 @@ from functools import partial
 
 import numpy as np
 
+from kai.ancestry import ancestry
 from kai.api import names
+from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.kinds import key_of
 from kai.api.kubernetes.node import Taint
 from kai.explain.codes import Stage, stage_of
@@ -169,6 +171,21 @@ def _bound(site: Site) -> Iterator[Family]:
     yield Family(topic=bound, steps=steps)
 
 
+def _compute(site: Site) -> Iterator[Family]:
+    """Yield CPU and memory for the queue and those above it, where they may use GPUs and none of it."""
+    if site.reasons[0].facts.get("resource") not in ("cpu", "memory"):
+        return
+    parents = {each.metadata.name: each.spec.parent_queue or None for each in site.objects.queues}
+    faults = queue_faults(map(shape_of, site.objects.queues))
+    lacking = {
+        name: [fault.resource for fault in faults.get(name, ()) if fault.rule is Rule.NO_COMPUTE]
+        for name in ancestry(site.source.spec.queue, parents)
+    }
+    lacking = {name: found for name, found in lacking.items() if found}
+    if lacking:
+        yield Family(topic="limit", steps=(partial(changes.with_compute, site, lacking),))
+
+
 def _share(site: Site) -> Iterator[Family]:
     """Yield the quotas up to the one that would cover the group, where its queue has had its share."""
     reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
@@ -298,7 +315,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (_other_queue,),
     Stage.READINESS: (_existing,),
     Stage.IMPOSSIBLE: _SIZE,
-    Stage.LIMIT: (_at_once, _fewer_pods, _within_bound, _bound),
+    Stage.LIMIT: (_compute, _at_once, _fewer_pods, _within_bound, _bound),
     Stage.QUOTA: (_preemptible, _at_once, _fewer_pods, _within_bound, _bound),
     Stage.MATCH: _WHERE,
 }

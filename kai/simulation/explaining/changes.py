@@ -7,7 +7,7 @@ Nothing here says that a change helps; ``kai.simulation.explaining.trials`` find
 touch is the same object afterwards, so that reading the changed cluster costs only what changed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
@@ -16,7 +16,7 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
 from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
-from kai.explain.phrases import Words, bare, quantity
+from kai.explain.phrases import Words, bare, listed, quantity
 from kai.explain.takeable import Takeable
 from kai.framework.decisions import Cause
 from kai.model.amounts import parts_of
@@ -263,6 +263,28 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
         new=would,
         text=f"{bound} of {queue} {was} -> {would}",
         objects=attrs.evolve(site.objects, queues=tuple(members)),
+    )
+
+
+def with_compute(site: Site, lacking: Mapping[str, Collection[str]]) -> Change:
+    """Lift quota and limit of CPU and memory where queues may use none; ``lacking`` has these resources by queue."""
+    free = QueueResource(quota=names.UNLIMITED, limit=names.UNLIMITED)
+
+    def lifted(queue: Queue) -> Queue:
+        found = lacking.get(queue.metadata.name, ())
+        if not found:
+            return queue
+        resources = attrs.evolve(queue.spec.resources or QueueResources(), **dict.fromkeys(found, free))
+        return attrs.evolve(queue, spec=attrs.evolve(queue.spec, resources=resources))
+
+    resources = sorted({resource for found in lacking.values() for resource in found})
+    what, where = " and ".join(resources), listed(list(lacking))
+    return Change(
+        field=f"limit of {what}",
+        old="0",
+        new="-1",
+        text=f"{what}: {{quota: -1, limit: -1}} in {'queue' if len(lacking) == 1 else 'queues'} {where}",
+        objects=attrs.evolve(site.objects, queues=tuple(map(lifted, site.objects.queues))),
     )
 
 

@@ -18,6 +18,7 @@ class State(StrEnum):
     LOST = "Lost"
     FINISHED = "Finished"
     EMPTY = "Empty"
+    REFUSED = "Refused"
 
 
 RUNS = frozenset({State.RUNNING, State.STARTS, State.FINISHED})
@@ -35,5 +36,6 @@ MEANINGS: dict[State, str] = {
     State.LOST: "Its pods name a node that is not there: one that was deleted, or that the input lacks.",
     State.FINISHED: "All its pods have ended.",
     State.EMPTY: "It has no pods.",
+    State.REFUSED: "A cluster does not take it as it is, so it has no part in what is decided; the finding says why.",
 }
 """One sentence for each state."""

@@ -70,6 +70,8 @@ class Job:
     """Its name; with the namespace where another job has the same name."""
     lost_to: tuple[str, ...] = ()
     """For whom its pods had to go, and why; those that move are not among them."""
+    refusal: tuple[str, str] = ("", "")
+    """Code and text of why a cluster would not take it."""
     words: Words | None = None
     """Why pods of it wait; None when none does."""
     explanations: tuple[Explanation, ...] = ()
@@ -102,6 +104,8 @@ class Job:
             return "Evicted", ", ".join(self.lost_to)
         if self.words is not None and self.words.code == "Moves" and self.lost_to:
             return "Evicted", f"{', '.join(self.lost_to)}; {self.words.text}"
+        if self.state is State.REFUSED:
+            return self.refusal
         if self.state is State.LOST:
             return "NodeMissing", "its pods name a node that is not there"
         return (self.words.code, self.words.text) if self.words else ("", "")

@@ -4,7 +4,7 @@ Objects of the files take the place of those of the same kind and name, as apply
 and are no workload that is to come.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -17,13 +17,15 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.lenient import mapping_of
-from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
-from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims, check_claims
+from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
+from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME
 from kai.manifests.expansion import is_workload, numbered
-from kai.manifests.lint import check_jobs, queue_fault
+from kai.manifests.lint import Beside, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.claims_of_templates import with_claims_of_templates
+from kai.simulation.cases.refused import RefusedWorkload
+from kai.simulation.sources.judging import judge
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +36,7 @@ class Addition:
     jobs: frozenset[str]
     """``namespace/name`` of every pod group that came with it."""
     findings: tuple[Finding, ...] = ()
+    refused: tuple[RefusedWorkload, ...] = ()
     unused: tuple[Unused, ...] = ()
 
 
@@ -42,7 +45,9 @@ def add(
 ) -> Addition:
     """Return ``case`` with the workloads of ``documents`` in it, as often as ``copies``, in ``queue`` if one is named.
 
-    Raises: RefusedError for what cannot be used, InputError where no workload is for this scheduler.
+    A workload that is refused is left out. The case is as it was where all are.
+
+    Raises: RefusedError for ``queue`` if it runs no jobs, InputError where no workload is for this scheduler.
     """
     wanted = [_in_queue(document, queue) for document in documents] if queue else list(documents)
     wanted += [
@@ -51,30 +56,27 @@ def add(
         for document in wanted
         if is_workload(document.manifest)
     ]
-    reading = read(wanted, attrs.evolve(_surroundings(case, namespace, wanted), queue=queue))
-    unread = RefusedError.of(reading.findings)
-    if unread is not None:
-        raise unread
-    parents = _parents(case.objects, reading)
-    fault = queue_fault(queue, parents) if queue else None
+    beside = beside_of(case.objects, namespace or case.origin.namespace or "default")
+    judged = judge(wanted, attrs.evolve(_surroundings(case, namespace, wanted), queue=queue), beside)
+    reading = judged.reading
+    fault = queue_fault(queue, {**beside.queues, **_parents(reading)}) if queue else None
     if fault is not None:
         better = f"--queue {fault.better}" if fault.better else ""
         message = f"{fault.message}; {fault.hint}"
         raise RefusedError([Finding(code=fault.code, message=message, file=f"--queue {queue}", help=better)])
-    classes = {each.metadata.name for each in case.objects.priority_classes}
-    findings = [*reading.findings, *check_jobs(reading, parents, classes), *_absent_claims(case, reading, namespace)]
-    refused = RefusedError.of(findings)
-    if refused is not None:
-        raise refused
     groups = [each for each in reading.objects if isinstance(each, PodGroup)]
-    if not groups:
+    if not groups and not judged.refused:
+        refused = RefusedError.of(each for each in judged.findings if each.is_refusal)
+        if refused is not None:
+            raise refused
         said = "; ".join(str(each) for each in reading.expansion.unused)
         raise InputError(f"{_files(documents)}: found no workload for this scheduler{f' ({said})' if said else ''}")
     _refuse_those_that_are_there(case, reading.objects, _files(documents))
     return Addition(
         case=attrs.evolve(case, objects=_merged(case, reading.objects), cycles=1, stable_cycles=0),
         jobs=frozenset(f"{each.metadata.namespace}/{each.metadata.name}" for each in groups),
-        findings=tuple(findings),
+        findings=judged.findings,
+        refused=judged.refused,
         unused=reading.expansion.unused,
     )
 
@@ -109,22 +111,26 @@ def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> 
     )
 
 
-def _parents(objects: ClusterObjects, reading: Reading) -> dict[str, str]:
-    """Return all queues with their parents, those of the files over those of the cluster."""
-    found = {queue.metadata.name: queue.spec.parent_queue for queue in objects.queues}
-    for each in reading.objects:
-        if FIELD_OF.get(type(each)) == "queues":
-            found[each.metadata.name] = getattr(each, "spec").parent_queue  # noqa: B009 - the class is a queue's
-    return found
-
-
-def _absent_claims(case: Case, reading: Reading, namespace: str) -> Iterator[Finding]:
-    """Yield claims that pods name and that neither the files nor the cluster have."""
-    where = namespace or case.origin.namespace or "default"
+def beside_of(objects: ClusterObjects, namespace: str = "default") -> Beside:
+    """Return what findings about documents that are added to a cluster depend on."""
     kinds = {"resource_claims": CLAIM, "resource_claim_templates": TEMPLATE, "persistent_volume_claims": VOLUME}
-    known = {(kind, *key_of(each)) for field, kind in kinds.items() for each in getattr(case.objects, field)}
-    known |= Claims.of([document.manifest for document in reading.documents], where).found.keys()
-    yield from check_claims(reading.documents, known, where)
+    return Beside(
+        namespace=namespace,
+        claims=frozenset((kind, *key_of(each)) for field, kind in kinds.items() for each in getattr(objects, field)),
+        queues={queue.metadata.name: queue.spec.parent_queue or "" for queue in objects.queues},
+        classes=frozenset(each.metadata.name for each in objects.priority_classes),
+        offered=frozenset(name for node in objects.nodes for name in node.status.allocatable),
+    )
+
+
+def _parents(reading: Reading) -> dict[str, str]:
+    """Return the queues of documents with their parents."""
+    return {
+        # the class is a queue's
+        each.metadata.name: getattr(each, "spec").parent_queue or ""  # noqa: B009
+        for each in reading.objects
+        if FIELD_OF.get(type(each)) == "queues"
+    }
 
 
 def _merged(case: Case, added: Sequence[ApiObject]) -> ClusterObjects:

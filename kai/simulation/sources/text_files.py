@@ -10,9 +10,8 @@ from kai.api.codec.manifest_text import load_values
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
+from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text
 from kai.manifests.adoption import NONE, Adoption, adopted_documents, says_queues
-from kai.manifests.lint import unoffered_makes
 from kai.manifests.proposals import sources_of_queues
 from kai.manifests.workloads.table import describes_pods
 from kai.simulation.cases.case import Case, FairShareCase
@@ -30,7 +29,17 @@ from kai.simulation.sources.files import (
     sum_of,
     unread,
 )
+from kai.simulation.sources.judging import judge
 from kai.wording import found_by
+
+
+@attrs.frozen(kw_only=True)
+class Texts:
+    """What texts hold: their manifests, and what is wrong with those that cannot be read."""
+
+    documents: tuple[Document, ...]
+    texts: tuple[bytes, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def find_cases(path: str) -> Iterator[str]:
@@ -59,8 +68,7 @@ def read_at(place: Path, path: str, adoption: Adoption = NONE) -> Case | FairSha
     if path == STANDARD_INPUT:
         return _read_text(read_standard_input(), path, adoption)
     if place.is_dir():
-        documents, texts = _documents_in(place, path)
-        return _manifests(documents, path, place.resolve().name, texts, adoption)
+        return _manifests(_texts_in(place, path), path, place.resolve().name, adoption)
     try:
         return _read_text(place.read_bytes(), path, adoption)
     except OSError as error:
@@ -80,10 +88,14 @@ def _read_text(text: bytes, name: str, adoption: Adoption) -> Case | FairShareCa
     documents = documents_of(source, values)
     if not documents:
         raise InputError(f"{name}: found a list without items, expected Kubernetes objects")
-    return _manifests(documents, name, Path(name).stem, [text], adoption)
+    return _manifests(Texts(documents=tuple(documents), texts=(text,)), name, Path(name).stem, adoption)
 
 
-def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]:
+def _texts_in(folder: Path, name: str) -> Texts:
+    """Return the manifests of a folder. A text that cannot be read is left out, with what is wrong with it.
+
+    Raises: RefusedError where none can be read, InputError for a file that is missing or is something else.
+    """
     documents: list[Document] = []
     texts: list[bytes] = []
     refused: list[Finding] = []
@@ -100,12 +112,12 @@ def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]
         if any(is_scenario(document.manifest) for document in found):
             raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
         documents += found
-    if refused:
+    if refused and not documents:
         raise RefusedError(refused)
-    return documents, texts
+    return Texts(documents=tuple(documents), texts=tuple(texts), findings=tuple(refused))
 
 
-def read_documents(path: str, *, elsewhere: str = "--from") -> list[Document]:
+def read_documents(path: str, *, elsewhere: str = "--from") -> Texts:
     """Return the manifests at ``path``: a file, a folder, or standard input; a snapshot goes ``elsewhere``.
 
     Raises: RefusedError for what cannot be read, InputError where there are no manifests.
@@ -113,17 +125,17 @@ def read_documents(path: str, *, elsewhere: str = "--from") -> list[Document]:
     place = place_of(path)
     try:
         if place.is_dir() and path != STANDARD_INPUT:
-            documents, _ = _documents_in(place, path)
+            found = _texts_in(place, path)
         elif path != STANDARD_INPUT and is_archive(place):
             raise InputError(f"{path}: found a snapshot, expected manifests; a snapshot is given with {elsewhere}")
         else:
             text = read_standard_input() if path == STANDARD_INPUT else place.read_bytes()
-            documents = documents_of(*open_text(text, path))
+            found = Texts(documents=tuple(documents_of(*open_text(text, path))))
     except OSError as error:
         raise unread(path, error) from None
-    if not documents:
+    if not found.documents:
         raise InputError(f"{path}: found nothing, expected Kubernetes objects")
-    return documents
+    return found
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:
@@ -144,14 +156,13 @@ def _first_document(file: Path) -> object:
         return None
 
 
-def _manifests(
-    documents: Sequence[Document], name: str, title: str, texts: Sequence[bytes], adoption: Adoption
-) -> Case:
-    taken, proposals, notes = adopted_documents(documents, adoption)
-    reading = read(taken, Surroundings(scheduler_name=adoption.ours))
-    refused = RefusedError.of(reading.findings)
-    if refused is not None:
-        raise refused
+def _manifests(found: Texts, name: str, title: str, adoption: Adoption) -> Case:
+    taken, proposals, notes = adopted_documents(found.documents, adoption)
+    judged = judge(taken, Surroundings(scheduler_name=adoption.ours))
+    nothing = RefusedError.of(judged.findings)
+    if nothing is not None and not judged.reading.documents and not judged.refused:
+        raise nothing
+    reading = judged.reading
     objects = with_claims_of_templates(collect(reading.objects))
     configuration = default_configuration()
     parameters = attrs.evolve(configuration.parameters, scheduler_name=adoption.ours)
@@ -165,10 +176,12 @@ def _manifests(
         unused=tuple(each for each in reading.expansion.unused if not says_queues(each.kind, adoption)),
         workloads=reading.expansion.workloads,
         owners=reading.expansion.owners,
-        findings=(*reading.findings, *unoffered_makes(reading)),
-        templates=tuple(each.manifest for each in documents if describes_pods(each.manifest)),
+        findings=(*found.findings, *judged.findings),
+        about=judged.about,
+        refused=judged.refused,
+        templates=tuple(each.manifest for each in found.documents if describes_pods(each.manifest)),
         adopted=notes,
         proposals=proposals,
-        queue_sources=sources_of_queues(document.manifest for document in documents) if adoption.queue_from else (),
-        origin=Origin(type="manifests", sha256=sum_of(texts)),
+        queue_sources=sources_of_queues(each.manifest for each in found.documents) if adoption.queue_from else (),
+        origin=Origin(type="manifests", sha256=sum_of(found.texts)),
     )

@@ -23,11 +23,14 @@ from kai.errors import InputError
 from kai.intake.claims import gpus_of_claim
 from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
+from kai.manifests.codes import WAIT
 from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
-from kai.manifests.reading import Reading, defined_twice
+from kai.manifests.lint import Beside
+from kai.manifests.reading import Reading
 from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.deciding.cluster_reaction import recreated
+from kai.simulation.sources.judging import judge
 from kai.virtual.scenes.annotations import (
     Declared,
     Instant,
@@ -82,30 +85,37 @@ def read_workload(
     until: float = inf,
     start: float | None = None,
     scheduler: str = names.SCHEDULER_NAME,
+    beside: Beside | None = None,
 ) -> Workload:
     """Return what a workload that is written as manifests comes to; CronJobs start Jobs ``until`` the horizon.
 
-    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch. ``scheduler`` is the one whose
-    pods are decided on.
+    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch; ``scheduler`` is the one whose
+    pods are decided on, and ``beside`` is what the cluster has. Workloads that are refused are left out.
 
-    Raises: RefusedError with the place of each mistake, InputError where there is no job.
+    Raises: RefusedError with the place of each mistake where nothing is left, InputError where there is no job.
     """
-    twice = RefusedError.of(list(defined_twice(documents)))
-    if twice is not None:  # of a group that is there twice, each would take the pods of both
-        raise twice
-    declared, findings = _declarations(documents)
+    judged = judge(documents, Surroundings(scheduler_name=scheduler), beside)
+    documents = judged.reading.documents
+    declared, wrong = _declarations(documents)
+    findings = [*judged.findings, *wrong]
+    faulty = {each.origin for each in wrong if each.is_refusal}
+    declared = [said for said, each in zip(declared, documents, strict=True) if each.origin not in faulty]
+    documents = [each for each in documents if each.origin not in faulty]
     told = _beginning(declared)
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]
     began = told or (_start(documents, start) if cron_jobs and until < inf else None)
     prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
     reading = read(prepared, Surroundings(scheduler_name=scheduler))
-    refused = RefusedError.of([*findings, *reading.findings])
+    refused = RefusedError.of(reading.findings)
     if refused is not None:
         raise refused
     objects = collect(reading.objects)
     start = began or newest_time(objects) or NEW_YEAR
     plans = sorted(_plans(reading, arrivals, seed), key=lambda plan: plan.arrival)
     if not plans:
+        nothing = RefusedError.of(each for each in findings if each.is_refusal)
+        if nothing is not None:
+            raise nothing
         place = documents[-1].text.name if documents else "workload"
         why = "; ".join([*(str(each) for each in reading.expansion.unused), *said])
         raise InputError(f"{place}: found no workload for this scheduler" + (f" ({why.rstrip('.')})" if why else ""))
@@ -123,7 +133,7 @@ def read_workload(
         plans=tuple(plans),
         began=start,
         counts=counts,
-        findings=(*findings, *reading.findings),
+        findings=tuple(dict.fromkeys(each for each in (*findings, *reading.findings) if each.meaning != WAIT)),
         notes=(*(str(each) for each in reading.expansion.unused), *said),
         is_dated=told is not None,
     )

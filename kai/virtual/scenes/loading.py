@@ -18,8 +18,9 @@ from kai.errors import InputError
 from kai.lenient import part_of
 from kai.manifests import Document, Finding
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
-from kai.manifests.lint import queue_fault
+from kai.manifests.lint import Beside, queue_fault
 from kai.simulation.scenarios.shorthand import is_short
+from kai.simulation.sources.addition import beside_of
 from kai.simulation.sources.archive import is_archive
 from kai.simulation.sources.files import files_below
 from kai.simulation.sources.text_files import read_documents
@@ -129,14 +130,16 @@ def load_scene(
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
-    documents = list(read_documents(workload, elsewhere="--cluster"))
+    texts = read_documents(workload, elsewhere="--cluster")
+    documents = list(texts.documents)
     if any(is_short(each.manifest) for each in documents):
         raise InputError(f"{workload}: found a scenario, which is of one moment, expected manifests for virtual time")
     queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
     file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster, queues)
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
     taken, _, said = adopted_documents([*file.documents, *documents], adoption)
-    found = read_workload(taken, seed, until, None if case is None else case.now, adoption.ours)
+    beside = Beside() if case is None else beside_of(case.objects)
+    found = read_workload(taken, seed, until, None if case is None else case.now, adoption.ours, beside)
     objects, plans, notes = found.objects, found.plans, (*found.notes, *said)
     more: dict[str, Any] = {"began": found.began, "starts": found.began if found.is_dated else None}
     if case is not None:
@@ -167,7 +170,7 @@ def load_scene(
         notes=notes,
         **more,
     )
-    return Loaded(scene=scene, findings=found.findings)
+    return Loaded(scene=scene, findings=(*texts.findings, *found.findings))
 
 
 def _idle_queues(objects: ClusterObjects, names: Iterable[str]) -> Iterator[str]:
@@ -222,7 +225,7 @@ def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:
     if _is_snapshot(path):
         return ClusterFile(documents=())
     if place.is_dir():
-        return ClusterFile(documents=tuple(read_documents(path)))
+        return ClusterFile(documents=read_documents(path).documents)
     try:
         return read_cluster_file(place.read_bytes(), path, queues)
     except OSError as error:

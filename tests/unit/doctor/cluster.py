@@ -46,7 +46,8 @@ def pod(name: str, *, age: float = 3600, annotations: Any = None, **spec: Any) -
 
 def queue(name: str, parent: str = "", **gpu: float) -> dict[str, Any]:
     spec: dict[str, Any] = {"parentQueue": parent} if parent else {}
-    return obj(name, spec={**spec, "resources": {"gpu": gpu}})
+    free = {"quota": -1, "limit": -1}
+    return obj(name, spec={**spec, "resources": {"gpu": gpu, "cpu": free, "memory": free}})
 
 
 def group(name: str, queue: str, **spec: Any) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from kai.manifests import documents_of, open_text, read
 from kai.manifests.codes import CODES
 from kai.manifests.lint import lint
 
+FREE = "cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}"
+FREE_LINES = "    cpu: {quota: -1, limit: -1}\n    memory: {quota: -1, limit: -1}"
 QUEUE = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: %s}\nspec:\n  %s\n"
 JOB = """\
 apiVersion: batch/v1
@@ -95,16 +97,18 @@ def lint_texts(*texts):
         (
             (job(gpu="amd.com/gpu"), NODE),
             [
-                (
-                    "x.yaml:13:53: J020 warning: no node offers amd.com/gpu; "
-                    "it is counted as one of the GPUs that there are"
-                ),
+                "x.yaml:13:53: J020 no node offers amd.com/gpu, and a node refuses a pod that asks for it",
                 "   13 |       - {name: main, image: i, resources: {limits: {amd.com/gpu: 8}}}",
-                "      |                                                     ^^^^^^^^^^^",
+                "      |                                                     ^^^^^^^^^^^ nodes offer nvidia.com/gpu",
             ],
         ),
         (
-            (queue("team-a", "resources:\n    gpu:\n        quota: 8\n        limit: 4"),),
+            (
+                queue(
+                    "team-a",
+                    "resources:\n    gpu:\n        quota: 8\n        limit: 4\n" + FREE_LINES,
+                ),
+            ),
             [
                 "x.yaml:8:16: Q003 limit of gpu (4) is below quota (8) in queue team-a",
                 "    7 |         quota: 8",
@@ -137,11 +141,21 @@ def test_objects_are_looked_at_together(texts, said):
         ((queue("a").replace("name: a", "name: a, deletionTimestamp: '2026-01-01T00:00:00Z'"),), ["Q007"]),
         ((queue("team"), queue("a", "parentQueue: taem")), ["Q001"]),
         ((queue("a", "resources: {gpu: {quota: 4}}"),), ["Q003"]),
-        ((queue("a", "resources: {gpu: {quota: 0, limit: -1, overQuotaWeight: -1}}"),), ["Q004"]),
+        ((queue("a", "resources: {gpu: {quota: 4, limit: -1}}"),), ["Q008", "Q008"]),
+        ((queue("a", "resources: {gpu: {quota: 4, limit: -1}, cpu: {limit: 0}, memory: {limit: -1}}"),), ["Q008"]),
         (
             (
-                queue("a", "resources: {gpu: {quota: 4, limit: -1}}"),
-                queue("b", "parentQueue: a\n  resources: {gpu: {quota: 5, limit: -1}}"),
+                queue("a", "resources: {cpu: {quota: 1000, limit: -1}}"),
+                queue("b", "parentQueue: a\n  resources: {cpu: {quota: 4000, limit: -1}}"),
+            ),
+            ["Q005"],
+        ),
+        (tuple(queue(f"q{at}", f"parentQueue: q{at - 1}" if at else "displayName: x") for at in range(33)), ["Q009"]),
+        ((queue("a", f"resources: {{{FREE}, gpu: {{quota: 0, limit: -1, overQuotaWeight: -1}}}}"),), ["Q004"]),
+        (
+            (
+                queue("a", f"resources: {{{FREE}, gpu: {{quota: 4, limit: -1}}}}"),
+                queue("b", f"parentQueue: a\n  resources: {{{FREE}, gpu: {{quota: 5, limit: -1}}}}"),
             ),
             ["Q005"],
         ),

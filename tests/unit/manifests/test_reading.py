@@ -36,6 +36,7 @@ def test_a_finding_has_all_fields_for_machines():
     assert finding_values(finding) == {
         "code": "T003",
         "severity": "error",
+        "meaning": "refusal",
         "message": "apiVersion and kind are missing",
         "file": "x.yaml",
         "line": 1,

@@ -95,7 +95,9 @@ def test_findings_for_machines(write, capsys):
 
 def test_a_code_is_explained(capsys):
     assert run(["lint", "--explain", "j011"]) == 0
-    assert capsys.readouterr().out.startswith("J011 (error): gpu-fraction must be more than 0 and less than 1\n")
+    assert capsys.readouterr().out.startswith(
+        "J011 (error, refusal): gpu-fraction must be more than 0 and less than 1\n"
+    )
     assert run(["lint", "--explain", "Z1"]) == 2
     assert run(["lint"]) == 2
 
@@ -235,7 +237,7 @@ def test_codes_are_explained_within_the_width_of_the_terminal(capsys, monkeypatc
 
 def test_codes_are_explained_one_by_one_or_listed_all_also_for_machines(capsys):
     assert run(["lint", "--explain"]) == 0
-    assert "\nJ011  error    gpu-fraction must be more than 0 and less than 1\n" in capsys.readouterr().out
+    assert "\nJ011  error    refusal  gpu-fraction must be more than 0 and less than 1\n" in capsys.readouterr().out
     assert run(["lint", "--explain", "j011", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["kind"], [each["code"] for each in document["items"]]) == ("CodeList", ["J011"])

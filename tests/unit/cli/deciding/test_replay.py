@@ -81,7 +81,7 @@ def group(name, *, node="", code="", pods=1):
                 "spec": {
                     "schedulerName": "kai-scheduler",
                     "nodeName": node,
-                    "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+                    "containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
                 },
                 "status": {"phase": "Running" if node else "Pending"},
             }

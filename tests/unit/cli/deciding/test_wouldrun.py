@@ -26,6 +26,7 @@ spec:
   template:
     spec:
       schedulerName: kai-scheduler
+      restartPolicy: Never
       containers: [{name: main, image: i, resources: {limits: {nvidia.com/gpu: %s}}}]
 """
 LAB = Path(__file__).parents[4] / "examples" / "lab"
@@ -101,9 +102,10 @@ def test_a_job_may_be_tried_in_another_queue_and_several_times(ask):
     assert "  ? train-2" in out
 
 
-def test_a_queue_with_children_is_refused_with_its_place(ask):
-    told = ask(job=(JOB % 2).replace("queue: research", "queue: root"), code=4).err
-    assert told == (
+def test_a_queue_with_children_is_named_with_its_place_and_the_job_waits(ask):
+    told = ask(job=(JOB % 2).replace("queue: research", "queue: root"), code=1)
+    assert told.out.startswith("train would wait: queue root has children; only a leaf queue can run jobs.\n")
+    assert told.err == (
         "train.yaml:5:33: J002 queue root has children; only a leaf queue can run jobs\n"
         "    5 |   labels: {kai.scheduler/queue: root}\n"
         "      |                                 ^^^^ leaf queues below it: research, scratch\n"
@@ -156,9 +158,13 @@ def test_several_workloads_are_answered_together(ask):
     assert ask(job=f"{JOB % 2}---\n{other}", used=2).out.startswith("2 of 2 jobs would start now.\n")
 
 
-def test_what_an_admission_webhook_refuses_and_a_priority_class_that_is_none_are_told(ask):
+def test_what_an_admission_webhook_refuses_and_a_priority_class_that_is_none_are_reported(ask):
     job = (JOB % 2).replace("research}", "research, priorityClassName: trian}")
-    told = ask(used=2, job=job.replace("template:\n", 'template:\n    metadata: {annotations: {mps: "true"}}\n'))
-    assert told.out.startswith("train would start now.\n")
+    mps = job.replace("template:\n", 'template:\n    metadata: {annotations: {mps: "true"}}\n')
+    told = ask(used=2, job=mps, code=4)
+    assert told.out.startswith("train would be refused: an admission webhook refuses the Pod: MPS is only supported")
+    assert "\nRefused W001 · queue research · 2 pods, 4 GPUs\n  ! train   2 pods x 2 GPUs   Refused W001   " in told.out
+    good = JOB.replace("name: train", "name: good") % 1
+    assert ask(used=2, job=f"{mps}---\n{good}", code=4).out.startswith("1 of 2 jobs would start now, 1 is refused.\n")
     assert "train.yaml:5:62: J029 warning: priority class trian does not exist: it is passed over" in told.err
     assert "train.yaml:10:35: W001 an admission webhook refuses the Pod: MPS is only supported" in told.err

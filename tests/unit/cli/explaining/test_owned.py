@@ -25,6 +25,8 @@ def workload(version, kind, name, gpus, spec, at="template", namespace="default"
     }
     found = {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
     place = found["spec"]
+    if version == "apps/v1":
+        spec["selector"] = {"matchLabels": {"app": name}}
     *way, last = at.split(".")
     for step in way:
         place = place.setdefault(step, {})
@@ -43,7 +45,7 @@ def ray(name):
     }
 
 
-SELECTOR = {"selector": {"matchLabels": {"app": "x"}}}
+FREE = {key: {"quota": -1, "limit": -1} for key in ("cpu", "memory", "gpu")}
 OBJECTS = [
     {
         "apiVersion": "v1",
@@ -51,10 +53,10 @@ OBJECTS = [
         "metadata": {"name": "n1"},
         "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": "2"}},
     },
-    {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "a"}, "spec": {}},
-    workload("apps/v1", "Deployment", "web", 4, {**SELECTOR, "replicas": 2}),
+    {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "a"}, "spec": {"resources": FREE}},
+    workload("apps/v1", "Deployment", "web", 4, {"replicas": 2}),
     workload("batch/v1", "Job", "train", 4, {"parallelism": 2}),
-    workload("apps/v1", "StatefulSet", "train", 3, {**SELECTOR, "replicas": 1, "serviceName": "s"}),
+    workload("apps/v1", "StatefulSet", "train", 3, {"replicas": 1, "serviceName": "s"}),
     workload("batch/v1", "CronJob", "nightly", 4, {"schedule": "0 3 * * *"}, at="jobTemplate.spec.template"),
     ray("ray"),
 ]
@@ -145,7 +147,7 @@ def test_a_name_that_is_too_long_is_cut(asked):
 
 def test_a_name_in_several_namespaces_needs_one(tmp_path, capsys):
     path = tmp_path / "two.yaml"
-    there = workload("apps/v1", "Deployment", "web", 4, {**SELECTOR, "replicas": 1}, namespace="b")
+    there = workload("apps/v1", "Deployment", "web", 4, {"replicas": 1}, namespace="b")
     path.write_text(yaml.safe_dump_all([*OBJECTS, there]))
     assert run(["why", "deploy/web", "-f", str(path), "-A"]) == 4
     said = capsys.readouterr().err

@@ -260,12 +260,14 @@ OTHERS = """
 apiVersion: batch/v1
 kind: Job
 metadata: {name: misspelled, namespace: x, labels: {kai.scheduler/queue: a}}
-spec: {template: {spec: {schedulerName: kai-schedular, containers: [{name: m, image: i}]}}}
+spec: {template: {spec: {restartPolicy: Never, schedulerName: kai-schedular, containers: [{name: m, image: i}]}}}
 ---
 apiVersion: batch/v1
 kind: Job
 metadata: {name: held, namespace: x, labels: {kai.scheduler/queue: a}}
-spec: {suspend: true, template: {spec: {schedulerName: kai-scheduler, containers: [{name: m, image: i}]}}}
+spec:
+  suspend: true
+  template: {spec: {restartPolicy: Never, schedulerName: kai-scheduler, containers: [{name: m, image: i}]}}
 ---
 apiVersion: v1
 kind: Pod

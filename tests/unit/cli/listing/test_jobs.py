@@ -46,7 +46,7 @@ def manifests(count):
                 },
                 "spec": {
                     "schedulerName": "kai-scheduler",
-                    "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+                    "containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
                 },
             },
         ]

@@ -16,6 +16,13 @@ kind: Pod
 metadata: {name: %s, labels: {kai.scheduler/queue: a}}
 spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
 """
+QUEUE = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: a}
+spec: {parentQueue: root, displayName: new, resources: {}}
+---
+"""
 
 
 @pytest.fixture
@@ -49,25 +56,24 @@ def test_what_is_added_is_made_now_whatever_its_manifest_says(case):
 
 
 def test_an_object_that_is_changed_is_as_old_as_before(case):
-    queue = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\nspec: {parentQueue: root}\n---\n"
     before, after = (
         {each.metadata.name: each for each in objects}["a"]
-        for objects in (case.objects.queues, add(case, documents(queue + POD % "p")).case.objects.queues)
+        for objects in (case.objects.queues, add(case, documents(QUEUE + POD % "p")).case.objects.queues)
     )
     assert after.metadata.creation_timestamp == before.metadata.creation_timestamp
 
 
 def test_an_object_of_the_files_takes_the_place_of_the_one_that_is_there(case):
-    queue = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\nspec: {parentQueue: root}\n---\n"
-    found = add(case, documents(queue + POD % "p"))
+    found = add(case, documents(QUEUE + POD % "p"))
     assert sorted(names(found.case.objects.queues)) == ["a", "root"]
-    assert next(each for each in found.case.objects.queues if each.metadata.name == "a").spec.resources is None
+    assert next(each for each in found.case.objects.queues if each.metadata.name == "a").spec.display_name == "new"
 
 
 def test_a_pod_that_is_there_stays_and_its_namesake_gets_another_name(case):
     job = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: w, labels: {kai.scheduler/queue: a}}\n"
-        "spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}}}\n"
+        "spec: {template: {spec: {restartPolicy: Never, "
+        "schedulerName: kai-scheduler, containers: [{name: c, image: i}]}}}\n"
     )
     found = add(case, documents(job))
     assert names(found.case.objects.pods) == ["w-0", "w-0-2"]
@@ -87,9 +93,18 @@ def test_the_namespace_is_the_one_that_is_asked_for(case):
     assert add(case, documents(POD % "p"), namespace="team").jobs == {"team/p"}
 
 
-def test_a_queue_that_does_not_exist_is_refused(case):
+def test_a_workload_whose_queue_does_not_exist_is_added_and_its_finding_reported(case):
+    found = add(case, documents((POD % "p").replace("queue: a", "queue: b")))
+    assert ([each.code for each in found.findings], found.jobs, found.refused) == (["J001"], {"default/p"}, ())
     with pytest.raises(RefusedError, match="J001 queue b does not exist"):
-        add(case, documents((POD % "p").replace("queue: a", "queue: b")))
+        add(case, documents(POD % "p"), queue="b")
+
+
+def test_a_workload_that_is_refused_is_left_out_and_named(case):
+    wrong = (POD % "wrong").replace("image: i", "image: ''")
+    found = add(case, documents((POD % "p") + "---\n" + wrong))
+    assert (found.jobs, [each.name for each in found.refused]) == ({"default/p"}, ["wrong"])
+    assert add(case, documents(wrong)).case.objects.pods == case.objects.pods
 
 
 def test_files_without_a_workload_are_refused(case):

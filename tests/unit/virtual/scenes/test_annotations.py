@@ -49,7 +49,7 @@ def test_a_mistake_has_its_place(annotation: str, text: str, code: str):
 
 
 def test_a_mistake_is_quoted_as_it_is_written():
-    with pytest.raises(RefusedError, match='restarts is "true"'):
+    with pytest.raises(RefusedError, match="restarts: found true, expected a string"):
         scene_of(cluster() + job("x", restarts="-").replace('"-"', "true"))
 
 

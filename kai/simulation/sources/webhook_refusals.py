@@ -57,7 +57,7 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
     for each in said:
         if each.is_error:
             told.setdefault(each.file, set()).add((each.code, each.line))
-    fresh = {at: each for at, each in enumerate(documents) if not _is_kept(each)}
+    fresh = {at: each for at, each in enumerate(documents) if not each.is_kept}
     wrong: set[int] = set()
     for at, document in fresh.items():
         for path, manifest in _asked(document):
@@ -70,9 +70,14 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
                 yield finding
     for job in jobs:
         if job.at in fresh and job.at not in wrong:
-            found = [each for made in (job.group, *job.pods) for each in _refused(fresh[job.at], (), made)]
+            found = [each for made in _fresh(job) for each in _refused(fresh[job.at], (), made)]
             wrong |= {job.at} if found else set()
             yield from found[:1]
+
+
+def _fresh(job: Job) -> Iterator[Mapping[str, Any]]:
+    """Yield the group and the pods of a job, without what comes from an API server."""
+    yield from (each for each in (job.group, *job.pods) if not part_of(each, "metadata", "resourceVersion"))
 
 
 def with_refusals(
@@ -83,10 +88,6 @@ def with_refusals(
     places = {(each.file, each.line, each.column) for each in refused}
     kept = [each for each in said if each.is_error or (each.file, each.line, each.column) not in places]
     return tuple(sorted([*kept, *refused], key=lambda each: (each.file, each.line, each.column, each.code)))
-
-
-def _is_kept(document: Document) -> bool:
-    return bool(part_of(document.manifest, "metadata", "resourceVersion"))
 
 
 def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -1,0 +1,212 @@
+"""What is wrong with queues, judged once: `kai lint`, `kai doctor`, the queue controller and the webhook word it.
+
+The API server accepts a parent that does not exist, a circle of parents, a limit below the quota, quotas of children
+beyond that of their parent, and a queue that may use no CPU. Each is a value here, without words and without a place in
+a file; all faults of a queue come together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names
+from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources
+from kai.lenient import part_of
+from kai.numerals import is_number
+
+RESOURCES: Final = ("gpu", "cpu", "memory")
+UNITS: Final[Mapping[str, str]] = {"gpu": "GPUs", "cpu": "millicores", "memory": "MB"}
+"""Of the amounts of each resource in a queue."""
+
+
+class Rule(StrEnum):
+    """What a queue can violate."""
+
+    ORPHAN = "the parent does not exist"
+    CYCLE = "following parents never ends at a queue without a parent"
+    TOO_DEEP = "more queues stand above it than a scheduler looks at"
+    LOW_LIMIT = "the limit of a resource is below the quota"
+    OVERCOMMITTED = "the quotas of the children add up to more than the queue's own"
+    NO_COMPUTE = "the queue may use GPUs, and no CPU or no memory"
+
+
+@attrs.frozen(kw_only=True)
+class Bounds:
+    """Quota and limit of one resource; infinite is unlimited.
+
+    Units: those of the Queue API.
+    """
+
+    quota: float = 0.0
+    limit: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class QueueShape:
+    """What the rules read of a queue; ``bounds`` are None without resources."""
+
+    name: str
+    parent: str = ""
+    bounds: Mapping[str, Bounds] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QueueFault:
+    """One fault of one queue."""
+
+    rule: Rule
+    queue: str
+    resource: str = ""
+    found: float = 0.0
+    """The limit, the sum of the quotas, or how many queues there are from the top down to this one."""
+    bound: float = 0.0
+    """What ``found`` should be at least (a limit) or at most (a sum, a depth)."""
+    circle: tuple[str, ...] = ()
+    """The circle that the parents lead into, from its alphabetically first queue on."""
+
+
+def amount(value: float) -> float:
+    """Return an amount as the Queue API writes it, infinite for -1."""
+    return math.inf if value == names.UNLIMITED else value
+
+
+def shape_of(queue: Queue) -> QueueShape:
+    """Return what the rules read of a queue."""
+    return QueueShape(name=queue.metadata.name, parent=queue.spec.parent_queue, bounds=_bounds_of(queue.spec.resources))
+
+
+def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
+    """Return the same of a manifest that may be wrong: what is missing or no number counts as 0."""
+    resources = part_of(manifest, "spec", "resources")
+    bounds = None
+    if isinstance(resources, Mapping):
+        bounds = {
+            name: Bounds(quota=_number(resources, name, "quota"), limit=_number(resources, name, "limit"))
+            for name in RESOURCES
+        }
+    return QueueShape(
+        name=str(part_of(manifest, "metadata", "name")),
+        parent=str(part_of(manifest, "spec", "parentQueue") or ""),
+        bounds=bounds,
+    )
+
+
+def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ...]]:
+    """Return the faults of each queue by its name, in the order of ``Rule``; queues without a fault are left out.
+
+    Cost: linear in queues.
+    """
+    known = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.name)}
+    children: dict[str, list[QueueShape]] = {}
+    for queue in known.values():
+        if queue.parent:
+            children.setdefault(queue.parent, []).append(queue)
+    circles = _circles(known)
+    depths = _depths(children, [name for name, queue in known.items() if not queue.parent])
+    found = {
+        name: (
+            *_of_place(queue, known, circles.get(name, ()), depths.get(name, 0)),
+            *_of_bounds(queue),
+            *_overcommitted(queue, children.get(name, ())),
+            *_without_compute(queue),
+        )
+        for name, queue in known.items()
+    }
+    return {name: faults for name, faults in found.items() if faults}
+
+
+def excess(quotas: Iterable[float], bound: float) -> float | None:
+    """Return what quotas add up to where that is more than ``bound``; else None. Units: any, infinite is unlimited."""
+    total = math.fsum(quotas)
+    return total if total > bound else None
+
+
+def _of_place(
+    queue: QueueShape, known: Mapping[str, QueueShape], circle: tuple[str, ...], depth: int
+) -> Iterator[QueueFault]:
+    """Yield what is wrong with the place of a queue in the tree."""
+    if queue.parent and queue.parent not in known:
+        yield QueueFault(rule=Rule.ORPHAN, queue=queue.name)
+    if circle:
+        yield QueueFault(rule=Rule.CYCLE, queue=queue.name, circle=circle)
+    if depth > DEEPEST_QUEUE:
+        yield QueueFault(rule=Rule.TOO_DEEP, queue=queue.name, found=depth, bound=DEEPEST_QUEUE)
+
+
+def _of_bounds(queue: QueueShape) -> Iterator[QueueFault]:
+    for resource, own in (queue.bounds or {}).items():
+        if 0 <= own.limit < own.quota < math.inf:
+            yield QueueFault(rule=Rule.LOW_LIMIT, queue=queue.name, resource=resource, found=own.limit, bound=own.quota)
+
+
+def _overcommitted(queue: QueueShape, children: Sequence[QueueShape]) -> Iterator[QueueFault]:
+    for resource, own in (queue.bounds or {}).items():
+        total = excess((child.bounds[resource].quota for child in children if child.bounds is not None), own.quota)
+        if total is not None:
+            yield QueueFault(rule=Rule.OVERCOMMITTED, queue=queue.name, resource=resource, found=total, bound=own.quota)
+
+
+def _without_compute(queue: QueueShape) -> Iterator[QueueFault]:
+    """Yield CPU and memory of which a queue may use nothing, where it may use GPUs.
+
+    A quota above such a limit is told already. Pods that ask for no CPU and no memory run all the same.
+    """
+    bounds = queue.bounds or {}
+    for resource in ("cpu", "memory"):
+        if bounds and bounds["gpu"].limit != 0 and bounds[resource].limit == 0 and bounds[resource].quota <= 0:
+            yield QueueFault(rule=Rule.NO_COMPUTE, queue=queue.name, resource=resource)
+
+
+def _number(resources: object, *path: str) -> float:
+    found = part_of(resources, *path)
+    try:
+        return amount(float(found)) if is_number(found) else 0.0
+    except OverflowError:  # a whole number that no float holds
+        return 0.0
+
+
+def _bounds_of(resources: QueueResources | None) -> dict[str, Bounds] | None:
+    if resources is None:
+        return None
+    each = {"gpu": resources.gpu, "cpu": resources.cpu, "memory": resources.memory}
+    return {name: Bounds(quota=amount(own.quota), limit=amount(own.limit)) for name, own in each.items()}
+
+
+def _circles(known: Mapping[str, QueueShape]) -> dict[str, tuple[str, ...]]:
+    """Return for each queue whose parents lead in a circle that circle.
+
+    Cost: every queue is walked over once.
+    """
+    circles: dict[str, tuple[str, ...]] = {}
+    finished: set[str] = set()
+    for start in known:
+        path: dict[str, int] = {}
+        name = start
+        while name in known and name not in finished and name not in path:
+            path[name] = len(path)
+            name = known[name].parent
+        walked = tuple(path)
+        if name in path:
+            circle = walked[path[name] :]
+            first = circle.index(min(circle))
+            circles.update(dict.fromkeys(walked, circle[first:] + circle[:first]))
+        elif name in circles:
+            circles.update(dict.fromkeys(walked, circles[name]))
+        finished.update(walked)
+    return circles
+
+
+def _depths(children: Mapping[str, Sequence[QueueShape]], tops: Iterable[str]) -> dict[str, int]:
+    """Return how many queues there are from the top down to each; those that lead to no top are left out."""
+    depths: dict[str, int] = {}
+    level, depth = list(tops), 0
+    while level:
+        depth += 1
+        depths.update(dict.fromkeys(level, depth))
+        level = [child.name for name in level for child in children.get(name, ())]
+    return depths

@@ -1,0 +1,145 @@
+"""Documents to what a cluster would take of them: findings of every rule, and the workloads that it refuses.
+
+What each finding means to its object stands in ``kai.manifests.codes``. `kai lint` reports findings; commands that
+decide call ``judge``, so that no command says of a workload that it starts which another one says is refused.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from kai.api import names
+from kai.api.kinds import key_of
+from kai.api.scheduling.pod_group import PodGroup
+from kai.intake.groups import fault_of_tree
+from kai.lenient import mapping_of, part_of
+from kai.manifests import Document, Finding, RefusedError, Surroundings, read
+from kai.manifests.expansion import is_workload
+from kai.manifests.findings import Origin
+from kai.manifests.gpus import gpus_of
+from kai.manifests.lint import Beside, lint
+from kai.manifests.reading import Reading
+from kai.manifests.workloads.table import pod_templates
+from kai.simulation.cases.refused import RefusedWorkload
+from kai.simulation.sources.webhook_refusals import with_refusals
+
+_UNUSABLE: Final = ("F001", "T003", "T004", "J018")
+"""What refuses an object that an API server has taken already: kai itself cannot use it."""
+TOLD_BY_ANSWERS: Final = ("J003", "J019", "J025", "Q003", "Q005", "Q007")
+"""Advice that answers give in words of their own, as notes and states of jobs."""
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """What a cluster would take of documents, and what it would not."""
+
+    reading: Reading
+    """Of the documents that are taken."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with them, but for advice that answers give."""
+    refused: tuple[RefusedWorkload, ...] = ()
+
+    @property
+    def about(self) -> Mapping[str, tuple[Finding, ...]]:
+        """Findings by the jobs that they are about, as ``namespace/name``; jobs without any are left out."""
+        found: dict[Origin | None, list[Finding]] = {}
+        for each in self.findings:
+            found.setdefault(each.origin, []).append(each)
+        about = {f"{each.namespace}/{each.name}": each.findings for each in self.refused}
+        for job in self.reading.expansion.jobs if found else ():
+            own = found.get(self.reading.documents[job.at].origin) if job.at >= 0 else None
+            metadata = mapping_of(job.group, "metadata")
+            if own:
+                about[f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"] = tuple(own)
+        return about
+
+
+def findings_of(reading: Reading, beside: Beside | None = None) -> tuple[Finding, ...]:
+    """Return the findings of every rule about documents, also of those that admission webhooks apply."""
+    return with_refusals(reading.documents, [*lint(reading, beside), *_trees(reading)], reading.expansion.jobs)
+
+
+def judge(documents: Sequence[Document], around: Surroundings | None = None, beside: Beside | None = None) -> Judged:
+    """Return what is left of documents without those that are refused, with all findings at once.
+
+    Raises: RefusedError for a finding that is about no document.
+    """
+    reading = read(documents, around)
+    found = findings_of(reading, beside)
+    refused: list[RefusedWorkload] = []
+    left = reading
+    said = [each for each in found if not each.is_refusal and each.code not in TOLD_BY_ANSWERS]
+    scheduler = names.SCHEDULER_NAME if around is None else around.scheduler_name
+    while True:
+        about_none = RefusedError.of(each for each in found if each.is_refusal and each.origin is None)
+        if about_none is not None:
+            raise about_none
+        faulty = set(_refused_in(left.documents, found, scheduler))
+        if not faulty:
+            break
+        places = {left.documents[at].origin for at in faulty}
+        wrong = [each for each in found if each.is_refusal and each.origin in places]
+        said += wrong
+        refused += _workloads(left, faulty, wrong, scheduler)
+        left = read([each for at, each in enumerate(left.documents) if at not in faulty], around)
+        # What is wrong with the rest is known; only what could not be read beside the refused may have more.
+        found = left.findings
+    said.sort(key=lambda each: (each.file, each.line, each.column, each.code))
+    return Judged(reading=left, findings=tuple(dict.fromkeys(said)), refused=tuple(refused))
+
+
+def _refused_in(documents: Sequence[Document], wrong: Iterable[Finding], scheduler: str) -> Iterator[int]:
+    """Yield the places of documents that are not taken. Workloads of other schedulers have no part in any case."""
+    codes: dict[object, set[str]] = {}
+    for each in wrong:
+        if each.is_refusal:
+            codes.setdefault(each.origin, set()).add(each.code)
+    for at, document in enumerate(documents):
+        found = codes.get(document.origin, set())
+        has_part = not document.is_kept and (_is_for(document, scheduler) or not is_workload(document.manifest))
+        if found and (has_part or not found.isdisjoint(_UNUSABLE)):
+            yield at
+
+
+def _is_for(document: Document, scheduler: str) -> bool:
+    """Return whether an object is a pod group, or names a scheduler for pods."""
+    is_pod = document.manifest.get("kind") == "Pod"
+    found = [((), document.manifest)] if is_pod else pod_templates(document.manifest)
+    own = any(part_of(template, "spec", "schedulerName") == scheduler for _, template in found)
+    return own or document.manifest.get("kind") == PodGroup.__name__
+
+
+def _workloads(
+    reading: Reading, faulty: set[int], wrong: Sequence[Finding], scheduler: str
+) -> Iterator[RefusedWorkload]:
+    jobs = reading.expansion.jobs
+    for at in sorted(faulty):
+        document = reading.documents[at]
+        own = [job for job in jobs if job.at == at]
+        if not own and not (is_workload(document.manifest) and _is_for(document, scheduler)):
+            continue
+        metadata = mapping_of(document.manifest, "metadata")
+        # Replicas of one workload are several groups: then its own name says more than that of the first.
+        named = mapping_of(own[0].group, "metadata") if len(own) == 1 else metadata
+        pods = [pod for job in own for pod in job.pods]
+        yield RefusedWorkload(
+            name=str(named.get("name") or metadata.get("generateName") or ""),
+            namespace=str(named.get("namespace") or metadata.get("namespace") or "default"),
+            kind=str(document.manifest.get("kind")),
+            queue=str(part_of(own[0].group, "spec", "queue") or "") if own else "",
+            pods=len(pods),
+            gpus=sum(map(gpus_of, pods)),
+            findings=tuple(each for each in wrong if each.origin == document.origin),
+        )
+
+
+def _trees(reading: Reading) -> Iterator[Finding]:
+    """Yield pod groups whose sub-groups are no tree that can be scheduled."""
+    declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
+    faults = {key_of(each): fault_of_tree(each.spec) for each in declared}
+    for document in reading.documents:
+        metadata = mapping_of(document.manifest, "metadata")
+        fault = faults.get((str(metadata.get("namespace") or "default"), str(metadata.get("name"))))
+        if fault and document.manifest.get("kind") == PodGroup.__name__:
+            yield document.finding("J023", fault, ("spec", "subGroups"), at_key=True)

@@ -1,0 +1,74 @@
+"""The rules of queues as values; those who word them have tests of their own."""
+
+import math
+
+import pytest
+
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.queue_rules import Bounds, QueueShape, Rule, excess, queue_faults, shape_in, shape_of
+from kai.api.scheduling.queue import Queue
+
+FREE = Bounds(quota=math.inf, limit=math.inf)
+
+
+def queue(name, parent="", **bounds):
+    known = {"gpu": FREE, "cpu": FREE, "memory": FREE}
+    return QueueShape(name=name, parent=parent, bounds={**known, **bounds})
+
+
+def rules(*queues):
+    return {name: [(each.rule, each.resource) for each in found] for name, found in queue_faults(queues).items()}
+
+
+def test_a_sound_tree_has_no_faults():
+    assert rules(queue("top"), queue("a", "top", gpu=Bounds(quota=8, limit=8)), QueueShape(name="bare")) == {}
+
+
+def test_all_faults_of_a_queue_come_together():
+    low, none = Bounds(quota=8, limit=4), Bounds()
+    assert rules(queue("a", "gone", gpu=low, cpu=none, memory=none), queue("b", "a")) == {
+        "a": [
+            (Rule.ORPHAN, ""),
+            (Rule.LOW_LIMIT, "gpu"),
+            (Rule.OVERCOMMITTED, "gpu"),
+            (Rule.OVERCOMMITTED, "cpu"),
+            (Rule.OVERCOMMITTED, "memory"),
+            (Rule.NO_COMPUTE, "cpu"),
+            (Rule.NO_COMPUTE, "memory"),
+        ]
+    }
+
+
+def test_a_queue_without_gpus_needs_no_cpu():
+    assert rules(queue("a", gpu=Bounds(), cpu=Bounds(), memory=Bounds())) == {}
+
+
+def test_a_circle_is_told_by_all_that_lead_into_it_and_begins_with_its_first_name():
+    faults = queue_faults([queue("c", "b"), queue("b", "c"), queue("below", "c")])
+    assert {name: found[0].circle for name, found in faults.items()} == dict.fromkeys("bc", ("b", "c")) | {
+        "below": ("b", "c")
+    }
+
+
+def test_a_queue_below_too_many_says_how_many():
+    found = queue_faults([queue(f"q{at}", f"q{at - 1}" if at else "") for at in range(34)])
+    assert {name: each[0].found for name, each in found.items()} == {"q32": 33, "q33": 34}
+
+
+@pytest.mark.parametrize("amount", ["many", None, True, 10**400])
+def test_an_amount_that_is_no_number_counts_as_none(amount):
+    shape = shape_in({"metadata": {"name": "a"}, "spec": {"resources": {"gpu": {"quota": amount, "limit": -1}}}})
+    assert shape.bounds["gpu"] == Bounds(quota=0, limit=math.inf)
+
+
+def test_an_object_and_its_manifest_have_the_same_shape():
+    manifest = {
+        "metadata": {"name": "a"},
+        "spec": {"parentQueue": "p", "resources": {"gpu": {"quota": -1, "limit": 2.5}, "cpu": {"quota": 1}}},
+    }
+    assert shape_of(structure_as(Queue, manifest)) == shape_in(manifest)
+    assert shape_in({"metadata": {"name": "a"}, "spec": {}}).bounds is None
+
+
+def test_what_is_unlimited_exceeds_all_but_itself():
+    assert (excess([math.inf], 8), excess([math.inf], math.inf), excess([4, 4], 8)) == (math.inf, None, None)
