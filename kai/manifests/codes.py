@@ -88,6 +88,25 @@ CODES: Final[dict[str, Code]] = {
         "kai does not read this kind in this version",
         "The group and kind are known, the version is not; the object has no part in what is decided.",
     ),
+    "F005": Code(
+        ERROR,
+        ADVICE,
+        "a label or an annotation is spelled almost like one that counts",
+        "An API server takes any key, so the setting has no effect: a pod with gpu-fractoin gets no GPU.",
+    ),
+    "F006": Code(
+        WARNING,
+        ADVICE,
+        "kai reads no label or annotation of this name",
+        "The key stands below kai.scheduler/, and has no effect. It may belong to a plugin, or to another version.",
+    ),
+    "F007": Code(
+        ERROR,
+        ADVICE,
+        "a label or an annotation has a value that does not count",
+        "It has one of a few words as its value. Any other is passed over: a job with the preemptibility "
+        "nonpreemptible is preemptible.",
+    ),
     "Q001": Code(
         ERROR,
         WAIT,
@@ -230,8 +249,9 @@ CODES: Final[dict[str, Code]] = {
     "J021": Code(
         WARNING,
         ADVICE,
-        "an annotation about GPUs stands on a workload and not on its pods",
-        "Only annotations of pods count: they belong into the metadata of the pod template.",
+        "a label or an annotation stands where it does not count",
+        "A queue is named by a label, and of GPUs only annotations of pods count: they belong into the metadata of the "
+        "pod template. Controllers pass on the labels of some kinds to nothing that they make.",
     ),
     "J022": Code(
         WARNING,
@@ -295,6 +315,26 @@ CODES: Final[dict[str, Code]] = {
         "a priority class that pods name does not exist",
         "An API server refuses pods whose spec.priorityClassName is none. Without priority classes in the input only "
         "a likely slip of the pen is told. Add the class to the input if the cluster has it.",
+    ),
+    "J031": Code(
+        WARNING,
+        ADVICE,
+        "kai.scheduler/batch-min-member stands on a workload of another kind",
+        "It counts on Jobs, and on JobSets and their replicated Jobs. Other kinds say in fields of their own how many "
+        "pods start together.",
+    ),
+    "J032": Code(
+        ERROR,
+        WAIT,
+        "no node offers a resource, and another is spelled almost like it",
+        "Pods that ask for what no node offers wait.",
+    ),
+    "J033": Code(
+        WARNING,
+        WAIT,
+        "no node has a label that pods select, and some node has nearly the same",
+        "Pods wait until there is a node with the key and the value of their nodeSelector. Without nodes in the input "
+        "labels are not compared.",
     ),
     "J040": Code(
         WARNING,

@@ -11,12 +11,14 @@ import attrs
 
 from kai.api import names
 from kai.api.fields import EMPTY
-from kai.lenient import list_of, mapping_of, mappings_of, part_of
+from kai.lenient import mapping_of, mappings_of, part_of
 from kai.manifests.access import check_access
 from kai.manifests.claims import Claims, Place, check_claims
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
+from kai.manifests.keys import check_keys, nearest_key
+from kai.manifests.nodes import Nodes, check_nodes
 from kai.manifests.positions import Path
 from kai.manifests.priorities import check_priorities, classes_of
 from kai.manifests.queues import check_queues, parent_of, queues_of
@@ -26,7 +28,12 @@ from kai.manifests.unused import templates
 from kai.wording import counted, first_of
 
 _SHOWN: Final = 5
-_ON_PODS: Final = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
+_WHERE_QUEUES_COUNT: Final[Mapping[str, str]] = {
+    "PodCliqueSet": "put it into the labels of each clique",
+    "CronJob": "put it into spec.jobTemplate.metadata.labels",
+    "Service": "put it into spec.template.metadata.labels",
+}
+"""Kinds whose own label does not reach what their controllers make, and where the label does."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,8 +44,7 @@ class Beside:
     """Names of queues, with those of their parents."""
     classes: frozenset[str] = frozenset()
     """Names of priority classes."""
-    offered: frozenset[str] = frozenset()
-    """Resources that some node offers."""
+    nodes: Nodes = attrs.field(factory=Nodes)
     claims: Collection[Place] | None = None
     """Claims and templates of claims; None where they are not known."""
     namespace: str = "default"
@@ -54,7 +60,7 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
         *check_queues(reading.documents, beside.queues),
         *_check_jobs(reading, parents),
         *check_priorities(reading.documents, classes_of(reading.documents) | beside.classes),
-        *_unoffered_makes(reading, beside.offered),
+        *check_nodes(reading.documents, Nodes.written(reading.documents).beside(beside.nodes)),
     ]
     # What cannot be read at all is not judged as well.
     found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
@@ -65,10 +71,10 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
     if beside.claims is not None or any(map(_is_node, reading.documents)):
         found += check_claims(reading.documents, {*claims.found, *(beside.claims or ())}, beside.namespace)
     for document in reading.documents:
-        found += [*_foreign(document, claims, reading.scheduler), *_misplaced(document)]
+        found += [*_foreign(document, claims, reading.scheduler), *check_keys(document)]
         # What is said in other words at the very place is not said again.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
-    found += [*_without_model(reading), *_astray(reading)]
+    found += [*_without_model(reading), *_unused_labels(reading)]
     found += check_access(reading)
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
@@ -127,12 +133,14 @@ def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator
     message = fault.message if path else f"no queue is named, and {fault.message}"
     if is_empty:
         message = f"{key} is empty, expected the name of a queue"
+    # Where a key is misspelt or stands elsewhere, another finding says so with its place.
+    is_meant = not path and _means_queue(document)
     yield document.finding(
         fault.code,
         message,
         path or ("metadata", "name"),
-        hint=fault.hint,
-        help=f"{key}: {fault.better}" if fault.better else "",
+        hint="" if is_meant else fault.hint,
+        help=f"{key}: {fault.better}" if fault.better and not is_meant else "",
         found=queue,
         object=_title(job),
     )
@@ -176,27 +184,6 @@ def _least(spec: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> int |
     return sum(each for each in asked if isinstance(each, int))
 
 
-def _unoffered_makes(reading: Reading, beside: Collection[str]) -> Iterator[Finding]:
-    """Yield workloads that ask for GPUs of a make that no node offers, where there are nodes."""
-    offered = set(beside)
-    for document in reading.documents:
-        if document.manifest.get("kind") == "Node":
-            offered |= set(mapping_of(document.manifest, "status", "allocatable"))
-    if not offered & set(names.GPU_RESOURCES):
-        return
-    for document in reading.documents:
-        for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
-            for index, container in enumerate(list_of(template, "spec", "containers")):
-                limits = mapping_of(container, "resources", "limits")
-                for name in names.GPU_RESOURCES:
-                    if name in limits and name not in offered:
-                        place = (*path, "spec", "containers", index, "resources", "limits", name)
-                        there = " and ".join(each for each in names.GPU_RESOURCES if each in offered)
-                        message = f"no node offers {name}, and a node refuses a pod that asks for it"
-                        hint = f"nodes offer {there}"
-                        yield document.finding("J020", message, place, at_key=True, found=name, hint=hint)
-
-
 def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]:
     """Yield templates for another scheduler than ``ours`` that ask for GPUs, or whose workload names a queue."""
     namespace = str(part_of(document.manifest, "metadata", "namespace") or "default")
@@ -222,32 +209,30 @@ def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]
             )
 
 
-def _misplaced(document: Document) -> Iterator[Finding]:
-    """Yield annotations about GPUs of a workload, where they have no effect."""
-    annotations = mapping_of(document.manifest, "metadata", "annotations")
-    if _is_pod(document) or not any(name in annotations for name in _ON_PODS) or not templates(document.manifest):
-        return
-    for name in _ON_PODS:
-        if name in annotations:
-            kind = document.manifest.get("kind")
-            message = f"{name} stands on the {kind}, not on its pods"
-            hint = "move it into the metadata of the pod template"
-            yield document.finding("J021", message, ("metadata", "annotations", name), at_key=True, hint=hint)
+def _unused_labels(reading: Reading) -> Iterator[Finding]:
+    """Yield the label of a queue on a workload whose jobs are in another queue all the same."""
+    queues: dict[int, set[str]] = {}
+    for job in reading.expansion.jobs:
+        if job.at >= 0:
+            queues.setdefault(job.at, set()).add(str(part_of(job.group, "spec", "queue") or ""))
+    for at, found in queues.items():
+        document = reading.documents[at]
+        label = part_of(document.manifest, "metadata", "labels", names.QUEUE)
+        kind = str(document.manifest.get("kind"))
+        if label and kind in _WHERE_QUEUES_COUNT and label not in found:
+            yield document.finding(
+                "J021",
+                f"{names.QUEUE} on a {kind} does not count, and the job is in queue {', '.join(sorted(found))}",
+                ("metadata", "labels", names.QUEUE),
+                at_key=True,
+                hint=_WHERE_QUEUES_COUNT[kind],
+                found=str(label),
+            )
 
 
 def _without_model(reading: Reading) -> Iterator[Finding]:
     for each in reading.expansion.not_expanded:
         yield reading.documents[each.at].finding("J019", each.message, ("kind",))
-
-
-def _astray(reading: Reading) -> Iterator[Finding]:
-    """Yield pods that name a node which is not among those of the input, where there are nodes."""
-    nodes = {part_of(each.manifest, "metadata", "name") for each in reading.documents if _is_node(each)}
-    for document in reading.documents:
-        node = part_of(document.manifest, "spec", "nodeName")
-        if nodes and _is_pod(document) and isinstance(node, str) and node and node not in nodes:
-            message = f"nodeName: found {node}, which is not among the nodes of the input"
-            yield document.finding("J025", message, ("spec", "nodeName"), found=node, hint="the pod runs nowhere")
 
 
 def _is_node(document: Document) -> bool:
@@ -265,6 +250,13 @@ def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
         if labels.get(names.QUEUE) == queue:
             return (*path, "metadata", "labels", names.QUEUE), names.QUEUE
     return (), names.QUEUE
+
+
+def _means_queue(document: Document) -> bool:
+    """Return whether an object has the key of a queue where it does not count, or a key that is misspelt."""
+    metadata = mapping_of(document.manifest, "metadata")
+    labels, annotations = mapping_of(metadata, "labels"), mapping_of(metadata, "annotations")
+    return names.QUEUE in {*labels, *annotations} or names.QUEUE in map(nearest_key, map(str, labels))
 
 
 def _is_in_circle(queue: str, parents: Mapping[str, str]) -> bool:

@@ -15,12 +15,14 @@ from kai.api.codec.structuring import unstructure
 from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
 from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
 from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME
 from kai.manifests.expansion import is_workload, numbered
 from kai.manifests.lint import Beside, queue_fault
+from kai.manifests.nodes import Nodes
 from kai.manifests.reading import Reading
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.claims_of_templates import with_claims_of_templates
@@ -119,18 +121,13 @@ def beside_of(objects: ClusterObjects, namespace: str = "default") -> Beside:
         claims=frozenset((kind, *key_of(each)) for field, kind in kinds.items() for each in getattr(objects, field)),
         queues={queue.metadata.name: queue.spec.parent_queue or "" for queue in objects.queues},
         classes=frozenset(each.metadata.name for each in objects.priority_classes),
-        offered=frozenset(name for node in objects.nodes for name in node.status.allocatable),
+        nodes=Nodes.among(objects),
     )
 
 
 def _parents(reading: Reading) -> dict[str, str]:
     """Return the queues of documents with their parents."""
-    return {
-        # the class is a queue's
-        each.metadata.name: getattr(each, "spec").parent_queue or ""  # noqa: B009
-        for each in reading.objects
-        if FIELD_OF.get(type(each)) == "queues"
-    }
+    return {each.metadata.name: each.spec.parent_queue for each in reading.objects if isinstance(each, Queue)}
 
 
 def _merged(case: Case, added: Sequence[ApiObject]) -> ClusterObjects:

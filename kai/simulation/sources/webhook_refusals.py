@@ -61,8 +61,9 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
     wrong: set[int] = set()
     for at, document in fresh.items():
         for path, manifest in _asked(document):
-            lines, same = _lines(document, path), _SAME[str(manifest["kind"])]
-            if any(line in lines and code in same for code, line in told.get(document.text.name, ())):
+            same = _SAME[str(manifest["kind"])]
+            alike = [line for code, line in told.get(document.text.name, ()) if code in same]
+            if alike and not set(_lines(document, path)).isdisjoint(alike):
                 wrong.add(at)
                 continue
             for finding in _refused(document, path, manifest):
@@ -76,8 +77,13 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
 
 
 def _fresh(job: Job) -> Iterator[Mapping[str, Any]]:
-    """Yield the group and the pods of a job, without what comes from an API server."""
-    yield from (each for each in (job.group, *job.pods) if not part_of(each, "metadata", "resourceVersion"))
+    """Yield the group and the pods of a job, of pods that are alike one, without what comes from an API server."""
+    last: object = None
+    for each in (job.group, *job.pods):
+        asked = (part_of(each, "metadata", "annotations"), each.get("spec"))
+        if asked != last and not part_of(each, "metadata", "resourceVersion"):
+            yield each
+        last = asked
 
 
 def with_refusals(

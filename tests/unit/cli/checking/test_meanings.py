@@ -11,7 +11,7 @@ from kai.simulation.sources.judging import TOLD_BY_ANSWERS
 CLUSTER = """\
 apiVersion: v1
 kind: Node
-metadata: {name: n1, labels: {gpu: h100}}
+metadata: {name: n1, labels: {gpu: h100, gpu-model: h100-sxm}}
 status: {allocatable: {cpu: "64", memory: 256Gi, pods: "110", nvidia.com/gpu: "8"}}
 ---
 apiVersion: scheduling.run.ai/v2
@@ -108,6 +108,9 @@ SAMPLES = {
     "F002": job("parallelism: 1", "paralelism: 1"),
     "F003": job("parallelism: 1", "parallelism: 1\n  owner: me"),
     "F004": JOB + "---\napiVersion: scheduling.run.ai/v1\nkind: Queue\nmetadata: {name: other}\n",
+    "F005": on_pods('{gpu-fractoin: "0.5"}'),
+    "F006": on_pods("{kai.scheduler/colour: red}"),
+    "F007": job("queue: team", "queue: team, kai.scheduler/preemptibility: nonpreemptible"),
     "Q001": queue(f"{{parentQueue: paren, resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}}}"),
     "Q002": queue(f"{{parentQueue: mine, resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}}}"),
     "Q003": queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: 4}}}}}}"),
@@ -156,6 +159,12 @@ SAMPLES = {
     ).replace(*SHARE),
     "J029": job("queue: team", "queue: team, priorityClassName: trian"),
     "J030": job("schedulerName", "priorityClassName: trian\n      schedulerName"),
+    "J031": JOB + "---\napiVersion: apps/v1\nkind: Deployment\n"
+    "metadata: {name: d, annotations: {kai.scheduler/batch-min-member: '2'}}\n"
+    "spec: {replicas: 0, selector: {matchLabels: {app: d}}, template: {metadata: {labels: {app: d}}, "
+    "spec: {schedulerName: kai-scheduler, containers: [{name: a, image: x}]}}}\n",
+    "J032": job("nvidia.com/gpu: 1", "nvidia.com/gpus: 1"),
+    "J033": job("schedulerName", "nodeSelector: {gpu-modell: h100-sxm}\n      schedulerName"),
     "J040": JOB
     + "---\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t, namespace: default}\n"
     "spec: {runtimeRef: {name: absent}}\n",
