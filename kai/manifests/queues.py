@@ -71,7 +71,9 @@ def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) 
             hint = "they cannot all have theirs at once"
             yield queue.finding("Q005", message, ("spec", "resources", fault.resource, "quota"), hint=hint, **about)
         case Rule.NO_COMPUTE:
-            yield _without_compute(fault, queue)
+            limit = part_of(queue.manifest, "spec", "resources", fault.resource, "limit")
+            if limit is None or is_number(limit):  # reading says of others that they are no amounts
+                yield _without_compute(fault, queue)
 
 
 def _orphan(queue: Document, name: str, queues: Mapping[str, Document]) -> Finding:

@@ -36,6 +36,8 @@ from kai.podgrouper import Kind
 
 _OUTPUT: Final = "output.kai/"
 """How versions of documents begin that kai writes with ``-o json``."""
+_MOST_VALUES: Final = 20
+"""So many values of one object that cannot be read are reported."""
 _STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
 _OTHER_FILES: Final = {
     **dict.fromkeys(("plugins", "with", "actions", "tiers"), "a configuration of the scheduler is given with --config"),
@@ -215,14 +217,44 @@ def _structured(
         told = [Finding(code="F001", message=message, file=documents[0].text.name) for message in error.messages]
     findings: list[Finding] = []
     for manifest, at in zip(expansion.manifests, expansion.origins, strict=True):
-        try:
-            kind = structuring.kind_of(manifest)
-            if kind is not None:
-                structuring.structure_as(kind.cls, manifest)
-        except BadValue as bad:
-            if at >= 0:  # what was made of a template has the mistakes of the template
-                findings.append(documents[at].bad_value(bad))
+        kind = structuring.kind_of(manifest)
+        if kind is not None and at >= 0:  # what was made of a template has the mistakes of the template
+            findings += [documents[at].bad_value(bad) for bad in _bad_values(kind.cls, manifest)]
     return (), findings or told
+
+
+def _bad_values(cls: type[ApiObject], manifest: Mapping[str, Any]) -> Iterator[BadValue]:
+    """Yield every value of an object that cannot be read: reading ends at one, so it goes on without it."""
+    left: Mapping[str, Any] | None = manifest
+    for _ in range(_MOST_VALUES):
+        if left is None:
+            return
+        try:
+            structuring.structure_as(cls, left)
+        except BadValue as bad:
+            yield bad
+            left = _without_value(left, bad.path) if bad.path else None
+        else:
+            return
+
+
+def _without_value(value: Any, path: Path) -> Any:  # noqa: ANN401 - a manifest, or a part of it
+    """Return a copy of a manifest without the field at a path; None where there is none.
+
+    An item of a list stays: the items after it would get other numbers.
+    """
+    step, *rest = path
+    is_there = step in value if isinstance(value, Mapping) else isinstance(value, list) and step in range(len(value))
+    if not is_there:
+        return None
+    if not rest:
+        return {key: each for key, each in value.items() if key != step} if isinstance(value, Mapping) else None
+    inner = _without_value(value[step], tuple(rest))
+    if inner is None:
+        return None
+    copy: Any = dict(value) if isinstance(value, Mapping) else [*value]
+    copy[step] = inner
+    return copy
 
 
 def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:

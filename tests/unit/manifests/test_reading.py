@@ -162,3 +162,22 @@ def test_letters_that_yaml_reads_as_booleans_are_no_texts():
     text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: n, b: Y, c: off, d: yes, e: no1}}\nspec: {}\n"
     said = [each.message for each in findings_of(text) if each.code == "F001"]
     assert [each.partition(":")[0] for each in said] == ["a", "b", "c", "d"]
+
+
+def test_all_values_of_an_object_that_cannot_be_read_are_reported_at_once():
+    text = (
+        "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\n"
+        'spec: {resources: {gpu: {quota: "20", limit: 8}, memory: {quota: 64Gi, limit: 128Gi}}}\n'
+        "---\napiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\n"
+        "spec: {queue: 5, minMember: x, subGroups: [{name: s, minMember: z}, 7]}\n"
+    )
+    found = [each.message for each in findings_of(text)]
+    assert found == [
+        'quota: found "20", expected a number',
+        'quota: found "64Gi", expected a number',
+        'limit: found "128Gi", expected a number',
+        "queue: found 5, expected a string",
+        'minMember: found "x", expected a whole number',
+        'minMember: found "z", expected a whole number',
+        "subGroups[1]: found 7, expected an object",
+    ]

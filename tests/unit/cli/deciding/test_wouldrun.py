@@ -104,7 +104,7 @@ def test_a_job_may_be_tried_in_another_queue_and_several_times(ask):
 
 def test_a_queue_with_children_is_named_with_its_place_and_the_job_waits(ask):
     told = ask(job=(JOB % 2).replace("queue: research", "queue: root"), code=1)
-    assert told.out.startswith("train would wait: queue root has children; only a leaf queue can run jobs.\n")
+    assert told.out.startswith("train would wait: root is not a leaf queue; submit to research or scratch.\n")
     assert told.err == (
         "train.yaml:5:33: J002 queue root has children; only a leaf queue can run jobs\n"
         "    5 |   labels: {kai.scheduler/queue: root}\n"
