@@ -216,7 +216,7 @@ def test_workloads_of_which_no_job_comes_are_an_error(capsys, tmp_path):
     )
     assert run(["simulate", str(path)]) == 4
     told = capsys.readouterr().err
-    assert "not used: 1 Training (kai has no model of its controller" in told
+    assert "not used: 1 Training of acme.io (kai does not expand" in told
     assert told.endswith(f"error: {path}: found workloads for this scheduler, and no job came of them\n")
 
 
