@@ -54,22 +54,24 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
 def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) -> Iterator[Finding]:
     """Yield the finding for one fault of a queue."""
     path: Path = ("spec", "parentQueue")
-    about = {"object": f"queue {fault.queue}"}
+    about = f"queue {fault.queue}"
     match fault.rule:
         case Rule.ORPHAN:
             yield _orphan(queue, fault.queue, queues)
         case Rule.CYCLE:
-            yield queue.finding("Q002", _circle(fault), path, **about)
+            yield queue.finding("Q002", _circle(fault), path, object=about)
         case Rule.TOO_DEEP:
             message = f"queue {fault.queue} has {fault.found - 1:.0f} queues above it, and nothing in it is scheduled"
-            yield queue.finding("Q009", message, path, hint=f"at most {fault.bound - 1:.0f} may stand above", **about)
+            hint = f"at most {fault.bound - 1:.0f} may stand above"
+            yield queue.finding("Q009", message, path, hint=hint, object=about)
         case Rule.LOW_LIMIT:
             yield _low_limit(fault, queue)
         case Rule.OVERCOMMITTED:
             own, total = (_shown(each, fault.resource) for each in (fault.bound, fault.found))
             message = f"the children of queue {fault.queue} have a quota of {total}, and {fault.queue} has {own}"
             hint = "they cannot all have theirs at once"
-            yield queue.finding("Q005", message, ("spec", "resources", fault.resource, "quota"), hint=hint, **about)
+            place: Path = ("spec", "resources", fault.resource, "quota")
+            yield queue.finding("Q005", message, place, hint=hint, object=about)
         case Rule.NO_COMPUTE:
             limit = part_of(queue.manifest, "spec", "resources", fault.resource, "limit")
             if limit is None or is_number(limit):  # reading says of others that they are no amounts

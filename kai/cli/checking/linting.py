@@ -29,7 +29,8 @@ from kai.simulation.sources.files import SUFFIXES, files_below
 from kai.simulation.sources.judging import findings_of
 from kai.simulation.sources.loading import read_case
 from kai.traces.columns import node_format_of
-from kai.traces.reading import read_nodes, read_rows, read_trace
+from kai.traces.reading import read_nodes, read_trace
+from kai.traces.rows import read_rows
 from kai.virtual.scenes.cluster_file import KEYS as CLUSTER_KEYS
 from kai.virtual.scenes.cluster_file import read_cluster_file
 from kai.virtual.scenes.file_kinds import is_trace
