@@ -211,7 +211,7 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def edits(one: str, other: str, most: int) -> int:
-    """Return how many letters are put in, left out, changed or swapped with their neighbour; ``most`` + 1 for more."""
+    """Return how many letters are put in, left out, changed or swapped with the next; ``most`` + 1 for more."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

@@ -94,13 +94,7 @@ def read_workload(
 
     Raises: RefusedError with the place of each mistake where nothing is left, InputError where there is no job.
     """
-    judged = judge(documents, Surroundings(scheduler_name=scheduler), beside)
-    documents = judged.reading.documents
-    declared, wrong = _declarations(documents)
-    findings = [*judged.findings, *wrong]
-    faulty = {each.origin for each in wrong if each.is_refusal}
-    declared = [said for said, each in zip(declared, documents, strict=True) if each.origin not in faulty]
-    documents = [each for each in documents if each.origin not in faulty]
+    documents, declared, findings = _taken(documents, scheduler, beside)
     told = _beginning(declared)
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]
     began = told or (_start(documents, start) if cron_jobs and until < inf else None)
@@ -140,6 +134,18 @@ def read_workload(
 
 
 # --- Documents -----------------------------------------------------------------------------------------------------
+
+
+def _taken(
+    documents: Sequence[Document], scheduler: str, beside: Beside | None
+) -> tuple[list[Document], list[Declared], list[Finding]]:
+    """Return the documents that are not refused, what each declares for the simulation, and all findings."""
+    judged = judge(documents, Surroundings(scheduler_name=scheduler), beside)
+    declared, wrong = _declarations(judged.reading.documents)
+    faulty = {each.origin for each in wrong if each.is_refusal}
+    pairs = zip(judged.reading.documents, declared, strict=True)
+    left = [(each, said) for each, said in pairs if each.origin not in faulty]
+    return [each for each, _ in left], [said for _, said in left], [*judged.findings, *wrong]
 
 
 def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[Finding]]:
