@@ -164,7 +164,7 @@ def _kind(decision: Bind | Nominate | Evict) -> str:
 
 def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
     """Yield what was decided about each job, one line for pods that share kind and cause."""
-    snapshot = cycle.outcome.last.snapshot
+    snapshot, details = cycle.outcome.last.snapshot, cycle.outcome.last.report.details
     pods: Counter[tuple[str, int, str, int]] = Counter()
     gpus: Counter[tuple[str, int, str, int]] = Counter()
     nodes: dict[tuple[str, int, str, int], dict[int, None]] = {}
@@ -175,7 +175,7 @@ def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
             cause, gains, node = "", -1, each.node
         key = (_kind(each), int(snapshot.pod_group[each.pod]), cause, gains)
         pods[key] += 1
-        gpus[key] += counted_on(snapshot, each.pod, node)
+        gpus[key] += counted_on(snapshot, each.pod, node, details)
         if node >= 0:
             nodes.setdefault(key, {})[node] = None
     for key, count in pods.items():

@@ -16,6 +16,7 @@ from kai.model.claim import (
     SharePolicy,
     qualified,
 )
+from kai.model.partitions import Gpu, Gpus, gpus_of, is_gpu
 from kai.model.placement import (
     AllocatedConfig,
     ClaimAllocation,
@@ -47,7 +48,11 @@ __all__ = [
     "DeviceSlice",
     "DeviceToleration",
     "ExtendedAllocation",
+    "Gpu",
+    "Gpus",
     "KubernetesVersion",
     "SharePolicy",
+    "gpus_of",
+    "is_gpu",
     "qualified",
 ]

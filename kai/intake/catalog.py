@@ -1,20 +1,23 @@
 """The catalog: what filters look up by name."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
-from kai.intake.claims import are_same, gpus_of_claim, gpus_of_nodes, read_claims
+from kai.intake.claimed_gpus import ClaimedGpus, Wanted
+from kai.intake.claims import KnownClaims, gpus_wanted, read_claims
+from kai.intake.devices import Devices, are_same, read_devices
+from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
 from kai.model.catalog import Catalog
 
 _NAMED = ("namespaces",)
-_SLICES = ("resource_slices",)
 _SOURCES = (
     *_NAMED,
-    *_SLICES,
+    "resource_slices",
     "config_maps",
     "resource_claims",
     "resource_claim_templates",
@@ -29,8 +32,10 @@ class Library:
 
     objects: ClusterObjects
     catalog: Catalog
-    template_gpus: Mapping[tuple[str, str], int]
-    """GPUs in a claim made from a template, by the template's namespace and name."""
+    devices: Devices
+    claimed_gpus: ClaimedGpus
+    templates: Mapping[tuple[str, str], Wanted]
+    """The GPUs of a claim made from a template, by the template's namespace and name."""
     node_gpus: Mapping[str, int]
     """GPUs that drivers offer beside device plugins, by node."""
 
@@ -40,33 +45,49 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
     before = before or _NOTHING
     if _are_same(objects, before.objects, _SOURCES):
         return before
-    is_offered = _are_same(objects, before.objects, _SLICES)
+    devices, claimed_gpus, node_gpus = before.devices, before.claimed_gpus, before.node_gpus
+    read = zip(map(id, in_order(before.objects.resource_claims)), before.catalog.claims.claims.values(), strict=True)
+    known: KnownClaims = dict(read)
+    if (now := read_devices(objects, devices)) is not devices:
+        claimed_gpus = ClaimedGpus(gpus=now.gpus, classes=now.classes)
+        if devices.gpus.are_divided or now.gpus.are_divided:
+            known = {}  # what claims come to may be another part
+        if now.gpus is not devices.gpus:
+            node_gpus = Counter(gpu.node for gpu in now.gpus.all if gpu.node)
+        devices = now
+    templates = {key_of(each): gpus_wanted(each.spec.spec, claimed_gpus) for each in objects.resource_claim_templates}
     return Library(
         objects=objects,
-        catalog=_catalog(objects, settings, before),
-        template_gpus={key_of(each): gpus_of_claim(each.spec.spec) for each in objects.resource_claim_templates},
-        node_gpus=before.node_gpus if is_offered else gpus_of_nodes(objects.resource_slices),
+        catalog=Catalog(
+            namespaces=_namespaces(objects, before),
+            config_maps=frozenset(key_of(each) for each in objects.config_maps),
+            config_maps_known=bool(objects.config_maps),  # without any in the cluster none is missing: none was listed
+            claims=read_claims(objects, settings, devices, claimed_gpus, known),
+            gpus=devices.gpus,
+        ),
+        devices=devices,
+        claimed_gpus=claimed_gpus,
+        templates=templates,
+        node_gpus=node_gpus,
     )
 
 
-_NOTHING = Library(objects=ClusterObjects(), catalog=Catalog(), template_gpus={}, node_gpus={})
+_NOTHING = Library(
+    objects=ClusterObjects(),
+    catalog=Catalog(),
+    devices=Devices(objects=ClusterObjects()),
+    claimed_gpus=ClaimedGpus(),
+    templates={},
+    node_gpus={},
+)
 
 
 def _are_same(objects: ClusterObjects, before: ClusterObjects, fields: Sequence[str]) -> bool:
     return all(are_same(getattr(objects, field), getattr(before, field)) for field in fields)
 
 
-def _catalog(objects: ClusterObjects, settings: IntakeSettings, before: Library) -> Catalog:
-    """Return the catalog, with what did not change as it was ``before``.
-
-    Without any config map in the cluster none is missing: they were not listed.
-    """
-    named = before.catalog.namespaces
-    if not _are_same(objects, before.objects, _NAMED):
-        named = {each.metadata.name: each.metadata.labels for each in objects.namespaces}
-    return Catalog(
-        namespaces=named,
-        config_maps=frozenset(key_of(each) for each in objects.config_maps),
-        config_maps_known=bool(objects.config_maps),
-        claims=read_claims(objects, settings, before.objects, before.catalog.claims),
-    )
+def _namespaces(objects: ClusterObjects, before: Library) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels of namespaces, the same ones while these are the same objects."""
+    if _are_same(objects, before.objects, _NAMED):
+        return before.catalog.namespaces
+    return {each.metadata.name: each.metadata.labels for each in objects.namespaces}

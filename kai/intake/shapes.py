@@ -125,7 +125,14 @@ def _shape(demand: Demand, constraints: Constraints, around: Additions) -> Shape
     if around.claimed:
         total = dict(request)
         total["gpu"] = total.get("gpu", 0) + around.claimed * GPU_UNIT
-        request, gpu = packed(total), attrs.evolve(gpu, claimed=around.claimed, spared=around.spared)
+        request = packed(total)
+        gpu = attrs.evolve(
+            gpu,
+            claimed=around.claimed,
+            not_had=around.not_had,
+            spared=around.spared,
+            most_spared=around.most_spared,
+        )
     if around.missing_config_maps:
         constraints = attrs.evolve(constraints, config_maps=around.missing_config_maps)
     return Shape(

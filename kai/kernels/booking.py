@@ -65,8 +65,11 @@ def portion_on_node(facts: Facts, shape: int, node: int) -> int:
 
 @kernel
 def requested_gpu(facts: Facts, shape: int) -> int:
-    """Return the raw GPU request in thousandths, with MIG slices and claimed devices; a request by memory counts 0."""
-    total = 0
+    """Return the raw GPU request in thousandths, with MIG slices and claimed devices; a request by memory counts 0.
+
+    Of a device that a claim has in part, that part counts.
+    """
+    total = -facts.shapes.not_had[shape]
     for resource in range(facts.shapes.request.shape[1]):
         weight = facts.nodes.gpu_weight[resource]
         if weight > 0:

@@ -57,6 +57,7 @@ class ShapeFacts(Struct):
     portion: Float64s  # [K] of one device
     memory: Int64s  # [K] MiB of one device
     claimed: Int64s  # [K] devices asked for through claims
+    not_had: Int64s  # [K] thousandths of them that count nothing in quota, as claims have parts of GPUs
     legacy_mig: Bools  # [K]
     mask: Int64s  # [K] row of Vectors.masks
     score: Int64s  # [K] row of Vectors.scores

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from kai.model.claim import ClaimCatalog
+from kai.model.partitions import Gpus
 
 
 def _empty() -> Mapping[Any, Any]:
@@ -25,3 +26,5 @@ class Catalog:
     config_maps_known: bool = False
     """Whether config maps were listed at all; if not, no pod is refused for a missing one."""
     claims: ClaimCatalog = ClaimCatalog()
+    gpus: Gpus = Gpus()
+    """The GPUs among the devices of drivers."""

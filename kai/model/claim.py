@@ -117,6 +117,8 @@ class Claim:
     """Requests of which alternatives are open, as far as they are about GPUs."""
     all_gpus: tuple[str, ...] = ()
     """Requests, or ``request/alternative``, for all GPUs of a node: each comes to one until it is allocated."""
+    not_had: tuple[int, int] = (0, 0)
+    """Thousandths of these GPUs that the claim does without where it gets parts of them: surely, and at most."""
     owner_pod: str = ""
     """Uid of the owning pod: the claim was made from a template."""
     allocation: tuple[AllocatedDevice, ...] | None = None

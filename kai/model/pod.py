@@ -41,8 +41,12 @@ class GpuRequest:
     legacy_mig: bool = False
     claimed: int = 0
     """Devices asked for through resource claims (DRA), counted in the pod's GPU amount as well."""
+    not_had: int = 0
+    """Thousandths of these that the claims do without, as they have parts of GPUs or can get nothing else."""
     spared: int = 0
-    """Thousandths of these that cost the pod's queue nothing: others of it hold the claim, or the claim gets parts."""
+    """Thousandths of these that cost the pod's queue nothing: what is not had, and claims that others of it hold."""
+    most_spared: int = 0
+    """The same where the claims get the smallest devices that serve them."""
     refusal: str = ""
     """Why no GPU can give what the pod asks for; a pod that has no node yet then gets none."""
 

@@ -42,9 +42,10 @@ class PoolMaximum:
         requests = session.snapshot.requests
         largest = session.facts.nodes.allocatable.max(axis=0, initial=0)
         excess = (requests > largest) & _checked(session, largest)
-        spared = _spared(session)
+        # Claims may do with smaller alternatives, and with parts of GPUs.
+        spared = np.array(session.snapshot.by_shape("GPUs that claims do without", _spared), np.int64)
         if spared.any():
-            excess[:, GPU] &= requests[:, GPU] - spared * GPU_UNIT > largest[GPU]
+            excess[:, GPU] &= requests[:, GPU] - spared > largest[GPU]
         concerns = excess.any(axis=1)
         if not concerns.any():
             return ()
@@ -76,15 +77,8 @@ def _checked(session: SessionView, largest: Int64s) -> Bools:
     )
 
 
-def _spared(session: SessionView) -> Int64s:
-    """Return int64[K]: how many GPUs the claims of each shape do without where they get the smallest alternatives."""
-    claims = session.snapshot.catalog.claims.claims
-
-    def spared(shape: Shape) -> int:
-        names = {(shape.namespace, reference.claim) for reference in shape.constraints.claims}
-        return sum(claims[name].most_spared for name in names if name in claims)
-
-    return np.array(session.snapshot.by_shape("GPUs of alternatives", spared, claims), np.int64)
+def _spared(shape: Shape) -> int:
+    return shape.gpu.most_spared
 
 
 def _wanted(session: SessionView, pod: PodRow) -> str:

@@ -141,6 +141,7 @@ class ShapeRow(NamedTuple):
     portion: float
     memory: int
     claimed: int
+    not_had: int
     legacy_mig: bool
     shared: bool
 
@@ -153,6 +154,7 @@ class ShapeColumns(NamedTuple):
     portion: Float64s
     memory: Int64s
     claimed: Int64s
+    not_had: Int64s
     legacy_mig: Bools
 
 
@@ -169,6 +171,7 @@ def _shape_row(shape: Shape) -> ShapeRow:
         portion=gpu.portion if gpu.kind == GpuKind.FRACTION else 0.0,
         memory=gpu.memory,
         claimed=gpu.claimed,
+        not_had=gpu.not_had,
         legacy_mig=gpu.legacy_mig,
         shared=gpu.shared,
     )
@@ -178,10 +181,18 @@ def shape_columns(snapshot: Snapshot) -> ShapeColumns:
     """Return the columns of all shapes."""
 
     def columns() -> ShapeColumns:
-        kind, devices, portion, memory, claimed, legacy, _ = zip(*rows, strict=True) if rows else ((),) * 7
-        whole = (np.array(column, np.int64) for column in (kind, devices, memory, claimed))
-        kinds, counts, memories, claims = whole
-        return ShapeColumns(kinds, counts, np.array(portion, np.float64), memories, claims, np.array(legacy, np.bool_))
+        kind, devices, portion, memory, claimed, not_had, legacy, _ = zip(*rows, strict=True) if rows else ((),) * 8
+        whole = (np.array(column, np.int64) for column in (kind, devices, memory, claimed, not_had))
+        kinds, counts, memories, claims, parts = whole
+        return ShapeColumns(
+            kind=kinds,
+            devices=counts,
+            portion=np.array(portion, np.float64),
+            memory=memories,
+            claimed=claims,
+            not_had=parts,
+            legacy_mig=np.array(legacy, np.bool_),
+        )
 
     rows = shape_rows(snapshot)
     return snapshot.memory.once("columns of shapes", (rows,), columns)
@@ -199,6 +210,7 @@ def shape_facts(snapshot: Snapshot) -> ShapeFacts:
             portion=columns.portion,
             memory=columns.memory,
             claimed=columns.claimed,
+            not_had=columns.not_had,
             legacy_mig=columns.legacy_mig,
             mask=np.zeros(len(shapes), np.int64),
             score=np.zeros(len(shapes), np.int64),

@@ -49,8 +49,8 @@ from kai.errors import InputError
 from kai.manifests.lint import lint
 from kai.manifests.reading import documents_of, open_text
 from kai.manifests.reading import read as read_manifests
-from kai.plugins.dra.selectors import Selectors
-from kai.plugins.dra.versions import version
+from kai.model.device_selectors import Selectors
+from kai.model.device_versions import version
 from kai.podgrouper.karta.definition import described_kind, read_definition
 from kai.podgrouper.karta.evaluate import evaluate
 from kai.podgrouper.karta.values import QueryError

@@ -214,6 +214,6 @@ def _node(cycle: Cycle, decision: Decision) -> int:
 
 
 def _gpus(cycle: Cycle, decisions: Sequence[Decision]) -> str:
-    snapshot = cycle.snapshot
-    total = sum(counted_on(snapshot, each.pod, _node(cycle, each)) for each in decisions)
+    snapshot, details = cycle.snapshot, cycle.report.details
+    total = sum(counted_on(snapshot, each.pod, _node(cycle, each), details) for each in decisions)
     return counted(total / GPU_UNIT, "GPU")

@@ -21,15 +21,15 @@ from kai.framework import (
     Shape,
     Verdict,
 )
-from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference
+from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference, is_gpu
+from kai.framework.expressions import Selectors
 from kai.plugins.dra.accounting import Accounting, Crowd, Holding
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.assigned import allocation_of, assigned_placements
 from kai.plugins.dra.demand import Demand, Demands
 from kai.plugins.dra.extended import Implied, alike, backing_classes, implied_claim, needed, plugged
-from kai.plugins.dra.inventory import Inventory, Tables, is_gpu
+from kai.plugins.dra.inventory import Inventory, Tables
 from kai.plugins.dra.releasing import releasing_claims
-from kai.plugins.dra.selectors import Selectors
 
 RULE = "dynamicresources"
 NOT_ALLOCATABLE = "cannot allocate all DRA claims"
@@ -38,7 +38,7 @@ TAINTED = "cannot allocate all DRA claims: devices have taints that the claims d
 NOT_WHOLE = "cannot allocate all DRA claims: slices of their pool are missing or contradict each other"
 NOT_REACHED = "claim node selector does not match node"
 NOTHING = ClaimPlacement()
-MOST_CREDIT = 1 << 20
+MOST_CREDIT = GPU_UNIT << 20
 MOST_CONSUMERS = 256
 """Pods that may use one claim; resource.k8s.io/v1, ResourceClaimReservedForMaxSize."""
 
@@ -367,10 +367,10 @@ class Answers:
         claimed, wanted = self._shape(pod).gpu.claimed, self._wanted(pod, None)
         if claimed:
             self._fill_credit(pod, nodes, wanted, out)
-        return cast("Int64s", np.minimum(out, claimed)[:, nodes] * GPU_UNIT)
+        return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
 
     def _fill_credit(self, pod: PodRow, nodes: NodeRows, wanted: _Wanted, out: Int64s) -> None:
-        """Write to ``out`` [2, N] how many GPUs less ``pod`` needs on ``nodes``."""
+        """Write to ``out`` [2, N] how many thousandths of a GPU less ``pod`` needs on ``nodes``."""
         seats, namespace = self._accounting.seats, self._view.snapshot.pods[pod].namespace
         sharing = self._sharing([demand for _, demand in wanted.open])
         if sharing.any():
@@ -382,11 +382,11 @@ class Answers:
         fixed = tuple(allocation_of(reference, namespace, holding) for reference, holding in wanted.fixed)
         devices = [device for each in fixed for device in each.devices]
         spared = sum(self._accounting.claims[self._accounting.rows[each.claim]].spared(each.devices) for each in fixed)
-        out[:, nodes] += spared + sum(demand.claim.most_spared for _, demand in wanted.open)
+        out[:, nodes] += GPU_UNIT * (spared + sum(demand.claim.most_spared for _, demand in wanted.open))
         there = {int(self._inventory.node[row]) for row in self._inventory.gpus_of(devices)}
         for at in there.intersection(nodes.tolist()):
             beside = np.array(seats.credit(pod, NodeRow(at), ClaimPlacement(claims=fixed)), np.int64)
-            out[:, at] += beside - spared
+            out[:, at] += beside - spared * GPU_UNIT
 
     def _sharing(self, demands: Sequence[Demand]) -> Bools:
         """Return bool[N]: nodes with GPUs that claims may have beside others."""

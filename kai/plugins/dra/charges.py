@@ -1,8 +1,8 @@
 """What queues are charged for the devices of claims: for each claim once, and for parts of devices as parts.
 
 The engine charges each pod with the GPUs that its claims ask for. So a queue has back what was charged for a claim that
-another pod of the queue has already, and of a device that is had in part what is not had. Of two queues whose pods use
-one claim each is charged, once.
+another pod of the queue has already, and what is not had of devices that turn out to be smaller parts of GPUs than the
+engine knows. Of two queues whose pods use one claim each is charged, once.
 
 What a claim counts for is a function of who uses it, so the order in which pods come and leave makes no difference.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from kai.framework import GPU, GPU_UNIT, SHARED_RESOURCES, Effect, Int64s, PodRow, SessionView, Status, Tracked
-from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement
+from kai.framework.claims import Claim, ClaimPlacement
 from kai.plugins.dra.inventory import Inventory
 
 ClaimKey = tuple[str, str]
@@ -84,15 +84,18 @@ class Charges:
         queue, group = self._queue(pod), self._view.group_of(pod)
         if queue < 0:
             return
+        gpus = self._inventory.gpus
         is_fixed = not self._view.facts.groups.preemptible[group]
         for each in {each.claim: each for each in placement.claims if each.reference}.values():
             at = self._at.get((each.claim, queue))
             if at is None:
                 continue
-            whole = self._claims[each.claim].gpus * GPU_UNIT
+            claim = self._claims[each.claim]
+            whole, known = claim.gpus * GPU_UNIT, gpus.known_not_had(claim)
             for table, column in zip(tables[: 1 + is_fixed], self._columns, strict=False):
                 others = int(table[at]) - own
-                yield table, column, at, -whole if others > 0 else -min(whole, self._not_had(each))
+                back = whole if others > 0 else min(whole, gpus.not_had(each.devices))
+                yield table, column, at, known - back
 
     def _of_queues(self, pod: PodRow, column: Tracked, delta: int) -> list[Effect]:
         queue, out = self._queue(pod), list[Effect]()
@@ -100,20 +103,3 @@ class Charges:
             out.append(Effect(column, queue * SHARED_RESOURCES + GPU, delta))
             queue = int(self._view.facts.queues.parent[queue])
         return out
-
-    def _not_had(self, allocation: ClaimAllocation) -> int:
-        """Return thousandths of GPUs that a claim does not have of its devices."""
-        return sum(GPU_UNIT - self._part(each) for each in allocation.devices if not each.admin_access)
-
-    def _part(self, device: AllocatedDevice) -> int:
-        """Return which part of a GPU a device is, in thousandths: the largest part of what it has or draws from."""
-        inventory, row = self._inventory, self._inventory.rows.get(device.key)
-        if row is None or not inventory.gpu[row]:
-            return GPU_UNIT
-        takes = inventory.draws.get(row, ())
-        shares = [amount * GPU_UNIT // max(1, int(inventory.limits[2][counter])) for counter, amount in takes]
-        if device.shared:
-            total = inventory.devices[row].capacity
-            had = [amount * GPU_UNIT // max(1, total[name]) for name, amount in device.consumed if name in total]
-            shares = [max(had)] if had else shares
-        return min(GPU_UNIT, max(1, *shares)) if shares else GPU_UNIT

@@ -11,9 +11,9 @@ import numpy as np
 
 from kai.framework import Bools, Int64s, Toleration, tolerates
 from kai.framework.claims import Claim, Device, DeviceClass, DeviceRequest, DeviceToleration
+from kai.framework.expressions import Fault, Selectors
 from kai.plugins.dra.capacity import consumption
 from kai.plugins.dra.inventory import Inventory
-from kai.plugins.dra.selectors import Fault, Selectors
 
 MOST_DEVICES = 32
 """Devices that one claim may hold; resource.k8s.io/v1, AllocationResultsMaxSize."""
@@ -43,7 +43,7 @@ class Want:
     barred: Bools
     """[D] What matches, of pools of which nothing is allocated."""
     sharable: Int64s
-    """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
+    """GPUs of nodes among ``matching`` that it may have beside others: in parts, or to look on as administrator."""
     faulty: Bools
     """[D] Devices on which a selector failed: a search that comes to one of them ends without a result."""
     fault: str = ""
@@ -171,7 +171,7 @@ class Demands:
     def _sharable(self, matching: Bools, *, admin: bool) -> Int64s:
         inventory = self._inventory
         gpus = matching & inventory.gpu & (inventory.node >= 0)
-        return np.flatnonzero(gpus if admin else gpus & inventory.multiple).astype(np.int64)
+        return np.flatnonzero(gpus if admin else gpus & (inventory.multiple | inventory.partitioned)).astype(np.int64)
 
     def _consumed(
         self, matching: Bools, capacity: Sequence[tuple[str, int]]

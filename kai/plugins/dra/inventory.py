@@ -9,7 +9,17 @@ import attrs
 import numpy as np
 
 from kai.framework import NONE, Bools, Int64s, Node, NodeTerm, Requirement
-from kai.framework.claims import NEWEST, V1_37, AllocatedDevice, Device, DeviceSlice, KubernetesVersion
+from kai.framework.claims import (
+    NEWEST,
+    V1_37,
+    AllocatedDevice,
+    Device,
+    DeviceSlice,
+    Gpu,
+    Gpus,
+    KubernetesVersion,
+    gpus_of,
+)
 
 DeviceKey = tuple[str, str, str]
 """Driver, pool, device."""
@@ -20,14 +30,6 @@ MOST_SHARES = 1 << 40
 """Holders that a device may have which may be allocated many times: as many as its capacities allow."""
 CounterKey = tuple[str, str, str, str]
 """Driver, pool, counter set, counter."""
-
-
-def is_gpu(name: str) -> bool:
-    """Return whether a device class or a driver of this name stands for GPUs.
-
-    Source: the peer's common/resources, which looks for the letters anywhere in the name.
-    """
-    return "gpu" in name.lower()
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -49,6 +51,10 @@ class Inventory:
     """Where a device of ``distant`` can be used; None: anywhere."""
     gpu: Bools
     """[D]"""
+    gpus: Gpus
+    """The GPUs that devices are, or are partitions of."""
+    partitioned: Bools
+    """[D] The device is a GPU that has partitions, or one of these."""
     barred: Bools
     """[D] Devices of pools of which slices are still to come, or that contradict themselves: they are not allocated."""
     unsettled: Bools
@@ -79,6 +85,10 @@ class Inventory:
         return [
             row for row in rows if row >= 0 and self.gpu[row] and self.node[row] >= 0 and node in (None, self.node[row])
         ]
+
+    def gpus_at(self, rows: Iterable[int]) -> tuple[Gpu, ...]:
+        """Return the GPUs that the devices in ``rows`` take something of, each once."""
+        return tuple({id(gpu): gpu for row in rows for gpu in self.gpus.of_device[self.keys[row]]}.values())
 
     def usable_on(self, node: int) -> Int64s:
         """Return the rows of the devices that ``node`` can use, in the order in which they are tried."""
@@ -233,6 +243,7 @@ def take_inventory(
     node = np.array(draft.node, np.int64)
     multiple = np.array([device.multiple_allocations for device in devices], np.bool_)
     barred = _barred(ordered, counters)
+    gpus = gpus_of(ordered)
     return Inventory(
         slices=tuple(slices),
         devices=tuple(devices),
@@ -241,7 +252,9 @@ def take_inventory(
         node=node,
         distant=draft.distant,
         terms=draft.terms,
-        gpu=np.array([is_gpu(driver) for driver, _, _ in rows], np.bool_),
+        gpu=np.array([key in gpus.devices for key in rows], np.bool_),
+        gpus=gpus,
+        partitioned=np.array([any(gpu.measures for gpu in gpus.of_device.get(key, ())) for key in rows], np.bool_),
         barred=np.array([(driver, pool) in barred for driver, pool, _ in rows], np.bool_),
         unsettled=_unsettled(
             (each for each in ordered if (each.driver, each.pool) in barred), node_rows, selected, kubernetes

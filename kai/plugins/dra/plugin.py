@@ -18,9 +18,9 @@ from kai.plugins.dra.wire import encode
 
 # What allocates, and the language of its expressions, is imported where a pod claims something.
 if TYPE_CHECKING:
+    from kai.framework.expressions import Selectors
     from kai.plugins.dra.answers import Answers
     from kai.plugins.dra.inventory import Inventory
-    from kai.plugins.dra.selectors import Selectors
 
 
 @attrs.define
@@ -33,7 +33,9 @@ class Memory:
 
     def answers(self, view: SessionView, concerns: Bools) -> "Answers":
         """Return the answers about claims; devices are the same as long as slices and nodes are the same objects."""
-        from kai.plugins.dra import answers, inventory, selectors  # noqa: PLC0415 - only clusters with claims pay for it
+        # Only clusters with claims pay for these.
+        from kai.framework.expressions import Selectors  # noqa: PLC0415
+        from kai.plugins.dra import answers, inventory  # noqa: PLC0415
 
         slices, nodes = view.snapshot.catalog.claims.slices, view.snapshot.nodes
         version = view.snapshot.catalog.claims.kubernetes
@@ -42,7 +44,7 @@ class Memory:
         if known is None or not is_same or not _same(self.nodes, nodes):
             known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes, version)
             self.nodes = nodes
-        self.selectors = self.selectors or selectors.Selectors()
+        self.selectors = self.selectors or Selectors()
         return answers.Answers(view, known, self.selectors, concerns)
 
 

@@ -2,23 +2,24 @@
 
 The engine books the GPUs that each pod asks for. Devices of a driver for GPUs are GPUs of their node too, and several
 pods may have one device: through one claim, in shares, or as administrators that take nothing. So the node gets back
-what the engine booked for devices, and counts instead what is true of each of them: a device that a pod uses is taken
-once, one on which all pods are leaving is being released once, and the promises of one device take one of those.
+what the engine booked for devices, and counts instead what is true of each GPU: what pods use of it is taken once, what
+pods are leaving alone is being released once, and the promises of one device take one of those. A partition takes part
+of its GPU.
 
-What a device counts for is a function of who sits on it, and of nothing that was before. So the order in which pods
-come, leave and return makes no difference.
+What a GPU counts for is a function of who sits on its devices, and of nothing that was before. So the order in which
+pods come, leave and return makes no difference.
 
 Source: the peer's node_info for shared devices. Unlike there, a device counts once no matter whether it was shared
 before this cycle or in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework import GPU, GPU_UNIT, Effect, Int64s, NodeRow, PodRow, SessionView, Status, Tracked
-from kai.framework.claims import AllocatedDevice, ClaimAllocation, ClaimPlacement
+from kai.framework import GPU, GPU_UNIT, Bools, Effect, Int64s, NodeRow, PodRow, SessionView, Status, Tracked
+from kai.framework.claims import AllocatedDevice, ClaimAllocation, ClaimPlacement, Gpu
 from kai.plugins.dra.inventory import Inventory
 
 
@@ -37,12 +38,8 @@ class _Sitters:
             self.promised + sign * other.promised,
         )
 
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """What the device adds to what is idle, being released and used on its node."""
-        used, going, promised = self.using > 0, self.leaving > 0, self.promised > 0
-        released = 0 if used else int(going) - int(promised)
-        return -int(used or going), released, int(used or going or promised)
+
+_NOBODY = _Sitters()
 
 
 class Seats:
@@ -76,7 +73,7 @@ class Seats:
         """[D] Pods that were evicted in this session."""
         sat_on = np.flatnonzero(using + self._going + promised).tolist()
         start = {row: _Sitters(int(using[row]), int(self._going[row]), int(promised[row])) for row in sat_on}
-        counted = self._counted({row: (_Sitters(), at) for row, at in start.items()})
+        counted = self._counted({row: (_NOBODY, at) for row, at in start.items()}, lambda _: _NOBODY)
         self.corrections: Sequence[Effect] = _summed((*returned, *counted))
         """What changes in the books of the engine when the session opens."""
 
@@ -113,7 +110,7 @@ class Seats:
     # ------------------------------------------------------------------ what a placement counts for
 
     def credit(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> tuple[int, int]:
-        """Return how many GPUs less ``pod`` needs on ``node`` with ``placement``: of idle ones, and of all free ones.
+        """Return how many thousandths of GPUs less ``pod`` needs on ``node`` with ``placement``: of idle, of free ones.
 
         A device from which a pod was just evicted is not idle. One whose pods were leaving before may be: the claim is
         theirs as well, or has a share that they do not need.
@@ -121,14 +118,31 @@ class Seats:
         rows, back = self._taken(pod, node, placement)
         if not self._has_gpus[node]:
             return 0, 0
-        using, promised = self._using.values, self._promised.values
-        idle = sum(1 for row in rows if using[row] <= 0 and self._going[row] == 0)
-        free = sum(1 for row in rows if using[row] <= 0 and promised[row] <= 0)
-        return back - idle, back - free
+        using, promised = self._using.values > 0, self._promised.values > 0
+        idle, free = self._more(rows, using | (self._going > 0)), self._more(rows, using | promised)
+        return back * GPU_UNIT - idle, back * GPU_UNIT - free
+
+    def _more(self, rows: Sequence[int], taken: Bools) -> int:
+        """Return how many thousandths of GPUs devices in ``rows`` take beside those that are ``taken`` [D]."""
+        keys, more = [self._inventory.keys[row] for row in rows], 0
+        for gpu in self._inventory.gpus_at(rows):
+            there = [key for key in gpu.devices if taken[self._inventory.rows[key]]]
+            more += gpu.taken((*there, *keys)) - gpu.taken(there)
+        return more
 
     def in_order(self, rows: Int64s) -> Int64s:
-        """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
-        return rows[np.argsort(self._leaving.values[rows] > 0, kind="stable")]
+        """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last.
+
+        It sits on all devices that have no room on their GPU beside what it leaves.
+        """
+        leaving, inventory = self._leaving.values > 0, self._inventory
+        last = leaving[rows]
+        for at in np.flatnonzero(inventory.partitioned[rows]).tolist() if last.any() else ():
+            key = inventory.keys[rows[at]]
+            for gpu in inventory.gpus.of_device[key]:
+                left = [each for each in gpu.devices if leaving[inventory.rows[each]]]
+                last[at] |= bool(left) and not gpu.fits((*left, key))
+        return rows[np.argsort(last, kind="stable")]
 
     def effects(
         self,
@@ -167,24 +181,32 @@ class Seats:
         for row, change in changes.items():
             amounts = ((self._using, change.using), (self._leaving, change.leaving), (self._promised, change.promised))
             out += [Effect(column, row, amount) for column, amount in amounts if amount]
-            now = _Sitters(
-                int(self._using.values[row]),
-                int(self._leaving.values[row] + self._going[row]),
-                int(self._promised.values[row]),
-            )
+            now = self._sitting(row)
             between[row] = (now.plus(change, -1), now) if back else (now, now.plus(change, 1))
-        return out + self._counted(between)
+        return out + self._counted(between, self._sitting)
 
-    def _counted(self, between: Mapping[int, tuple[_Sitters, _Sitters]]) -> list[Effect]:
-        """Return what nodes count more for devices in the second of two states."""
+    def _sitting(self, row: int) -> _Sitters:
+        return _Sitters(
+            int(self._using.values[row]),
+            int(self._leaving.values[row] + self._going[row]),
+            int(self._promised.values[row]),
+        )
+
+    def _counted(
+        self, between: Mapping[int, tuple[_Sitters, _Sitters]], others: Callable[[int], _Sitters]
+    ) -> list[Effect]:
+        """Return what nodes count more for GPUs in the second of two states of devices; ``others`` stay as they are."""
         out: list[Effect] = []
-        for row, (before, after) in between.items():
-            node = int(self._inventory.node[row])
-            if not self._has_gpus[node]:
+        for gpu in self._inventory.gpus_at(between):
+            rows = [self._inventory.rows[key] for key in gpu.devices]
+            node = int(self._inventory.node[rows[0]])
+            if node < 0 or not self._has_gpus[node]:
                 continue
-            for column, less, more in zip(self._cells, before.counts, after.counts, strict=True):
+            states = [between[row] if row in between else (others(row),) * 2 for row in rows]
+            before, after = (_counts(gpu, [state[at] for state in states]) for at in (0, 1))
+            for column, less, more in zip(self._cells, before, after, strict=True):
                 if more != less:
-                    out.append(Effect(column, node * self._width + GPU, (more - less) * GPU_UNIT))
+                    out.append(Effect(column, node * self._width + GPU, more - less))
         return out
 
     def _back_for_good(self, node: NodeRow, amount: int) -> list[Effect]:
@@ -199,6 +221,18 @@ class Seats:
         cell = int(node) * self._width + GPU
         signs = zip(self._cells, (idle, releasing, used), strict=True)
         return [Effect(column, cell, sign * amount * GPU_UNIT) for column, sign in signs if sign and amount]
+
+
+def _counts(gpu: Gpu, sitters: Sequence[_Sitters]) -> tuple[int, int, int]:
+    """Return what a GPU adds to what is idle, being released and used on its node, with who sits on its devices.
+
+    Once those who leave are gone, what pods use or were promised is taken: the rest of what is held is being released.
+    """
+    on = list(zip(gpu.devices, sitters, strict=True))
+    held = gpu.taken(key for key, each in on if each.using > 0 or each.leaving > 0)
+    then = gpu.taken(key for key, each in on if each.using > 0 or each.promised > 0)
+    used = gpu.taken(key for key, each in on if each.using > 0 or each.leaving > 0 or each.promised > 0)
+    return -held, held - then, used
 
 
 def _claims(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:

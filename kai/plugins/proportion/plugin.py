@@ -280,7 +280,7 @@ def held_together(session: SessionView) -> Float64s:
             above = queue if (key, queue) in seen else -1
             seen.add((key, queue))
             while above >= 0:
-                out[above, GPU] += catalog[key].gpus * GPU_UNIT
+                out[above, GPU] += catalog[key].gpus * GPU_UNIT - snapshot.catalog.gpus.known_not_had(catalog[key])
                 above = int(facts.queues.parent[above])
     return out
 

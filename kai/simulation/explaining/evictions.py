@@ -92,7 +92,7 @@ class Evictions:
             if node >= 0:
                 vacated[node] += int(self._counts[each.pod])
         promised: Counter[int] = Counter()
-        counts = counted_gpus(snapshot, report.node)
+        counts = counted_gpus(snapshot, report.node, report.details)
         for row in np.flatnonzero(report.status == Status.PIPELINED):
             promised[int(report.node[row])] += int(counts[row])
         over = {node: amount - promised[node] for node, amount in vacated.items() if amount > promised[node]}
@@ -116,7 +116,7 @@ class Evictions:
     @cached_property
     def _counts(self) -> Int64s:
         """int64[P]: GPUs that pods count for where they were, or where they started."""
-        return counted_gpus(self._cycle.snapshot, self._cycle.origins)
+        return counted_gpus(self._cycle.snapshot, self._cycle.origins, self._cycle.report.details)
 
     @cached_property
     def _used(self) -> Int64s:

@@ -144,7 +144,9 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
     snapshot, report = site.cycle.snapshot, site.cycle.report
     amounts: Counter[int] = Counter()
     promised: set[int] = set()
-    counts = counted_gpus(snapshot, report.node) if at == GPU else snapshot.requests[:, at][snapshot.pod_shape]
+    counts = snapshot.requests[:, at][snapshot.pod_shape]
+    if at == GPU:
+        counts = counted_gpus(snapshot, report.node, report.details)
     for row, group in enumerate(snapshot.pod_group):
         status = int(report.status[row])
         if group < 0 or not within(status, ACTIVE_ALLOCATED):

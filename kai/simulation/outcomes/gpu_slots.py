@@ -1,7 +1,7 @@
 """The GPUs of each node after the last cycle: which job has each one, and in what pieces.
 
-Kubernetes does not say which whole GPU a pod has, so whole GPUs are numbered in the order of jobs. Shared GPUs are the
-devices that the scheduler opened.
+Kubernetes does not say which whole GPU of a device plugin a pod has, so these are numbered in the order of jobs. Shared
+GPUs are the devices that the scheduler opened. GPUs behind claims come last, in the order of their driver.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,17 @@ import numpy as np
 
 from kai.api.names import NVIDIA_GPU
 from kai.model.axis import GPU, GPU_UNIT
+from kai.model.claim import AllocatedDevice
 from kai.model.node import Node
+from kai.model.partitions import Gpu, Gpus
 from kai.model.pod import GpuKind, GpuRequest
 from kai.simulation.deciding.run import Cycle, Outcome
 from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder, holder_of, is_leaving
 from kai.simulation.outcomes.mig_slices import Slices, slices_of
+from kai.simulation.outcomes.quota_gpus import placed_devices
 
 FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
+_STATES = (USED, LEAVING, HELD)
 PRODUCT = "nvidia.com/gpu.product"
 
 
@@ -168,16 +172,70 @@ def _slots(cycle: Cycle, node: Node, pods: Sequence[int], broken: int) -> tuple[
                     devices.setdefault(device, []).append(user)
             continue
         count = int(cycle.snapshot.requests[int(cycle.snapshot.pod_shape[pod]), GPU]) // GPU_UNIT
+        count = max(0, count - _asked_of_drivers(cycle, node, pod))
         for user in _users(cycle, pod, GPU_UNIT):
             if user.state == HELD:
                 promised += [user] * count
             else:
                 whole += [Slot(state=user.state, users=(user,))] * count
     shared = [_shared(users) for users in devices.values()]
-    total = node.allocatable.get("gpu", 0) // GPU_UNIT
+    behind = _slots_behind_claims(cycle, node, pods) if node.dra_gpus else ()
+    total = node.allocatable.get("gpu", 0) // GPU_UNIT - len(behind)
     found = [*whole, *shared]
     found += [Slot(state=FREE)] * (total - len(found))
-    return (*_with_promises(found, promised), *[Slot(state=UNHEALTHY)] * broken)
+    return (*_with_promises(found, promised), *behind, *[Slot(state=UNHEALTHY)] * broken)
+
+
+def _asked_of_drivers(cycle: Cycle, node: Node, pod: int) -> int:
+    """Return how many of the GPUs that a pod asks for are devices of claims on its node."""
+    placed = placed_devices(cycle.report.details, pod)
+    if not (node.dra_gpus and placed.devices()):
+        return 0
+    for_resources = [device for each in placed.claims if not each.reference for device in each.devices]
+    for_resources += placed.extended.devices if placed.extended else ()
+    gpus = cycle.snapshot.catalog.gpus.devices
+    claimed = cycle.snapshot.shapes[int(cycle.snapshot.pod_shape[pod])].gpu.claimed
+    return claimed + sum(each.key in gpus for each in for_resources)
+
+
+def _slots_behind_claims(cycle: Cycle, node: Node, pods: Sequence[int]) -> Sequence[Slot]:
+    """Return the GPUs of a node that drivers offer; a partition has a part of its GPU.
+
+    Of pods that share a claim the first one has what the claim has, and the others nothing more.
+    """
+    gpus = cycle.snapshot.catalog.gpus
+    holders: dict[tuple[str, str, str], list[tuple[User, AllocatedDevice, object]]] = {}
+    for pod in sorted(pods, key=lambda pod: _order(cycle, pod)):
+        placed = placed_devices(cycle.report.details, pod)
+        held = [(device, each.claim) for each in placed.claims for device in each.devices]
+        held += [(device, pod) for device in placed.extended.devices] if placed.extended else []
+        for user in _users(cycle, pod, 0):
+            for device, claim in held:
+                if not device.admin_access:
+                    holders.setdefault(device.key, []).append((user, device, claim))
+    here = [gpu for gpu in gpus.all if gpu.node == node.name]
+    return [_slot_of(gpu, [each for key in gpu.devices for each in holders.get(key, ())], gpus) for gpu in here]
+
+
+def _slot_of(gpu: Gpu, holders: Sequence[tuple[User, AllocatedDevice, object]], gpus: Gpus) -> Slot:
+    if not holders:
+        return Slot(state=FREE)
+    users: list[User] = []
+    seen: set[object] = set()
+    taken: dict[str, set[tuple[str, str, str]]] = {state: set() for state in _STATES}
+    for user, device, claim in sorted(holders, key=lambda each: _STATES.index(each[0].state)):
+        # A place that is held is beside what stays.
+        beside, share = taken[USED] | taken[user.state], 0
+        if (device.key, claim) not in seen:
+            share = gpus.part_had(device) if device.shared else gpu.taken({*beside, device.key}) - gpu.taken(beside)
+        seen.add((device.key, claim))
+        taken[user.state].add(device.key)
+        users.append(attrs.evolve(user, share=share))
+    states = [each for each in _STATES if any(user.state == each for user in users)]
+    has_all = len(seen) == 1 and users[0].share == GPU_UNIT
+    return Slot(
+        state=SHARED if USED in states and not (has_all and len(states) == 1) else states[0], users=tuple(users)
+    )
 
 
 def _with_promises(slots: Sequence[Slot], promised: Sequence[User]) -> Iterator[Slot]:

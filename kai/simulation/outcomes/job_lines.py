@@ -16,7 +16,7 @@ from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.kept_places import kept_places
 from kai.simulation.outcomes.overview import Job, Overview, pods_by_group
 from kai.simulation.outcomes.pod_states import pod_states
-from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
+from kai.simulation.outcomes.quota_gpus import asked_gpus, counted_gpus, memory_asked, wanted_by_memory
 
 _WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
 _PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})
@@ -172,14 +172,13 @@ class _Columns:
     @classmethod
     def of(cls, outcome: Outcome) -> "_Columns":
         """Return the columns of the last cycle."""
-        snapshot, places = outcome.last.snapshot, outcome.last.places
-        gpus, by_memory = snapshot.requests @ snapshot.axis.gpu_weights(), wanted_by_memory(snapshot)
+        snapshot, places, details = outcome.last.snapshot, outcome.last.places, outcome.last.report.details
         return cls(
             before=snapshot.pod_status.tolist(),
             states=pod_states(outcome.last),
             node=places.tolist(),
-            gpus=(gpus[snapshot.pod_shape] + by_memory if len(snapshot.pods) else gpus).tolist(),
-            held=counted_gpus(snapshot, places).tolist(),
+            gpus=(asked_gpus(snapshot, details) + wanted_by_memory(snapshot)).tolist(),
+            held=counted_gpus(snapshot, places, details).tolist(),
         )
 
 

@@ -113,7 +113,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
     snapshot, report = outcome.last.snapshot, outcome.last.report
     titles = {job.key: job.title for job in seen.jobs}
     places = outcome.last.places
-    counts = counted_gpus(snapshot, places)
+    counts = counted_gpus(snapshot, places, report.details)
     pods: Counter[tuple[int, str]] = Counter()
     gpus: Counter[tuple[int, str]] = Counter()
     for pod in np.flatnonzero(places == row).tolist():

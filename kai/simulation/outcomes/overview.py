@@ -22,7 +22,7 @@ from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_states import RUNS, State
 from kai.simulation.outcomes.kept_places import KeptPlaces, kept_places
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
-from kai.simulation.outcomes.quota_gpus import counted_gpus, memory_asked, wanted_by_memory
+from kai.simulation.outcomes.quota_gpus import asked_gpus, counted_gpus, memory_asked, wanted_by_memory
 from kai.wording import counted, number_text
 
 # Plain numbers: a member of an enumeration takes ten times as long to compare.
@@ -203,16 +203,15 @@ class _Columns:
     def of(cls, cycle: Cycle) -> "_Columns":
         """Return the columns of a cycle."""
         snapshot, report = cycle.snapshot, cycle.report
-        asked, by_memory = snapshot.requests @ snapshot.axis.gpu_weights(), wanted_by_memory(snapshot)
-        gpus = asked[snapshot.pod_shape] + by_memory if len(snapshot.pods) else by_memory
+        by_memory = wanted_by_memory(snapshot)
         memory = [memory_asked(shape.gpu) for shape in snapshot.shapes]
         return cls(
             status=report.status.tolist(),
             node=report.node.tolist(),
-            gpus=gpus.tolist(),
+            gpus=(asked_gpus(snapshot, report.details) + by_memory).tolist(),
             gpu_memory=[memory[shape] for shape in snapshot.pod_shape.tolist()],
             by_memory=by_memory.tolist(),
-            counted=counted_gpus(snapshot, report.node).tolist(),
+            counted=counted_gpus(snapshot, report.node, report.details).tolist(),
             evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
             bound={bind.pod for bind in cycle.aftermath.binds.values()},
             kept=kept_places(snapshot),

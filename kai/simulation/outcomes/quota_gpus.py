@@ -1,8 +1,11 @@
-"""What pods count for in quota: MIG slices by their size, and memory of GPUs as the part of a device that it is."""
+"""What pods count for in quota: MIG slices by their size, memory of GPUs and devices of claims as parts of GPUs."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from kai.model.axis import GPU_UNIT
+from kai.model.placement import ClaimPlacement
 from kai.model.pod import GpuKind, GpuRequest
 from kai.model.rows import Int64s
 from kai.state.facts import gpus_by_memory
@@ -11,14 +14,45 @@ from kai.state.snapshot import Snapshot
 _HUNDREDTH = GPU_UNIT // 100
 
 
-def counted_gpus(snapshot: Snapshot, nodes: Int64s) -> Int64s:
-    """Return int64[P]: thousandths of GPUs that each pod counts for in quota on its node of ``nodes`` (-1: nowhere).
+Details = Mapping[int, Mapping[str, object]]
+"""What plugins chose for placements, by pod and kind: `kai.engine.report`."""
 
-    Parts of devices are counted in hundredths, memory in thousandths; memory that is nowhere counts nothing.
+
+def placed_devices(details: Details, pod: int) -> ClaimPlacement:
+    """Return the devices that a pod has on its node."""
+    found = details.get(pod, {}).get("claims")
+    return found if isinstance(found, ClaimPlacement) else ClaimPlacement()
+
+
+def asked_gpus(snapshot: Snapshot, details: Details) -> Int64s:
+    """Return int64[P]: thousandths of GPUs that each pod asks for; requests by memory count nothing.
+
+    A claim counts as the parts of GPUs that it has or may get, and once for all pods of a group that share it.
     """
     if not len(snapshot.pods):
         return np.zeros(0, np.int64)
     counts: Int64s = (snapshot.requests @ snapshot.axis.gpu_weights())[snapshot.pod_shape]
+    claimed = np.array([shape.gpu.claimed for shape in snapshot.shapes], np.int64)[snapshot.pod_shape]
+    seen: set[tuple[int, tuple[str, str]]] = set()
+    for pod in np.flatnonzero(claimed).tolist():
+        gpu, group = snapshot.shapes[int(snapshot.pod_shape[pod])].gpu, int(snapshot.pod_group[pod])
+        held = {each.claim: each for each in placed_devices(details, pod).claims if each.reference}
+        if not held:
+            counts[pod] -= gpu.spared
+            continue
+        fresh = [each for key, each in held.items() if group < 0 or (group, key) not in seen]
+        seen.update((group, each.claim) for each in fresh)
+        had = sum(snapshot.catalog.gpus.part_had(device) for each in fresh for device in each.devices)
+        counts[pod] += had - gpu.claimed * GPU_UNIT
+    return counts
+
+
+def counted_gpus(snapshot: Snapshot, nodes: Int64s, details: Details) -> Int64s:
+    """Return int64[P]: thousandths of GPUs that each pod counts for in quota on its node of ``nodes`` (-1: nowhere).
+
+    Parts of devices are counted in hundredths, memory in thousandths; memory that is nowhere counts nothing.
+    """
+    counts = asked_gpus(snapshot, details)
     for shape, facts in enumerate(snapshot.shapes):
         if not facts.gpu.shared:
             continue
@@ -28,12 +62,16 @@ def counted_gpus(snapshot: Snapshot, nodes: Int64s) -> Int64s:
     return counts
 
 
-def counted_on(snapshot: Snapshot, pod: int, node: int) -> int:
-    """Return the same of one pod on one node."""
+def counted_on(snapshot: Snapshot, pod: int, node: int, details: Details) -> int:
+    """Return the same of one pod on one node, whatever other pods share."""
     shape = int(snapshot.pod_shape[pod])
     gpu = snapshot.shapes[shape].gpu
     if not gpu.shared or node < 0:
-        return int(snapshot.requests[shape] @ snapshot.axis.gpu_weights())
+        asked = int(snapshot.requests[shape] @ snapshot.axis.gpu_weights())
+        held = {each.claim: each for each in placed_devices(details, pod).claims if each.reference}
+        devices = [device for each in held.values() for device in each.devices]
+        had = sum(map(snapshot.catalog.gpus.part_had, devices))
+        return asked + (had - gpu.claimed * GPU_UNIT if gpu.claimed and held else -gpu.spared)
     return int(_parts(gpu, np.array([snapshot.nodes[node].gpu_memory], np.int64))[0])
 
 
@@ -63,4 +101,4 @@ def wanted_by_memory(snapshot: Snapshot) -> Int64s:
     if not len(snapshot.pods):
         return np.zeros(0, np.int64)
     demanded = demanded_by_memory(snapshot)[snapshot.pod_shape]
-    return np.where((snapshot.pod_node >= 0) & (demanded > 0), counted_gpus(snapshot, snapshot.pod_node), demanded)
+    return np.where((snapshot.pod_node >= 0) & (demanded > 0), counted_gpus(snapshot, snapshot.pod_node, {}), demanded)

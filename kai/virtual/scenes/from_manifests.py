@@ -20,7 +20,8 @@ from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimSpec, ResourceCla
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
-from kai.intake.claims import gpus_of_claim
+from kai.intake.claimed_gpus import ClaimedGpus
+from kai.intake.claims import gpus_wanted
 from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.codes import WAIT
@@ -48,6 +49,8 @@ from kai.virtual.scenes.workload_kinds import Owner, gang_of, is_scaled, owner_o
 
 NEW_YEAR: Final = 1767225600.0
 """2026-01-01: when a run begins whose objects name no time."""
+_BY_NAME: Final = ClaimedGpus()
+"""What classes stand for where no devices are known."""
 _STAMPS: Final = (names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE, names.PARTIAL_SINCE)
 
 
@@ -312,7 +315,7 @@ def _claimed_gpus(pod: Pod, claims: Mapping[Key, ResourceClaimSpec], templates: 
     named = {(namespace, each.resource_claim_name) for each in pod.spec.resource_claims if each.resource_claim_name}
     made = [(namespace, each.resource_claim_template_name or "") for each in pod.spec.resource_claims]
     specs = [*map(claims.get, sorted(named)), *map(templates.get, made)]
-    return sum(gpus_of_claim(spec) for spec in specs if spec is not None)
+    return sum(gpus_wanted(spec, _BY_NAME).gpus for spec in specs if spec is not None)
 
 
 def _job_plans(

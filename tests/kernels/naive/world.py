@@ -104,6 +104,7 @@ class Shape:
     portion: float
     memory: int
     claimed: int
+    not_had: int
     legacy_mig: bool
     shared: bool
     credit: bool
@@ -251,6 +252,8 @@ class World:
         gpus = sum(self.gpu_weight[at] * pod.shape.request[at] for at in range(len(self.gpu_weight)))
         if pod.shape.shared and pod.node >= 0:
             gpus = counted_gpus(pod.shape, self.nodes[pod.node])
+        else:
+            gpus -= pod.shape.not_had
         return pod.shape.request[CPU], pod.shape.request[MEMORY], gpus
 
     def used(self, queue: int, *, fixed: bool = False) -> list[int]:
@@ -342,6 +345,7 @@ def _shape(facts: Facts, row: int, masks: list[list[bool]], scores: list[list[fl
         float(table.portion[row]),
         int(table.memory[row]),
         int(table.claimed[row]),
+        int(table.not_had[row]),
         bool(table.legacy_mig[row]),
         bool(table.devices[row] > 0),
         bool(table.credit[row]),

@@ -223,6 +223,8 @@ def test_terms_that_name_thousands_of_labels_cost_no_look_for_each_at_other_pods
         pod=SimpleNamespace(labels=seen, namespace="ml"),
     )
     library = SimpleNamespace(catalog=None)
-    around = Surroundings(records=(), version=TableVersion(), library=library, label_keys={"ml": keys}, tokens=())
+    around = Surroundings(
+        records=(), version=TableVersion(), library=library, label_keys={"ml": keys}, tokens=(), first_users={}
+    )
     assert around.of(record).labels == (("k1", "y"),)
     assert seen.looks == 0

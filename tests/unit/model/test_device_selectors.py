@@ -1,7 +1,7 @@
 import pytest
 
 from kai.model.claim import Device
-from kai.plugins.dra.selectors import Fault, Selectors, rewritten
+from kai.model.device_selectors import Fault, Selectors, rewritten
 
 DEVICE = Device(
     name="gpu-0",
@@ -136,7 +136,7 @@ def test_an_answer_is_remembered_for_the_device_and_not_for_its_like():
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr("kai.plugins.dra.selectors._MANY", 3)
+    monkeypatch.setattr("kai.model.device_selectors._MANY", 3)
     selectors = Selectors()
     devices = [Device(name=f"d{at}", attributes={"d/index": at}) for at in range(9)]
     answers = [selectors.selects('device.attributes["d"].index > 4', "d", each) for each in devices * 2]

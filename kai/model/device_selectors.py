@@ -1,7 +1,7 @@
 """Which devices an expression selects: compiled once, asked once for each device, remembered while devices stay.
 
 Expressions see one variable, ``device``, with ``driver``, ``attributes`` and ``capacity`` by domain, and
-``allowMultipleAllocations``. What they may call: `kai.plugins.dra.libraries`.
+``allowMultipleAllocations``. What they may call: `kai.model.device_functions`.
 
 Source: resource.k8s.io/v1, CELDeviceSelector.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 from cel_expr_python import cel
 
-from kai.framework.claims import CAPACITY_PARTS, Device, qualified
-from kai.plugins.dra.libraries import LACKING, environment
+from kai.model.claim import CAPACITY_PARTS, Device, qualified
+from kai.model.device_functions import LACKING, environment
 
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
 _DOMAIN_TEST = re.compile(r"\bin(\s+)device\.(attributes|capacity)\b(?!\s*[.\[])")

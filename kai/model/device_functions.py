@@ -17,8 +17,8 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-from kai.framework import amount
-from kai.plugins.dra.versions import normalized, version
+from kai.model.device_versions import normalized, version
+from kai.quantity import amount
 
 LACKING: Final = frozenset(
     {

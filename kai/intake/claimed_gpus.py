@@ -1,0 +1,130 @@
+"""How many GPUs claims ask for before they are allocated, and which parts of GPUs they may get.
+
+Source: the peer counts devices of classes with the word for GPUs in their names.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kai.intake.requests import MOST_DEVICES
+from kai.model.axis import GPU_UNIT
+from kai.model.claim import Choice, Device, DeviceClass, DeviceRequest
+from kai.model.partitions import Gpus, is_gpu
+
+# The language of expressions is imported where devices are parts of GPUs.
+if TYPE_CHECKING:
+    from kai.model.device_selectors import Selectors
+
+_WHOLE = (GPU_UNIT, GPU_UNIT)
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What the requests of a claim come to."""
+
+    gpus: int
+    """GPUs, of alternatives the most; "all of a node" is one until it is allocated."""
+    choices: tuple[Choice, ...] = ()
+    """The alternatives of requests that may come to GPUs."""
+    all_gpus: tuple[str, ...] = ()
+    """Requests, or ``request/alternative``, for all GPUs of a node."""
+    not_had: tuple[int, int] = (0, 0)
+    """Thousandths of the GPUs that the claim does without, as it gets parts of them: surely, and at most."""
+
+
+@attrs.frozen(kw_only=True, eq=False, slots=False)
+class ClaimedGpus:
+    """What claims ask of some devices; answers are remembered."""
+
+    gpus: Gpus = attrs.field(factory=Gpus)
+    classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
+    _known: dict[DeviceRequest, tuple[int, int]] = attrs.field(factory=dict, init=False)
+
+    def of(self, requests: Iterable[DeviceRequest]) -> Wanted:
+        """Return what ``requests`` come to.
+
+        Source: the peer's count of DRA GPUs, which leaves alternatives out: a queue would pass its limit by them.
+        """
+        gpus = surely = at_most = 0
+        choices: list[Choice] = []
+        every: list[str] = []
+        for request in requests:
+            ways = request.alternatives or (request,)
+            counts = [self._count(way) for way in ways]
+            parts = [self._parts(way) if count else _WHOLE for way, count in zip(ways, counts, strict=True)]
+            most = max(counts)
+            gpus += most
+            surely += most * GPU_UNIT - max(n * high for n, (_, high) in zip(counts, parts, strict=True))
+            at_most += most * GPU_UNIT - min(n * low for n, (low, _) in zip(counts, parts, strict=True))
+            names = [f"{request.name}/{way.name}" if request.alternatives else request.name for way in ways]
+            every += [name for name, way, n in zip(names, ways, counts, strict=True) if n and way.all_devices]
+            if request.alternatives and most:
+                choices.append(tuple(zip(names, counts, strict=True)))
+        return Wanted(gpus=gpus, choices=tuple(choices), all_gpus=tuple(every), not_had=(surely, at_most))
+
+    def _count(self, request: DeviceRequest) -> int:
+        """Return how many GPUs are asked for, cut to more than any claim gets: any user can write any number."""
+        if not (is_gpu(request.device_class) or request.device_class in self.classes_of_partitions):
+            return 0
+        return 1 if request.all_devices else min(request.count, MOST_DEVICES)
+
+    @cached_property
+    def classes_of_partitions(self) -> frozenset[str]:
+        """The classes that select partitions of GPUs without saying so in their names."""
+        partitions = [each for each in self._devices if any(gpu.measures for gpu in self.gpus.of_device[each[0]])]
+        return frozenset(
+            each.name
+            for each in self.classes.values()
+            if not is_gpu(each.name)
+            and any(self._selects(each.selectors, key[0], device) for key, device, _ in partitions)
+        )
+
+    @cached_property
+    def _devices(self) -> Sequence[tuple[tuple[str, str, str], Device, int]]:
+        """The GPUs that claims may get, with the part that each is; none where all of them are whole."""
+        gpus = self.gpus
+        return [(key, each, gpus.part(key)) for key, each in gpus.devices.items()] if gpus.are_divided else []
+
+    @cached_property
+    def _selectors(self) -> "Selectors":
+        from kai.model.device_selectors import Selectors  # noqa: PLC0415 - only clusters with partitions pay for it
+
+        return Selectors()
+
+    def _selects(self, expressions: Iterable[str], driver: str, device: Device) -> bool:
+        return all(self._selectors.selects(each, driver, device) is True for each in expressions)
+
+    def _parts(self, request: DeviceRequest) -> tuple[int, int]:
+        """Return the smallest and the largest part of a GPU that a request may get, in thousandths."""
+        device_class = self.classes.get(request.device_class)
+        if device_class is None or request.all_devices or not self._devices:
+            return _WHOLE
+        found = self._known.get(request)
+        if found is None:
+            found = self._known[request] = self._asked((*device_class.selectors, *request.selectors), request.capacity)
+        return found
+
+    def _asked(self, expressions: Sequence[str], capacity: Sequence[tuple[str, int]]) -> tuple[int, int]:
+        low = high = 0
+        for key, device, whole in self._devices:
+            part = _part_of(device, whole, capacity)
+            # A device whose part lies between those that are known already changes nothing.
+            if part and not (low and low <= part <= high) and self._selects(expressions, key[0], device):
+                low, high = min(part, low or part), max(part, high)
+        return (low, high) if low else _WHOLE
+
+
+def _part_of(device: Device, whole: int, capacity: Sequence[tuple[str, int]]) -> int:
+    """Return which part of a GPU a request for ``capacity`` gets with a device that is ``whole``; 0 for none."""
+    amounts = [
+        (max(asked, policy.least) if (policy := device.policies.get(name)) else asked, device.capacity.get(name, 0))
+        for name, asked in capacity
+    ]
+    if not all(0 < asked <= there for asked, there in amounts):
+        return 0
+    if not (amounts and device.multiple_allocations):
+        return whole
+    return max(1, *(whole * asked // there for asked, there in amounts))

@@ -1,0 +1,222 @@
+"""Devices of drivers, and their classes, in the terms of the model."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
+
+import attrs
+
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.fields import JsonObject
+from kai.api.kubernetes import dra as api
+from kai.api.values import quantity
+from kai.api.values.bad_value import BadValue
+from kai.intake import selection
+from kai.intake.record_cache import in_order
+from kai.lenient import list_of
+from kai.model.claim import (
+    CAPACITY_PARTS,
+    Device,
+    DeviceClass,
+    DeviceConfig,
+    DeviceSlice,
+    SharePolicy,
+    VersionText,
+    qualified,
+)
+from kai.model.constraints import Taint
+from kai.model.partitions import Gpus, gpus_of
+
+_LARGEST = 2**63 - 1
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Devices:
+    """Devices and classes, and which GPUs the devices are."""
+
+    objects: ClusterObjects
+    """What they were read of."""
+    slices: tuple[DeviceSlice, ...] = ()
+    classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
+    gpus: Gpus = attrs.field(factory=Gpus)
+
+
+def read_devices(objects: ClusterObjects, before: Devices) -> Devices:
+    """Return the devices of a cluster; those of ``before`` while slices, rules and classes are the same objects."""
+    then, slices, classes, gpus = before.objects, before.slices, before.classes, before.gpus
+    if not (
+        are_same(objects.resource_slices, then.resource_slices)
+        and are_same(objects.device_taint_rules, then.device_taint_rules)
+    ):
+        slices = _slices(newest(in_order(objects.resource_slices)), in_order(objects.device_taint_rules))
+        gpus = gpus_of(slices)
+    if not are_same(objects.device_classes, then.device_classes):
+        classes = {each.name: each for each in map(_class, in_order(objects.device_classes))}
+    if slices is before.slices and classes is before.classes:
+        return before
+    return Devices(objects=objects, slices=slices, classes=classes, gpus=gpus)
+
+
+def are_same(objects: Sequence[object], before: Sequence[object]) -> bool:
+    """Return whether both have the very same objects in the same order."""
+    return len(objects) == len(before) and all(map(is_, objects, before))
+
+
+def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:
+    """Return the slices of the newest generation of each pool; older ones describe devices that may be gone."""
+    ordered = list(slices)
+    generations: dict[tuple[str, str], int] = {}
+    for source in ordered:
+        key = _pool(source)
+        generations[key] = max(generations.get(key, 0), source.spec.pool.generation)
+    return [source for source in ordered if source.spec.pool.generation == generations[_pool(source)]]
+
+
+def _slices(sources: Sequence[api.ResourceSlice], rules: Sequence[api.DeviceTaintRule]) -> tuple[DeviceSlice, ...]:
+    """Return slices, and of which pools not all are there; a pool that says no number of slices is finished.
+
+    Devices have the taints that ``rules`` put on them beside their own.
+
+    A driver that publishes a pool anew writes slice by slice. What is allocated from the first of them may have gone to
+    a device that a later one describes otherwise.
+
+    Source: Kubernetes' allocator, which takes no device of an incomplete pool.
+    """
+    there = Counter(map(_pool, sources))
+    return tuple(
+        _slice(each, rules, unfinished=each.spec.pool.resource_slice_count not in (0, there[_pool(each)]))
+        for each in sources
+    )
+
+
+def _pool(source: api.ResourceSlice) -> tuple[str, str]:
+    return (source.spec.driver, source.spec.pool.name)
+
+
+def _class(source: api.DeviceClass) -> DeviceClass:
+    return DeviceClass(
+        name=source.metadata.name,
+        selectors=expressions_of(source.spec.selectors),
+        config=tuple(map(config_of, source.spec.config)),
+        extended_resource=source.spec.extended_resource_name or "",
+        created=source.metadata.creation_timestamp or 0.0,
+    )
+
+
+def _slice(source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule], *, unfinished: bool) -> DeviceSlice:
+    spec, tainting = source.spec, _tainting(source, rules)
+    return DeviceSlice(
+        name=source.metadata.name,
+        driver=spec.driver,
+        pool=spec.pool.name,
+        devices=tuple(_device(device, spec.driver, tainting) for device in spec.devices),
+        node=spec.node_name or "",
+        all_nodes=bool(spec.all_nodes),
+        nodes=selection.node_terms(spec.node_selector),
+        counters=tuple(
+            (group.name, name, thousandths(counter.value))
+            for group in spec.shared_counters
+            for name, counter in sorted(group.counters.items())
+        ),
+        unfinished=unfinished,
+    )
+
+
+def _tainting(
+    source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule]
+) -> Sequence[tuple[str | None, api.DeviceTaint]]:
+    """Return the taints that ``rules`` put on devices of a slice, each with the name of its device (None: on all)."""
+    driver, pool = _pool(source)
+    return [
+        (by.device, rule.spec.taint)
+        for rule in rules
+        if (by := rule.spec.device_selector) is not None and by.driver in (None, driver) and by.pool in (None, pool)
+    ]
+
+
+def _device(source: api.Device, driver: str, tainting: Sequence[tuple[str | None, api.DeviceTaint]]) -> Device:
+    taints = (*source.taints, *(taint for name, taint in tainting if name in (None, source.name)))
+    return Device(
+        name=source.name,
+        attributes={
+            qualified(name, driver): value
+            for name, each in source.attributes.items()
+            if (value := _attribute(each)) is not None
+        },
+        capacity={name: thousandths(each.value) for name, each in source.capacity.items()},
+        policies={
+            name: _policy(each.request_policy)
+            for name, each in source.capacity.items()
+            if each.request_policy is not None
+        },
+        node=source.node_name or "",
+        all_nodes=bool(source.all_nodes),
+        nodes=selection.node_terms(source.node_selector),
+        counters=tuple(
+            (group.counter_set, name, thousandths(counter.value))
+            for group in source.consumes_counters
+            for name, counter in sorted(group.counters.items())
+        ),
+        multiple_allocations=bool(source.allow_multiple_allocations),
+        taints=tuple(Taint(each.key, each.value, each.effect) for each in taints if each.effect != "None"),
+        binds_to_node=bool(source.binds_to_node),
+        attached_later=bool(source.binding_conditions),
+    )
+
+
+def _policy(source: api.CapacityRequestPolicy) -> SharePolicy:
+    bounds = source.valid_range or api.CapacityRequestPolicyRange()
+    return SharePolicy(
+        default=_amount(source.default),
+        values=tuple(map(thousandths, source.valid_values)),
+        ranged=source.valid_range is not None,
+        least=_amount(bounds.min) or 0,
+        most=_amount(bounds.max),
+        step=_amount(bounds.step) or 0,
+    )
+
+
+def _amount(source: str | None) -> int | None:
+    return None if source is None else thousandths(source)
+
+
+def thousandths(text: str) -> int:
+    """Return a quantity in thousandths of its unit, cut to what 64 bits hold.
+
+    Raises: BadValue if the text is not a quantity, or one that does not fit into 64 bits in whole units.
+    """
+    whole = quantity.amount(text)
+    return quantity.amount(text, CAPACITY_PARTS) if whole <= _LARGEST // CAPACITY_PARTS else _LARGEST
+
+
+def _attribute(source: api.DeviceAttribute) -> str | int | bool | None:
+    """Return the value of an attribute, None for one of a kind that we do not know: devices do not agree in it."""
+    version = None if source.version is None else VersionText(source.version)
+    values = (source.int_, source.bool_, source.string, version)
+    return next((value for value in values if value is not None), None)
+
+
+def amounts_of(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
+    """Return amounts by name out of loosely kept JSON; what is no quantity is left out."""
+    found: list[tuple[str, int]] = []
+    for name, text in sorted(source.items()):
+        try:
+            found.append((name, thousandths(str(text))))
+        except BadValue:
+            continue
+    return tuple(found)
+
+
+def config_of(source: JsonObject) -> DeviceConfig:
+    """Return what a driver is told."""
+    body = {key: value for key, value in source.items() if key != "requests"}
+    return DeviceConfig(
+        body=json.dumps(body, sort_keys=True, default=dict),
+        requests=tuple(map(str, list_of(source, "requests"))),
+    )
+
+
+def expressions_of(selectors: Iterable[api.DeviceSelector]) -> tuple[str, ...]:
+    """Return the expressions of selectors."""
+    return tuple(each.cel.expression for each in selectors if each.cel is not None)
