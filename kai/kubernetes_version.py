@@ -26,6 +26,7 @@ class KubernetesVersion:
         return f"{self.major}.{self.minor}"
 
 
+V1_36: Final = KubernetesVersion(1, 36)
 V1_37: Final = KubernetesVersion(1, 37)
 NEWEST: Final = V1_37
 """What kai goes by where no API server says its version: the newest one that kai was compared with."""

@@ -228,5 +228,5 @@ def missing_rights(scope: Scope, resources: Collection[str]) -> str:
         "queues": scope.queues is not None and not scope.queues,
         "nodes": not scope.nodes,
     }
-    verbs = {"podgroups": "list podgroups", "queues": "get queues", "nodes": "list nodes"}
+    verbs = {"podgroups": "list podgroups.scheduling.run.ai", "queues": "get queues", "nodes": "list nodes"}
     return ", ".join(verbs[each] for each in resources if missing[each])

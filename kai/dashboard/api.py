@@ -167,7 +167,7 @@ def _page(items: Sequence[T], parameters: Mapping[str, str]) -> tuple[Sequence[T
 
 def _job(look: Look, namespace: str, name: str) -> Response:
     if not look.scope.sees(namespace):
-        return problem(403, f"not allowed to list podgroups in namespace {namespace[:80]}")
+        return problem(403, f"not allowed to list podgroups.scheduling.run.ai in namespace {namespace[:80]}")
     line = look.find(namespace, name)
     if line is None:
         return problem(404, f"found no job {name[:80]} in namespace {namespace[:80]}")
@@ -180,7 +180,7 @@ def _why(look: Look, parameters: Mapping[str, str]) -> Response:
     if not name:
         return problem(400, "parameter: found no name, expected that of a job, of its owner or of a pod")
     if not isinstance(look, WholeLook):
-        return problem(403, "not allowed to list podgroups and nodes, and to get queues, everywhere")
+        return problem(403, "not allowed to list podgroups.scheduling.run.ai and nodes, and to get queues, everywhere")
     lines = lines_named(name, [line for line in look.lines if namespace in {"", line.job.namespace}])
     if not lines:
         return problem(404, f"found no job {name[:80]}")
@@ -301,7 +301,7 @@ def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:
 def _refused(look: Look, namespace: str) -> Response | None:
     """Return the answer to a reader who may not list the jobs of a namespace, or with "" those of any."""
     if namespace and not look.scope.sees(namespace):
-        return problem(403, f"not allowed to list podgroups in namespace {namespace[:80]}")
+        return problem(403, f"not allowed to list podgroups.scheduling.run.ai in namespace {namespace[:80]}")
     missing = missing_rights(look.scope, ["podgroups"])
     return problem(403, f"not allowed to {missing} in any namespace") if missing else None
 

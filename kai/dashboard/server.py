@@ -99,7 +99,9 @@ class Dashboard:
     async def _whole(self, reader: Reader, make: Callable[[], Awaitable[Response]]) -> Response:
         """Return what speaks of all namespaces, to a reader who may see them."""
         if not await self.access.may_take_all(reader):
-            return api.problem(403, "not allowed to list pods, podgroups, queues and nodes everywhere")
+            return api.problem(
+                403, "not allowed to list pods, podgroups.scheduling.run.ai, queues and nodes everywhere"
+            )
         return await make()
 
     async def _twin(self, request: Request, reader: Reader) -> Response:

@@ -66,7 +66,7 @@ def own_rights(seen: Seen) -> Looked:
     said = [
         warning(
             f"this account may not {first_of([str(each) for each in lacking])}: answers of kai are not whole",
-            "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups",
+            "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups.scheduling.run.ai",
             found=", ".join(map(str, lacking)),
         )
     ]

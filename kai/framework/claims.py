@@ -1,6 +1,7 @@
 """Resource claims and devices (dynamic resource allocation): what intake reads of them, and what a placement holds."""
 
 from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
+from kai.model.amounts import backed_name
 from kai.model.claim import (
     CAPACITY_PARTS,
     AllocatedDevice,
@@ -52,6 +53,7 @@ __all__ = [
     "Gpus",
     "KubernetesVersion",
     "SharePolicy",
+    "backed_name",
     "gpus_of",
     "is_gpu",
     "qualified",

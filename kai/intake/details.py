@@ -12,7 +12,7 @@ from kai.api import names
 from kai.api.codec.structuring import unstructure
 from kai.api.kubernetes import dra, selection
 from kai.api.kubernetes.pod import ExtendedResourceMapping, Pod
-from kai.model.amounts import Amounts, axis_name, parts_of
+from kai.model.amounts import Amounts, backed_name, parts_of
 from kai.model.claim import CAPACITY_PARTS, AllocatedDevice, DeviceRequest, DeviceToleration
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
@@ -138,6 +138,6 @@ def _mappings(source: ContainerMappings, pod: Pod) -> Iterable[ExtendedResourceM
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     for at, resource, request in source.containers:
         container = containers[at]
-        named = [name for name in container.resources.requests if axis_name(name) == resource]
+        named = [name for name in container.resources.requests if backed_name(name) == resource]
         for name in named:
             yield ExtendedResourceMapping(container_name=container.name, resource_name=name, request_name=request)

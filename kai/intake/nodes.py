@@ -8,6 +8,7 @@ from kai import numerals
 from kai.api import names
 from kai.api.kubernetes import node as api
 from kai.intake.settings import IntakeSettings
+from kai.kubernetes_version import V1_36
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.constraints import Taint
@@ -91,6 +92,7 @@ class NodeReader:
             gpu_count=_gpu_count(labels.get(names.NODE_GPU_COUNT, ""), allocatable),
             mig_enabled=_mig_enabled(labels.get(self._settings.mig_worker_label), allocatable),
             mig_strategy=_STRATEGIES.get(labels.get(names.NODE_MIG_STRATEGY, ""), MigStrategy.NONE),
+            features=frozenset(source.status.declared_features) if self._settings.kubernetes >= V1_36 else None,
         )
 
 

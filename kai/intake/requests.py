@@ -14,7 +14,7 @@ from kai.api.conventions.resizing import at_once, is_sidecar, requests_of, reque
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Container, Pod
 from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
-from kai.model.amounts import Amounts, QuantityTexts, amounts, packed
+from kai.model.amounts import Amounts, QuantityTexts, amounts, backed_amounts, packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
 
@@ -199,9 +199,9 @@ def demand(key: ResourceKey) -> Demand:
 
 def _containers(key: ResourceKey) -> Iterable[ContainerRequest]:
     for sidecar, texts in key.initial:
-        yield ContainerRequest(requests=packed(amounts(texts)), init=True, sidecar=sidecar)
+        yield ContainerRequest(requests=packed(backed_amounts(texts)), init=True, sidecar=sidecar)
     for texts in key.containers:
-        yield ContainerRequest(requests=packed(amounts(texts)))
+        yield ContainerRequest(requests=packed(backed_amounts(texts)))
 
 
 def hundredths(portion: float) -> int:

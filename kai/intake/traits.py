@@ -34,6 +34,7 @@ class TraitKey(NamedTuple):
     config_maps: tuple[str, ...] = ()
     claims: tuple[ClaimReference, ...] = ()
     namespace: str = ""
+    features: tuple[str, ...] = ()
 
 
 OWN: Final = ""
@@ -90,7 +91,26 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
         _config_maps(source),
         claims,
         source.metadata.namespace if refers else "",
+        _features(spec),
     )
+
+
+def _features(spec: api.PodSpec) -> tuple[str, ...]:
+    """Return what a node must declare to run the pod, by name.
+
+    Source: the features that component-helpers of Kubernetes 1.37 infers for scheduling; 1.36 knows the first two.
+    """
+    found: set[str] = set()
+    if spec.host_network and spec.host_users is False:
+        found.add("UserNamespacesHostNetworkSupport")
+    for container in (*spec.containers, *spec.init_containers):
+        if container.restart_policy_rules and any(
+            rule.action == "RestartAllContainers" for rule in container.restart_policy_rules
+        ):
+            found.add("RestartAllContainersOnContainerExits")
+        if container.volume_mounts and any(mount.bind_mount_options for mount in container.volume_mounts):
+            found.add("VolumeBindMountOptions")
+    return tuple(sorted(found)) if found else ()
 
 
 def _volumes(source: api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...]]:
@@ -178,6 +198,7 @@ def read_traits(key: TraitKey) -> Traits:
         volume_claims=key.volume_claims,
         claims=key.claims,
         nominated_node=key.nominated,
+        features=key.features,
     )
     return Traits(
         constraints=constraints,
@@ -229,6 +250,8 @@ def _signature(key: TraitKey) -> str:
         [[port.protocol, port.address, port.port] for port in key.ports],
         sorted(json.dumps([_plain(part) for part in kind], sort_keys=True) for kind in key.volumes),
     ]
+    if key.features:  # the peer knows of none
+        parts.append(list(key.features))
     return digest(parts)
 
 

@@ -22,12 +22,25 @@ _MIG = "nvidia.com/mig-"
 _MILLI = 1000
 
 
+IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
+"""What precedes the name of a device class in the extended resource that each class backs."""
+
+
 def axis_name(resource: str) -> str:
     """Return the name on the axis: whatever ends in ``gpu`` is a GPU.
 
     Source: the peer's resource vector map.
     """
     return _GPU if resource.endswith(_GPU) else resource
+
+
+def backed_name(resource: str) -> str:
+    """Return the name by which containers ask for a resource that a device class may back.
+
+    GPUs of all vendors have one name, as they have one place on the axis. A resource that is called after its class
+    says which class serves it.
+    """
+    return resource if resource.startswith(IMPLICIT_RESOURCE) else axis_name(resource)
 
 
 def parts_of(resource: str) -> int:
@@ -50,6 +63,18 @@ def amounts(texts: QuantityTexts) -> Mapping[str, int]:
         name = axis_name(resource)
         out[name] = out.get(name, 0) + min(quantity.amount(text, parts_of(resource)), _most(resource))
     return out
+
+
+def backed_amounts(texts: QuantityTexts) -> Mapping[str, int]:
+    """Return amounts as containers ask for them, with GPUs that are called after a class under that name.
+
+    Raises: ValueError for a text that is no quantity.
+    """
+    after_class = [each for each in texts if backed_name(each[0]) != axis_name(each[0])]
+    if not after_class:
+        return amounts(texts)
+    found = dict(amounts(tuple(each for each in texts if each not in after_class)))
+    return found | {name: min(quantity.amount(text, GPU_UNIT), LARGEST_AMOUNT) for name, text in after_class}
 
 
 def amounts_of(texts: QuantityTexts) -> Amounts:

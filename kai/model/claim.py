@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kai.kubernetes_version import NEWEST, KubernetesVersion
+from kai.model.amounts import IMPLICIT_RESOURCE
 from kai.model.constraints import NodeTerm, Taint, Toleration
 
 CAPACITY_PARTS = 1000
 """Capacities and counters are whole numbers of so many parts of their unit: drivers share half a core, too."""
-
-IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
-"""What precedes the name of a class in the extended resource that each class backs."""
 
 
 def qualified(name: str, driver: str) -> str:
@@ -223,12 +221,8 @@ class DeviceClass:
 
     @property
     def extended_resources(self) -> tuple[str, ...]:
-        """The extended resources that the class backs: the one it names, and one that has the name of the class.
-
-        One that ends in ``gpu`` is backed if the class names it: amounts do not tell such resources apart.
-        """
-        own = IMPLICIT_RESOURCE + self.name
-        return (*filter(None, (self.extended_resource,)), *(() if own.endswith("gpu") else (own,)))
+        """The extended resources that the class backs: the one it names, and one that has the name of the class."""
+        return (*filter(None, (self.extended_resource,)), IMPLICIT_RESOURCE + self.name)
 
 
 @attrs.frozen(kw_only=True)

@@ -38,6 +38,8 @@ class Node:
     gpu_count: int = 0
     mig_enabled: bool = False
     mig_strategy: MigStrategy = MigStrategy.NONE
+    features: frozenset[str] | None = None
+    """What its kubelet declares that pods may need; None where the cluster's nodes declare nothing."""
     dra_gpus: int = 0
     """GPUs that drivers offer on the node; they are part of ``allocatable``."""
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from kai.model.amounts import axis_name, backed_name
 from kai.model.axis import GPU_UNIT
 from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, SpreadConstraint, Toleration
 
@@ -86,6 +87,8 @@ class Constraints:
     volume_claims: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
     claims: tuple[ClaimReference, ...] = ()
+    features: tuple[str, ...] = ()
+    """What a node must declare for the pod to run there."""
     nominated_node: str = ""
     refusing: tuple[tuple[str, str], ...] = ()
     """Nodes that refused the pod at its bind, each with what was said."""
@@ -120,10 +123,20 @@ class Shape:
 
     @property
     def plugged_gpus(self) -> int:
-        """Thousandths of the GPUs that a device plugin has to give: whole ones that no claim asks for."""
+        """Thousandths of the GPUs that a device plugin has to give: whole ones that no claim and no class gives."""
         if self.gpu.kind is not GpuKind.WHOLE:
             return 0
-        return max(0, dict(self.request).get("gpu", 0) - self.gpu.claimed * GPU_UNIT)
+        return max(0, dict(self.request).get("gpu", 0) - self.gpu.claimed * GPU_UNIT - self._called_after_classes)
+
+    @property
+    def _called_after_classes(self) -> int:
+        """Thousandths of the GPUs that containers ask for by the names of device classes."""
+        running = most = 0
+        for each in self.containers:
+            amount = sum(many for name, many in each.requests if axis_name(name) == "gpu" != backed_name(name))
+            most = max(most, running + amount)
+            running += 0 if each.init and not each.sidecar else amount
+        return most
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
+from kai.model.amounts import backed_name
 from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
 from kai.model.node import Node
 from kai.model.pod import GpuKind, Shape
@@ -128,7 +129,7 @@ def claimable(snapshot: Snapshot) -> Bools:
     """
     classes = snapshot.catalog.claims.classes.values()
     backed = {name for each in classes for name in each.extended_resources}
-    if any(name.endswith("gpu") for name in backed):
+    if any(backed_name(name) == "gpu" for name in backed):
         backed.add(PLUGGED_GPU)
     return np.array([name in backed for name in snapshot.axis.names], np.bool_)
 

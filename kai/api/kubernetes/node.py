@@ -33,6 +33,8 @@ class NodeStatus:
     allocatable: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
     capacity: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
     conditions: tuple[Condition, ...] = ()
+    declared_features: tuple[str, ...] = ()
+    """What the kubelet can do that pods may need, since Kubernetes 1.36."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -88,9 +88,17 @@ class EnvFromSource:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class VolumeMount:
-    """The volume of the pod that a container mounts; where and how decides nothing."""
+    """The volume of the pod that a container mounts; where decides nothing."""
 
     name: str = ""
+    bind_mount_options: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ContainerRestartRule:
+    """What happens when a container exits in some way."""
+
+    action: str = ""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -107,6 +115,7 @@ class Container:
     env_from: tuple[EnvFromSource, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -221,6 +230,7 @@ class PodSpec:
     resources: ResourceRequirements | None = attrs.field(default=None, metadata=shared())
     """What the pod asks for as a whole."""
     host_network: bool = False
+    host_users: bool | None = None
     restart_policy: str = ""
     runtime_class_name: str | None = None
 

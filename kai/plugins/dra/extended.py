@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kai.framework import ContainerRequest, Node, NodeTerm, Shape
-from kai.framework.claims import AllocatedDevice, Claim, DeviceClass, DeviceRequest, ExtendedAllocation
+from kai.framework.claims import (
+    AllocatedDevice,
+    Claim,
+    DeviceClass,
+    DeviceRequest,
+    ExtendedAllocation,
+    backed_name,
+)
 
 _MILLI = 1000
 _GPU = "gpu"
@@ -26,13 +33,13 @@ def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceCl
     out: dict[str, DeviceClass] = {}
     for each in sorted(classes.values(), key=lambda each: (-each.created, each.name)):
         for resource in each.extended_resources:
-            out.setdefault(_GPU if resource.endswith(_GPU) else resource, each)
+            out.setdefault(backed_name(resource), each)
     return out
 
 
 def alike(classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
-    """Return the resources that classes back and that amounts do not tell apart, as all of them count as GPUs."""
-    names = {name for each in classes.values() for name in each.extended_resources if name.endswith(_GPU)}
+    """Return the resources that classes back and that containers ask for by one name, as all of them are GPUs."""
+    names = {name for each in classes.values() for name in each.extended_resources if backed_name(name) == _GPU}
     return tuple(sorted(names)) if len(names) > 1 else ()
 
 

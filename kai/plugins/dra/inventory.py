@@ -220,8 +220,11 @@ def take_inventory(
     nodes: Sequence[Node],
     selected: Selected,
     kubernetes: KubernetesVersion = NEWEST,
+    gpus: Gpus | None = None,
 ) -> Inventory:
     """Return the devices that ``slices`` offer to ``nodes``; ``selected`` answers which nodes terms select.
+
+    ``gpus`` are those among the devices, where they are known.
 
     A device that is offered twice counts once, where it comes first.
     """
@@ -243,7 +246,7 @@ def take_inventory(
     node = np.array(draft.node, np.int64)
     multiple = np.array([device.multiple_allocations for device in devices], np.bool_)
     barred = _barred(ordered, counters)
-    gpus = gpus_of(ordered)
+    gpus = gpus_of(ordered) if gpus is None else gpus
     return Inventory(
         slices=tuple(slices),
         devices=tuple(devices),

@@ -37,12 +37,14 @@ class Memory:
         from kai.framework.expressions import Selectors  # noqa: PLC0415
         from kai.plugins.dra import answers, inventory  # noqa: PLC0415
 
-        slices, nodes = view.snapshot.catalog.claims.slices, view.snapshot.nodes
-        version = view.snapshot.catalog.claims.kubernetes
+        catalog, nodes = view.snapshot.catalog, view.snapshot.nodes
+        slices = catalog.claims.slices
+        version = catalog.claims.kubernetes
         known = self.inventory
         is_same = known is not None and known.kubernetes == version and _same(known.slices, slices)
         if known is None or not is_same or not _same(self.nodes, nodes):
-            known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes, version)
+            gpus = catalog.gpus if catalog.gpus.devices else None
+            known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes, version, gpus)
             self.nodes = nodes
         self.selectors = self.selectors or Selectors()
         return answers.Answers(view, known, self.selectors, concerns)

@@ -207,7 +207,8 @@ def _slots_behind_claims(cycle: Cycle, node: Node, pods: Sequence[int]) -> Seque
     holders: dict[tuple[str, str, str], list[tuple[User, AllocatedDevice, object]]] = {}
     for pod in sorted(pods, key=lambda pod: _order(cycle, pod)):
         placed = placed_devices(cycle.report.details, pod)
-        held = [(device, each.claim) for each in placed.claims for device in each.devices]
+        held: list[tuple[AllocatedDevice, object]] = []
+        held += [(device, each.claim) for each in placed.claims for device in each.devices]
         held += [(device, pod) for device in placed.extended.devices] if placed.extended else []
         for user in _users(cycle, pod, 0):
             for device, claim in held:

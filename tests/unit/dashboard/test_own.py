@@ -77,7 +77,7 @@ def test_a_reader_without_rights_is_not_told_that_there_is_nothing():
     board = dashboard(Rights(nobody=set()))
     for path, words in (("/", "Nothing was decided"), ("/jobs", "No job is like this"), ("/waiting", "No job waits")):
         text = asked(board, path, "nobody").body.decode()
-        assert "Not shown: it takes the right to list podgroups." in text
+        assert "Not shown: it takes the right to list podgroups.scheduling.run.ai." in text
         assert words not in text
 
 

@@ -206,11 +206,11 @@ def test_the_right_that_kai_itself_lacks_is_named():
 def test_a_user_without_rights_is_told_which_are_missing():
     board = dashboard(Rights(stranger=set()))
     for path, right in (
-        ("/api/v1/jobs", "list podgroups"),
+        ("/api/v1/jobs", "list podgroups.scheduling.run.ai"),
         ("/api/v1/queues", "get queues"),
         ("/api/v1/nodes", "list nodes"),
-        ("/api/v1/waiting", "list podgroups"),
-        (f"/api/v1/jobs/{OURS}/ours-waits", "list podgroups"),
+        ("/api/v1/waiting", "list podgroups.scheduling.run.ai"),
+        (f"/api/v1/jobs/{OURS}/ours-waits", "list podgroups.scheduling.run.ai"),
     ):
         response = asked(board, path, "stranger")
         assert response.status == 403

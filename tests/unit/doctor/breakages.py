@@ -433,7 +433,7 @@ SPOILT = {
 
 MENDS = {
     "an old API server": "upgrade the control plane",
-    "own rights": "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups",
+    "own rights": "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups.scheduling.run.ai",
     "own rights that are not known": "kubectl auth can-i --list",
     "no kind": "kubectl apply -k deploy/crds",
     "an old kind": "kubectl apply -k deploy/crds",

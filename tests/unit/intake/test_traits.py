@@ -189,3 +189,28 @@ def test_a_signature_does_not_depend_on_any_order():
     one = {"nodeSelector": {"a": "1", "b": "2"}, "tolerations": [{"key": "x"}, {"key": "y"}]}
     two = {"nodeSelector": {"b": "2", "a": "1"}, "tolerations": [{"key": "y"}, {"key": "x"}]}
     assert signature(spec=one) == signature(spec=two)
+
+
+RESTARTS = {"name": "main", "restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
+MOUNTS = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, ()),
+        ({"containers": [RESTARTS]}, ("RestartAllContainersOnContainerExits",)),
+        ({"initContainers": [RESTARTS]}, ("RestartAllContainersOnContainerExits",)),
+        ({"containers": [{**RESTARTS, "restartPolicyRules": [{"action": "Restart"}]}]}, ()),
+        ({"containers": [MOUNTS]}, ("VolumeBindMountOptions",)),
+        ({"hostNetwork": True, "hostUsers": False}, ("UserNamespacesHostNetworkSupport",)),
+        ({"hostNetwork": True}, ()),
+        ({"hostUsers": False}, ()),
+    ],
+)
+def test_a_pod_needs_what_a_kubelet_must_declare_to_run_it(spec, features):
+    assert constraints(**spec).features == features
+
+
+def test_pods_that_need_other_features_of_nodes_have_another_signature():
+    assert signature(spec={"hostNetwork": True, "hostUsers": False}) != signature(spec={"hostNetwork": True})
