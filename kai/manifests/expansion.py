@@ -14,6 +14,7 @@ import attrs
 
 from kai.api import names
 from kai.api.codec import structuring
+from kai.api.conventions.grants import is_held, read_grant
 from kai.api.kubernetes.pod import ENDED
 from kai.api.scheduling.shard import Config, SchedulingShard
 from kai.errors import InputError
@@ -273,10 +274,15 @@ class _Expanding:
             self.adopted.add(at)
 
     def _absent_group(self, pod: Mapping[str, Any], made: Container[tuple[str, str]] = ()) -> str:
-        """Return that the group that a pod names is not there; empty if it is, or is among those that were made."""
-        group = part_of(pod, "metadata", "annotations", names.POD_GROUP)
-        place = (_place_of(pod, self.namespace)[0], str(group))
-        return "" if place in self.groups or place in made else NO_GROUP
+        """Return that the group that a pod names is not there; empty if it is, or is among those that were made.
+
+        Another one stands in for a group that is gone, where the pod runs on its account.
+        """
+        annotations = mapping_of(pod, "metadata", "annotations")
+        place = (_place_of(pod, self.namespace)[0], str(annotations.get(names.POD_GROUP)))
+        grant = read_grant(str(annotations.get(names.GRANTED) or ""))
+        is_on_account = part_of(pod, "spec", "nodeName") and is_held(grant, str(part_of(pod, "status", "phase") or ""))
+        return "" if is_on_account or place in self.groups or place in made else NO_GROUP
 
     def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
         try:

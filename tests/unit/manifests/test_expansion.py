@@ -84,6 +84,30 @@ def test_a_pod_whose_group_is_not_there_is_not_passed_over_in_silence(group, sai
     assert [str(each) for each in expand([pod, there]).unused] == said
 
 
+ASTRAY = "not used: 1 Pod (the pod group that its annotation names is not there)"
+
+
+@pytest.mark.parametrize(
+    ("granted", "node", "said"),
+    [
+        ('{"queue":"q","group":"ghost"}', "n1", []),
+        ('{"queue":"q","group":"ghost"}', "", [ASTRAY]),
+        ('{"queue":"","group":"ghost"}', "n1", [ASTRAY]),
+        ("{", "n1", [ASTRAY]),
+    ],
+)
+def test_a_pod_that_runs_on_the_account_of_a_group_that_is_gone_is_used(granted, node, said):
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {"pod-group-name": "ghost", "kai.scheduler/granted": granted}},
+        **template(),
+        "status": {"phase": "Running"},
+    }
+    pod["spec"] = {**pod["spec"], "nodeName": node}
+    assert [str(each) for each in expand([pod]).unused] == said
+
+
 def left_alone(**annotations: str) -> dict[str, Any]:
     made = {"metadata": {"annotations": annotations}, **TEMPLATE}
     return workload("Job", "batch/v1", {"template": made}, annotations={"kai.scheduler/skip-podgrouper": "true"})
