@@ -356,6 +356,13 @@ CODES: Final[dict[str, Code]] = {
         "a workload names a queue, and another scheduler places its pods",
         "Its pods run outside of the quota of that queue.",
     ),
+    "J043": Code(
+        WARNING,
+        ADVICE,
+        "a pod names a pod group of Kubernetes, which kai does not read",
+        "spec.schedulingGroup is for kube-scheduler, and its PodGroup is of scheduling.k8s.io. kai starts such pods "
+        "one by one, unless their controller or a PodGroup of scheduling.run.ai makes them a gang.",
+    ),
     "W001": Code(
         ERROR,
         REFUSAL,

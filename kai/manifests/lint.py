@@ -71,7 +71,12 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
     if beside.claims is not None or any(map(_is_node, reading.documents)):
         found += check_claims(reading.documents, {*claims.found, *(beside.claims or ())}, beside.namespace)
     for document in reading.documents:
-        found += [*_foreign(document, claims, reading.scheduler), *check_keys(document)]
+        scheduler = reading.scheduler
+        found += [
+            *_foreign(document, claims, scheduler),
+            *_groups_of_others(document, scheduler),
+            *check_keys(document),
+        ]
         # What is said in other words at the very place is not said again.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += [*_without_model(reading), *_unused_labels(reading)]
@@ -206,6 +211,22 @@ def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]
                 help=f"schedulerName: {ours}",
                 found=scheduler,
                 expected=ours,
+            )
+
+
+def _groups_of_others(document: Document, scheduler: str) -> Iterator[Finding]:
+    """Yield pods of the scheduler of that name that name a pod group of Kubernetes."""
+    for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
+        spec = mapping_of(template, "spec")
+        if spec.get("schedulerName") == scheduler and spec.get("schedulingGroup"):
+            group = part_of(spec, "schedulingGroup", "podGroupName")
+            yield document.finding(
+                "J043",
+                f"schedulingGroup does not count with {scheduler}: the pods do not wait for each other",
+                (*path, "spec", "schedulingGroup"),
+                at_key=True,
+                hint="a PodGroup of scheduling.run.ai says how many pods start together",
+                help=f"metadata: {{annotations: {{{names.POD_GROUP}: {group or 'NAME'}}}}}",
             )
 
 

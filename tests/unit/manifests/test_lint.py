@@ -256,3 +256,13 @@ def test_a_group_that_says_nothing_of_a_queue_is_told_where_there_are_queues():
 def test_a_list_whose_items_are_none_is_told_so():
     (found,) = lint_texts("apiVersion: v1\nkind: List\nitems: {apiVersion: v1, kind: Pod}\n")
     assert str(found) == "x.yaml:3:1: T003 items: found an object, expected a list"
+
+
+@pytest.mark.parametrize(("scheduler", "codes"), [("kai-scheduler", ["J043"]), ("default-scheduler", [])])
+def test_a_pod_group_of_kubernetes_that_kai_does_not_read_is_told(scheduler, codes):
+    text = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: g-0}\nspec:\n"
+        f"  schedulerName: {scheduler}\n  schedulingGroup: {{podGroupName: g}}\n  containers: [{{name: m, image: i}}]\n"
+    )
+    found = [each for each in lint_texts(text) if each.code == "J043"]
+    assert [(each.code, each.line) for each in found] == [(code, 6) for code in codes]
