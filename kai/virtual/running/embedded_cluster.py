@@ -23,7 +23,9 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import times
 from kai.framework.decisions import Bind
 from kai.intake.details import annotations as written_annotations
+from kai.lenient import mapping_of
 from kai.model.amounts import amounts, gpus_among
+from kai.model.placement import DeviceAllocation
 from kai.model.pod import GpuKind
 from kai.model.units import GPU_UNIT
 from kai.simulation.deciding.cluster_reaction import device_labels, device_of
@@ -171,7 +173,14 @@ def held_gpus(decision: Bind, snapshot: Snapshot) -> float:
     shape = int(snapshot.pod_shape[decision.pod])
     if snapshot.shapes[shape].gpu.kind is GpuKind.MIG:
         return int(snapshot.requests[shape] @ snapshot.axis.gpu_weights()) / GPU_UNIT
-    return round(decision.gpu_count * decision.gpu_portion * GPU_UNIT) / GPU_UNIT
+    return (round(decision.gpu_count * decision.gpu_portion * GPU_UNIT) - _not_had(decision, snapshot)) / GPU_UNIT
+
+
+def _not_had(decision: Bind, snapshot: Snapshot) -> int:
+    """Return how many thousandths of the GPUs that its claims ask for a pod does not get, as it gets parts."""
+    told = decision.request.get("resourceClaimAllocations")
+    given = [mapping_of(each).get("allocation") for each in told] if isinstance(told, list) else []
+    return sum(snapshot.catalog.gpus.not_had(each.devices) for each in given if isinstance(each, DeviceAllocation))
 
 
 def _granted(decision: Bind, snapshot: Snapshot, devices: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.errors import InputError
 from kai.intake.claimed_gpus import ClaimedGpus
 from kai.intake.claims import gpus_wanted
+from kai.intake.devices import Devices, read_devices
 from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.codes import WAIT
@@ -29,6 +30,7 @@ from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside
 from kai.manifests.reading import Reading
+from kai.model.units import GPU_UNIT
 from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.deciding.cluster_reaction import recreated
 from kai.simulation.sources.judging import judge
@@ -49,8 +51,6 @@ from kai.virtual.scenes.workload_kinds import Owner, gang_of, is_scaled, owner_o
 
 NEW_YEAR: Final = 1767225600.0
 """2026-01-01: when a run begins whose objects name no time."""
-_BY_NAME: Final = ClaimedGpus()
-"""What classes stand for where no devices are known."""
 _STAMPS: Final = (names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE, names.PARTIAL_SINCE)
 
 
@@ -108,7 +108,7 @@ def read_workload(
         raise refused
     objects = collect(reading.objects)
     start = began or newest_time(objects) or NEW_YEAR
-    plans = sorted(_plans(reading, arrivals, seed), key=lambda plan: plan.arrival)
+    plans = sorted(_plans(reading, objects, arrivals, seed), key=lambda plan: plan.arrival)
     if not plans:
         nothing = RefusedError.of(each for each in findings if each.is_refusal)
         if nothing is not None:
@@ -285,12 +285,16 @@ def _copied(document: Document, copy: int, replicas: int | None) -> Document:
 # --- Plans ---------------------------------------------------------------------------------------------------------
 
 
-def _plans(reading: Reading, arrivals: Sequence[_Arrival | None], seed: int) -> Iterator[JobPlan]:
+def _plans(
+    reading: Reading, objects: ClusterObjects, arrivals: Sequence[_Arrival | None], seed: int
+) -> Iterator[JobPlan]:
     """Yield the jobs of all arrivals."""
     groups = {key_of(each): each for each in reading.objects if isinstance(each, PodGroup)}
     pods = {key_of(each): each for each in reading.objects if isinstance(each, Pod)}
     claims = {key_of(each): each.spec for each in reading.objects if isinstance(each, ResourceClaim)}
     templates = {key_of(each): each.spec.spec for each in reading.objects if isinstance(each, ResourceClaimTemplate)}
+    devices = read_devices(objects, Devices(objects=ClusterObjects()))
+    wanted = ClaimedGpus(gpus=devices.gpus, classes=devices.classes)
     of_place: dict[int, list[Job]] = {}
     for job in reading.expansion.jobs:
         if job.at >= 0 and job.pods:
@@ -302,20 +306,26 @@ def _plans(reading: Reading, arrivals: Sequence[_Arrival | None], seed: int) -> 
         for number, job in enumerate(jobs):
             group = groups[_own_key(job.group)]
             planned = [
-                PodPlan(pod=pod, gpus=gpus_of(each) + _claimed_gpus(pod, claims, templates))
+                PodPlan(pod=pod, gpus=gpus_of(each) + _claimed_gpus(pod, claims, templates, wanted))
                 for each in job.pods
                 for pod in [pods[_own_key(each)]]
             ]
             yield from _job_plans(arrival, number, group, planned, seed, is_replica=len(jobs) > 1)
 
 
-def _claimed_gpus(pod: Pod, claims: Mapping[Key, ResourceClaimSpec], templates: Mapping[Key, ResourceClaimSpec]) -> int:
-    """Return how many GPUs the claims of a pod ask for; one that it has under two names counts once."""
+def _claimed_gpus(
+    pod: Pod,
+    claims: Mapping[Key, ResourceClaimSpec],
+    templates: Mapping[Key, ResourceClaimSpec],
+    wanted: ClaimedGpus,
+) -> float:
+    """Return how many GPUs the claims of a pod ask for, parts as parts; one that it has under two names counts once."""
     namespace = pod.metadata.namespace
     named = {(namespace, each.resource_claim_name) for each in pod.spec.resource_claims if each.resource_claim_name}
     made = [(namespace, each.resource_claim_template_name or "") for each in pod.spec.resource_claims]
     specs = [*map(claims.get, sorted(named)), *map(templates.get, made)]
-    return sum(gpus_wanted(spec, _BY_NAME).gpus for spec in specs if spec is not None)
+    found = [gpus_wanted(spec, wanted) for spec in specs if spec is not None]
+    return sum(each.gpus - each.not_had[0] / GPU_UNIT for each in found)
 
 
 def _job_plans(

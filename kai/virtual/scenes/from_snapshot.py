@@ -144,7 +144,8 @@ def _held(case: Case) -> dict[Key, float]:
         if gpu.kind is GpuKind.MEMORY:
             device = snapshot.nodes[int(snapshot.pod_node[row])].gpu_memory
             share = max(1, GPU_UNIT * gpu.memory // device) / GPU_UNIT  # as cycles count it
-        found[pod.namespace, pod.name] = gpu.devices * share if gpu.shared else asked[shape] / GPU_UNIT
+        whole = (asked[shape] - gpu.not_had) / GPU_UNIT
+        found[pod.namespace, pod.name] = gpu.devices * share if gpu.shared else whole
     return found
 
 

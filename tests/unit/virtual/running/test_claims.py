@@ -104,3 +104,49 @@ def test_a_pod_that_is_made_again_has_a_new_claim_and_the_old_one_is_gone():
             seen.append(held)
     assert seen == [["low-0-mine-0"], ["high-0-mine-0"], ["low-0-r1-mine-0"], []]
     assert simulation.cluster.objects().resource_claims == ()
+
+
+HALVES = """---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: half}
+spec: {selectors: [{cel: {expression: "device.attributes['gpu.example.com'].type == 'half'"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: whole}
+spec: {selectors: [{cel: {expression: "device.attributes['gpu.example.com'].type == 'whole'"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1}
+spec:
+  driver: gpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  sharedCounters: [{name: card, counters: {memory: {value: 80Gi}}}]
+  devices:
+"""
+
+
+def test_partitions_take_parts_of_their_gpu_for_as_long_as_pods_have_them():
+    def wanting(name: str) -> str:
+        return TEMPLATE.replace("name: one", f"name: {name}").replace("ClassName: gpu", f"ClassName: {name}")
+
+    def having(name: str, template: str) -> str:
+        return templated(job(name, 0, duration="1h")).replace("TemplateName: one", f"TemplateName: {template}")
+
+    def drawing(name: str, kind: str, amount: str) -> str:
+        drawn = f"[{{counterSet: card, counters: {{memory: {{value: {amount}}}}}}}]"
+        return f"    - {{name: {name}, attributes: {{type: {{string: {kind}}}}}, consumesCounters: {drawn}}}\n"
+
+    devices = drawing("all", "whole", "80Gi") + drawing("left", "half", "40Gi") + drawing("right", "half", "40Gi")
+    text = cluster(gpus=0) + HALVES + devices + wanting("half") + wanting("whole")
+    text += having("a", "half") + having("b", "half") + having("c", "whole") + having("d", "half")
+    result = result_of(run(scene_of(text), until=4 * HOUR))
+    assert {each.name: (each.start_seconds, each.gpus) for each in result.jobs} == {
+        "a": (0.0, 0.5),
+        "b": (0.0, 0.5),
+        "c": (HOUR, 1.0),
+        "d": (2 * HOUR, 0.5),
+    }
