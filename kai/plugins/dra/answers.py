@@ -372,7 +372,14 @@ class Answers:
     def _fill_credit(self, pod: PodRow, nodes: NodeRows, wanted: _Wanted, out: Int64s) -> None:
         """Write to ``out`` [2, N] how many thousandths of a GPU less ``pod`` needs on ``nodes``."""
         seats, namespace = self._accounting.seats, self._view.snapshot.pods[pod].namespace
-        sharing = self._sharing([demand for _, demand in wanted.open])
+        sharing, parted = self._sharing([demand for _, demand in wanted.open])
+        # Where no pod was evicted from devices, those that the search finds are free: what it finds is enough.
+        left = parted & ~sharing
+        if left.any():
+            left &= ~seats.left_behind()
+            sharing |= parted & ~left
+            out[:, nodes[left[nodes]]] = MOST_CREDIT
+            nodes = nodes[~left[nodes]]
         if sharing.any():
             for node in map(NodeRow, nodes[sharing[nodes]].tolist()):
                 found = self._solve(pod, node)
@@ -388,14 +395,13 @@ class Answers:
             beside = np.array(seats.credit(pod, NodeRow(at), ClaimPlacement(claims=fixed)), np.int64)
             out[:, at] += beside - spared * GPU_UNIT
 
-    def _sharing(self, demands: Sequence[Demand]) -> Bools:
-        """Return bool[N]: nodes with GPUs that claims may have beside others."""
-        out = np.zeros(len(self._view.snapshot.nodes), np.bool_)
-        for demand in demands:
-            for wants in demand.requests:
-                for want in wants:
-                    out[self._inventory.node[want.sharable]] = True
-        return out
+    def _sharing(self, demands: Sequence[Demand]) -> tuple[Bools, Bools]:
+        """Return bool[N]: nodes with GPUs that claims may have beside others, and with GPUs that have partitions."""
+        sharing, parted = (np.zeros(len(self._view.snapshot.nodes), np.bool_) for _ in range(2))
+        for want in itertools.chain.from_iterable(wants for demand in demands for wants in demand.requests):
+            sharing[self._inventory.node[want.sharable]] = True
+            parted[self._inventory.node[want.partitioned]] = True
+        return sharing, parted
 
 
 def _refused(text: str) -> Verdict:

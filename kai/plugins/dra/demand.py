@@ -43,7 +43,9 @@ class Want:
     barred: Bools
     """[D] What matches, of pools of which nothing is allocated."""
     sharable: Int64s
-    """GPUs of nodes among ``matching`` that it may have beside others: in parts, or to look on as administrator."""
+    """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
+    partitioned: Int64s
+    """GPUs of nodes among ``matching`` that have partitions, or are some."""
     faulty: Bools
     """[D] Devices on which a selector failed: a search that comes to one of them ends without a result."""
     fault: str = ""
@@ -125,6 +127,7 @@ class Demands:
             tainted=enough & ready & ~tolerated,
             barred=selected & self._inventory.barred,
             sharable=self._sharable(matching, admin=request.admin_access),
+            partitioned=np.flatnonzero(matching & self._inventory.partitioned & (self._inventory.node >= 0)),
             faulty=faulty,
             fault=fault,
         )
@@ -171,7 +174,7 @@ class Demands:
     def _sharable(self, matching: Bools, *, admin: bool) -> Int64s:
         inventory = self._inventory
         gpus = matching & inventory.gpu & (inventory.node >= 0)
-        return np.flatnonzero(gpus if admin else gpus & (inventory.multiple | inventory.partitioned)).astype(np.int64)
+        return np.flatnonzero(gpus if admin else gpus & inventory.multiple).astype(np.int64)
 
     def _consumed(
         self, matching: Bools, capacity: Sequence[tuple[str, int]]

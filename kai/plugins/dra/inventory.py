@@ -67,6 +67,8 @@ class Inventory:
     """Row and amount of each shared counter of a pool."""
     draws: Mapping[int, tuple[tuple[int, int], ...]]
     """Counter rows and amounts that a device draws when it is allocated, as far as its pool offers them."""
+    shared_draws: tuple[int, ...]
+    """Those devices of ``draws`` that may be allocated many times."""
     limits: Tables
     """How many holders each device can have, how much there is of each capacity and of each counter."""
     local: Mapping[int, Int64s]
@@ -146,7 +148,7 @@ class Inventory:
 
     def with_draws(self, taken: Tables) -> Tables:
         """Return ``taken`` with what devices draw from counters that are held in shares: once for all their shares."""
-        held = [row for row in self.draws if self.multiple[row] and taken[0][row] > 0]
+        held = [row for row in self.shared_draws if taken[0][row] > 0]
         if not held:
             return taken
         drawn = taken[2].copy()
@@ -266,6 +268,7 @@ def take_inventory(
         cells=draft.cells,
         counters=counters,
         draws=draft.draws,
+        shared_draws=tuple(row for row in draft.draws if multiple[row]),
         limits=(
             np.where(multiple, MOST_SHARES, 1).astype(np.int64),
             np.array([devices[row].capacity[name] for row, name in draft.cells], np.int64),

@@ -130,6 +130,13 @@ class Seats:
             more += gpu.taken((*there, *keys)) - gpu.taken(there)
         return more
 
+    def left_behind(self) -> Bools:
+        """Return bool[N]: nodes with GPUs that pods which were evicted in this session still sit on."""
+        out = np.zeros(len(self._view.snapshot.nodes), np.bool_)
+        nodes = self._inventory.node[self._leaving.values > 0]
+        out[nodes[nodes >= 0]] = True
+        return out
+
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last.
 
