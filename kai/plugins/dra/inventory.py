@@ -269,13 +269,17 @@ def take_inventory(
         counters=counters,
         draws=draft.draws,
         shared_draws=tuple(row for row in draft.draws if multiple[row]),
-        limits=(
-            np.where(multiple, MOST_SHARES, 1).astype(np.int64),
-            np.array([devices[row].capacity[name] for row, name in draft.cells], np.int64),
-            np.array([amount for _, amount in counters.values()], np.int64),
-        ),
+        limits=_limits(multiple, [devices[row].capacity[name] for row, name in draft.cells], counters),
         local=_grouped(node),
         kubernetes=kubernetes,
+    )
+
+
+def _limits(multiple: Bools, capacities: Sequence[int], counters: Mapping[CounterKey, tuple[int, int]]) -> Tables:
+    return (
+        np.where(multiple, MOST_SHARES, 1).astype(np.int64),
+        np.array(capacities, np.int64),
+        np.array([amount for _, amount in counters.values()], np.int64),
     )
 
 

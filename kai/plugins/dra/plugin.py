@@ -33,9 +33,8 @@ class Memory:
 
     def answers(self, view: SessionView, concerns: Bools) -> "Answers":
         """Return the answers about claims; devices are the same as long as slices and nodes are the same objects."""
-        # Only clusters with claims pay for these.
-        from kai.framework.expressions import Selectors  # noqa: PLC0415
-        from kai.plugins.dra import answers, inventory  # noqa: PLC0415
+        from kai.framework.expressions import Selectors  # noqa: PLC0415 - only clusters with claims pay for it
+        from kai.plugins.dra import answers, inventory  # noqa: PLC0415 - as above
 
         catalog, nodes = view.snapshot.catalog, view.snapshot.nodes
         slices = catalog.claims.slices
