@@ -35,11 +35,12 @@ def test_a_resource_is_backed_by_the_newest_class_or_the_first_by_name():
     assert named(backing_classes(CLASSES | {newer.name: newer}))["example.com/fast"] == newer.name
 
 
-def test_each_class_backs_a_resource_of_its_name_unless_that_is_taken_for_gpus():
+def test_each_class_backs_a_resource_of_its_name_also_where_that_ends_in_gpu():
     gpus = DeviceClass(name="some-gpu")
     found = backing_classes({"plain.example.com": CLASSES["plain.example.com"], gpus.name: gpus})
     assert {name: each.name for name, each in found.items()} == {
-        "deviceclass.resource.kubernetes.io/plain.example.com": "plain.example.com"
+        "deviceclass.resource.kubernetes.io/plain.example.com": "plain.example.com",
+        "deviceclass.resource.kubernetes.io/some-gpu": "some-gpu",
     }
 
 
