@@ -31,7 +31,7 @@ _SHOWN: Final = 5
 _WHERE_QUEUES_COUNT: Final[Mapping[str, str]] = {
     "PodCliqueSet": "put it into the labels of each clique",
     "CronJob": "put it into spec.jobTemplate.metadata.labels",
-    "Service": "put it into spec.template.metadata.labels",
+    "Service": "put it into spec.template.metadata.labels",  # of Knative; one of Kubernetes has no jobs
 }
 """Kinds whose own label does not reach what their controllers make, and where the label does."""
 
@@ -243,7 +243,7 @@ def _unused_labels(reading: Reading) -> Iterator[Finding]:
         if label and kind in _WHERE_QUEUES_COUNT and label not in found:
             yield document.finding(
                 "J021",
-                f"{names.QUEUE} on a {kind} does not count, and the job is in queue {', '.join(sorted(found))}",
+                f"{names.QUEUE} on the {kind} does not count, and the job is in queue {', '.join(sorted(found))}",
                 ("metadata", "labels", names.QUEUE),
                 at_key=True,
                 hint=_WHERE_QUEUES_COUNT[kind],

@@ -154,7 +154,7 @@ def test_a_label_of_a_kind_that_passes_it_on_to_nothing_is_told():
         + inner
     )
     assert [each.message for each in lint_text(text)] == [
-        "kai.scheduler/queue on a CronJob does not count, and the job is in queue default-queue"
+        "kai.scheduler/queue on the CronJob does not count, and the job is in queue default-queue"
     ]
 
 
