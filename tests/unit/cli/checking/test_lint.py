@@ -356,3 +356,20 @@ def test_what_kai_wrote_is_no_cluster(words, write, capsys):
         told = "".join(capsys.readouterr())
         assert f"written.json:1:16: T003 found a {kind} that kai wrote, expected objects of a cluster\n" in told
         assert "kai diff compares two results; kai snapshot saves a cluster" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("c.yaml", "shapes: {h: {gpu: 8, cuont: 2}}\n", "c.yaml:1:22: K002 there is no key cuont\n"),
+        ("c.yaml", "shapes: {h: {gpu: -1}}\n", "c.yaml:1:19: K001 gpu is -1\n"),
+        ("c.yaml", "shapes: {h: {gpu: 8}}\n", "ok: 1 cluster file\n"),
+        ("t.csv", "arrival_s,duration_s,pods,gpus_per_pod\nx,1,1,1\n", 't.csv:2:1: R001 arrival_s is "x"'),
+        ("t.csv", "arrival_s,duration_s,pods,gpus_per_pod\n0,1,1,1\n", "ok: 1 trace\n"),
+        ("t.csv", "submit_time,gpus,team\n2026-11-02T08:00:00,8,a\n", "t.csv:1:1: R002 "),
+        ("t.txt", "metadata: {name: m}\n", "t.txt:1:1: T003 apiVersion and kind are missing\n"),
+    ],
+)
+def test_cluster_files_and_traces_are_checked_as_what_they_are(write, capsys, name, text, said):
+    assert run(["lint", write(text, name)]) == (0 if said.startswith("ok") else 1)
+    assert capsys.readouterr().out.startswith(said)

@@ -375,3 +375,35 @@ def test_a_queue_that_is_asked_for_by_its_display_name_is_found_by_the_hint(aske
     lines = asked(typed, text=teams(), code=4).err.splitlines()
     assert lines[0] == "error: Other is the display name of queue team-9c, expected the name"
     assert lines[1].startswith("  help: kai why queue/team-9c --from ")
+
+
+NO_CPU = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110", nvidia.com/gpu: "2"}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: top}
+spec: {resources: {gpu: {quota: 2, limit: -1}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: a}
+spec: {parentQueue: top, resources: {gpu: {quota: 2, limit: -1}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: j, labels: {kai.scheduler/queue: a}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: m, image: i, resources: {limits: {nvidia.com/gpu: 1, cpu: 4, memory: 1Gi}}}]
+"""
+
+
+def test_queues_that_may_use_no_cpu_are_mended_together(asked):
+    lines = asked("j", text=NO_CPU).out.splitlines()
+    assert lines[0].startswith("j waits: queue a may not use more than 0 cores")
+    change = " ".join(lines[lines.index("To make it run") + 1].split())
+    assert change == "cpu and memory: {quota: -1, limit: -1} in queues a, top ✓ starts now on n1"
