@@ -186,7 +186,7 @@ def _why(look: Look, parameters: Mapping[str, str]) -> Response:
         return problem(404, f"found no job {name[:80]}")
     if len({line.job.namespace for line in lines}) > 1:
         return problem(409, f"found jobs {name[:80]} in several namespaces, expected a namespace")
-    kind, fields = told_of_jobs(look.told(lines))
+    kind, fields = told_of_jobs(look.told(lines), look.untried)
     return as_json(look.document(kind, fields))
 
 
@@ -198,7 +198,8 @@ def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
     told = look.explain(line)
     fields = settled_values(line) if told is None else explanation(Fold(explanation=told))
     mine = [each for each in look.evictions if each.job == line.job.key]
-    return {**fields, "evicted": [eviction(each) for each in mine], "assumptions": list(look.assumptions(line))}
+    more = {"evicted": [eviction(each) for each in mine], "assumptions": list(look.assumptions(line))}
+    return {**fields, **more, "untried": look.untried}
 
 
 def _queues(look: Look, parameters: Mapping[str, str]) -> Response:

@@ -156,6 +156,14 @@ class Look(ABC):
         """Whether changes are tried that would help a job: the cluster is decided on again for that."""
 
     @property
+    def untried(self) -> str | None:
+        """Return why no change is tried, and who tries some; None where changes are tried."""
+        if self.tries:
+            return None
+        size = f"the cluster has more than {_MOST_DECIDED_ON:,} pods and nodes, so no change is tried here"
+        return f"{size}; kai why JOB tries changes on the machine where it runs, which needs get and list everywhere"
+
+    @property
     @abstractmethod
     def unused(self) -> Sequence[str]:
         """Where more is vacated than jobs are promised, for readers who may see all of it."""
@@ -322,8 +330,9 @@ class WholeLook(Look):
         return self._explainer.explain(line.job) if line.waits else None
 
     def told(self, lines: Sequence[JobLine]) -> Explained:
-        """Return what a command would find out about jobs, by as many decisions."""
-        return explained_jobs(self.cycle.outcome, Explainer(self.cycle.outcome, self.seen, lines=self.lines), lines)
+        """Return what a command would find out about jobs, by as many decisions; by none in a large cluster."""
+        explainer = Explainer(self.cycle.outcome, self.seen, lines=self.lines) if self.tries else self._explainer
+        return explained_jobs(self.cycle.outcome, explainer, lines, verify=self.tries)
 
     def assumptions(self, line: JobLine) -> tuple[str, ...]:
         """Return what is taken for granted in what is said of a job."""

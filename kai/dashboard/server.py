@@ -41,6 +41,9 @@ _OLDEST: Final = 10.0
 _LATER: Final = frozenset({429, 503})
 _AGAIN: Final = 5
 """Seconds after which a reader who is told so may ask again."""
+_OLD: Final = (
+    "too much is asked, and the answer would be old; ask again, or decide yourself: kai why JOB --from SNAPSHOT"
+)
 _NO_CYCLE: Final = "no cycle has ended yet in this process, or another one leads; ask again in a moment"
 
 
@@ -111,11 +114,9 @@ class Dashboard:
         look = await self.answers.look_for(self.access, reader, question.namespace, question.queue)
         if look is None:
             return api.problem(503, _NO_CYCLE)
-        if question.parts == ("why",) and look.scope.is_whole:
-            if not look.tries:
-                return api.problem(429, "the cluster is too large to be decided on again here; decide on it yourself")
-            if self.answers.seconds_behind > _OLDEST:
-                return api.problem(429, "too much is asked: the answer would be old; decide on the cluster yourself")
+        is_searched = question.parts == ("why",) and look.scope.is_whole and look.tries
+        if is_searched and self.answers.seconds_behind > _OLDEST:
+            return api.problem(503, _OLD)
         history = self.pages.history()
         remembers = question.parts in {("cycles",), ("evictions",)}
         key = (question, history.newest if remembers else 0)

@@ -129,7 +129,7 @@ class Service:
                     return there
             found = await client.request(call)
             for _ in range(_TRIES - 1):
-                if not (isinstance(found, Answer) and found.status == 503):
+                if self.is_optional or not (isinstance(found, Answer) and found.status == 503):
                     break
                 await clock.sleep(_PAUSE)
                 found = await client.request(call)

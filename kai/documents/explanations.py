@@ -32,10 +32,14 @@ def documents(found: "Explained") -> dict[str, Any]:
     }
 
 
-def told_of_jobs(found: "Explained") -> tuple[str, dict[str, Any]]:
-    """Return the kind and the fields of an answer about jobs: those that wait first, then those that do not."""
+def told_of_jobs(found: "Explained", untried: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Return the kind and the fields of an answer about jobs: those that wait first, then those that do not.
+
+    ``untried`` says why no change was tried; None where changes were.
+    """
     items = [explanation(fold) for fold in found.folds] + [settled_values(line) for line in found.settled]
-    more = {"evicted": [eviction(each) for each in found.evictions], "assumptions": list(found.assumptions)}
+    more: dict[str, Any] = {"evicted": [eviction(each) for each in found.evictions]}
+    more |= {"assumptions": list(found.assumptions), "untried": untried}
     if len(items) == 1:
         return "Explanation", {**items[0], **more}
     return "ExplanationList", {"items": items, **more}

@@ -7,6 +7,7 @@ as on any other input.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import attrs
@@ -104,7 +105,10 @@ def adopted(manifests: Sequence[Manifest], adoption: Adoption, around: Around | 
     """
     if not adoption.changes:
         return Adopted(manifests=tuple(manifests))
-    work = _Adopting(adoption, propose(manifests, adoption.queue_from, around))
+    owners = {
+        str(each.get("uid")) for manifest in manifests for each in mappings_of(manifest, "metadata", "ownerReferences")
+    }
+    work = _Adopting(adoption, propose(manifests, adoption.queue_from, around), owners)
     rewritten = tuple(map(work.rewrite, manifests))
     queues = work.proposed.made(work.wanted)
     return Adopted(
@@ -140,8 +144,10 @@ class _Adopting:
 
     adoption: Adoption
     proposed: Proposed
-    taken: Counter[str] = attrs.field(factory=Counter)
-    """Pods and templates that were taken over, by their scheduler."""
+    owners: AbstractSet[str]
+    """UIDs of what owns others of the manifests: its pods are counted in its place."""
+    taken: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """Pods and workloads that were taken over, by their scheduler."""
     left: int = 0
     """Those that stay with their scheduler: the system's."""
     wanted: dict[str, None] = attrs.field(factory=dict)
@@ -173,19 +179,24 @@ class _Adopting:
                 changed = _at(changed, path, self._for_us)
         if isinstance(whole, str) and self.adoption.takes(whole):
             changed = _at(changed, ("spec",), lambda spec: {**spec, "schedulerName": self.adoption.ours})
-        self.taken.update({name or DEFAULT_SCHEDULER for name in others})
+        if part_of(manifest, "metadata", "uid") not in self.owners:
+            what = "pod" if manifest["kind"] == "Pod" else "workload"
+            self.taken.update({(name or DEFAULT_SCHEDULER, what) for name in others})
         return self._in_queue(changed)
 
     def told(self) -> Iterator[str]:
         """Yield what is said of workloads that were taken over, and of those that were not."""
-        for scheduler, number in sorted(self.taken.items()):
-            yield f"{counted(number, 'workload')} for {scheduler}: decided on as if for {self.adoption.ours}"
+        known = sorted({scheduler for scheduler, _ in self.taken})
+        for scheduler in known:
+            parts = [(self.taken[scheduler, what], what) for what in ("pod", "workload")]
+            told = " and ".join(counted(number, what) for number, what in parts if number)
+            yield f"{told} for {scheduler}: decided on as if for {self.adoption.ours}"
         if self.left:
             yield (
                 f"{counted(self.left, 'workload')} of the system or on each node: "
                 "left to the scheduler that they name (namespaces kube-*, DaemonSets)"
             )
-        missing = sorted(self.adoption.schedulers - set(self.taken))
+        missing = sorted(self.adoption.schedulers - set(known))
         for scheduler in missing if not self.left else ():
             yield f"--scheduler-name {scheduler}: no pod is for it"
 

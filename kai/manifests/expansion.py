@@ -120,6 +120,8 @@ class Surroundings:
     """Namespace and name of every pod: a pod that is made is called otherwise."""
     objects: Sequence[Mapping[str, Any]] = ()
     """What pod grouping may read: priority classes, and groups that exist."""
+    ungrouped: AbstractSet[str] = frozenset()
+    """UIDs of pods and owners of which a cluster has no group: groups that are made for them get readable names."""
 
 
 def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None = None) -> Expansion:
@@ -136,6 +138,7 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
         circles(manifests, namespace),
         queue=around.queue,
         named=set(around.pods),
+        fresh=set(around.ungrouped),
         groups={_place_of(each, namespace) for each in (*manifests, *around.objects) if each.get("kind") == "PodGroup"},
     )
     work.index.add([dict(each) for each in around.objects])

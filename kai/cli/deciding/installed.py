@@ -5,15 +5,16 @@ which the shard says more: its flags. What is not said is as both have it by def
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api import names
-from kai.lenient import mapping_of
+from kai.lenient import list_of, mapping_of, mappings_of
 
 if TYPE_CHECKING:
+    from kai.cli.running.flags import Given
     from kai.cluster.transport.access import Access
     from kai.configuration.registry import Registry
     from kai.simulation.cases.origin import Origin
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _KEY: Final = "config.yaml"
 _DEFAULT: Final = "default"
+_FILES: Final = frozenset({"config", "scheduler-conf"})
+"""Flags that name a file of the service: the config map that it comes from is read."""
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _OPERATORS: Final = "kai-scheduler-default"
 """The config map that KAI-Scheduler's operator makes for the shard called default."""
@@ -37,13 +40,21 @@ class Chosen:
     """What the cluster has besides."""
     hidden: str = ""
     """The right without which a configuration of the cluster could not be seen."""
+    flags: tuple[str, ...] = ()
+    """Flags of the service that change what is decided, as they are typed."""
+    flags_hidden: str = ""
+    """The right without which the flags of the service could not be seen."""
 
     def line(self, origin: "Origin") -> str:
         """Return what is said last about a cluster that was read."""
         line = f"source: {origin.cluster} · configuration: {self.name}"
         if self.others:
             line += f" (also there: {', '.join(self.others)}; --config chooses)"
-        return f"{line} (that of the cluster is hidden: {self.hidden})" if self.hidden else line
+        if self.hidden:
+            line += f" (that of the cluster is hidden: {self.hidden})"
+        if self.flags:
+            line += f" · flags of the service: {' '.join(self.flags)}"
+        return f"{line} (flags of the service are unknown: {self.flags_hidden})" if self.flags_hidden else line
 
 
 def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
@@ -56,10 +67,70 @@ def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
 
     found = read_installed(access)
     texts = _texts(found.shards, found.configs, found.maps)
-    if not texts:
-        return Chosen(hidden=found.hidden)
-    name, *others = texts
-    return Chosen(policy=policy_of(texts[name], name, registry), name=name, others=tuple(others))
+    name, *others = texts or (_DEFAULT,)
+    chosen = Chosen(policy=policy_of(texts[name], name, registry) if texts else None, name=name, others=tuple(others))
+    chosen = attrs.evolve(chosen, hidden="" if texts else found.hidden, flags_hidden=found.flags_hidden)
+    return _with_flags(chosen, _command_lines(found.deployments))
+
+
+def _command_lines(deployments: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the words behind ``kai run`` of each Deployment of kai."""
+    for each in deployments:
+        if _labels(each).get(_PART_OF) != "kai":
+            continue
+        for container in mappings_of(each, "spec", "template", "spec", "containers"):
+            words = [str(word) for word in (*list_of(container, "command"), *list_of(container, "args"))]
+            if "run" in words:
+                yield words[words.index("run") + 1 :]
+
+
+def _without_files(words: Iterable[str]) -> Iterator[str]:
+    """Yield words of a command line without the flags that name files: those are on the service's machine."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if not word.startswith("-") or name.lstrip("-") not in _FILES:
+            yield word
+        elif not equals:
+            next(rest, None)
+
+
+def _decides(given: "Given") -> bool:
+    """Return whether a process decides, and carries its decisions out."""
+    return (not given.roles or "scheduler" in given.roles) and not given.truth("shadow")
+
+
+def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
+    """Return the configuration under the flags of the first service that decides, as far as they change decisions."""
+    from kai.cli.running.flags import read_flags
+    from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
+    from kai.cli.running.roles import configuration_of, intake_of
+    from kai.configuration.reading import default_configuration
+    from kai.errors import ConfigError
+    from kai.simulation.request import Policy
+
+    try:
+        all_given = [read_flags(list(_without_files(words)), FLAGS, ROLES, TOGETHER) for words in lines]
+        given = next((each for each in all_given if _decides(each)), None)
+        if given is None:
+            return chosen
+        parameters, intake = configuration_of(given)[0].parameters, intake_of(given)
+    except ConfigError:
+        return attrs.evolve(chosen, flags_hidden="its command line cannot be read")
+    named = {name: PARAMETER_OF[name] for name in given.named & PARAMETER_OF.keys()}
+    settings = {SETTING_OF[name]: getattr(intake, SETTING_OF[name]) for name in given.named & SETTING_OF.keys()}
+    if not named and not settings:
+        return chosen
+    base = chosen.policy or Policy(configuration=default_configuration())
+    said = {field: getattr(parameters, field) for field in named.values()}
+    configuration = attrs.evolve(base.configuration, parameters=attrs.evolve(base.configuration.parameters, **said))
+    policy = attrs.evolve(
+        base, configuration=configuration, said=base.said | said.keys(), settings={**base.settings, **settings}
+    )
+    told = sorted(given.named & (PARAMETER_OF.keys() | SETTING_OF.keys()))
+    texts = {name: given.text(name) for name in told}
+    flags = tuple(f"--{name}={text.lower() if text in {'True', 'False'} else text}" for name, text in texts.items())
+    return attrs.evolve(chosen, policy=policy, flags=flags)
 
 
 def _texts(

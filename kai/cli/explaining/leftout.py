@@ -18,6 +18,11 @@ def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
     ``kind`` is a kind in small letters, or "" for any; ``name`` may have a namespace before it.
     """
     namespace, _, bare = name.rpartition("/")
+    pool = _pool_of(kind, namespace, bare, case)
+    if pool is not None:
+        ours = case.settings.node_pool or f"what has no label {case.settings.node_pool_label}"
+        hint = f"--config FILE with a SchedulingShard of partitionLabelValue: {pool} decides for it"
+        return f"{bare} is in node pool {pool}, and this is decided for {ours}", hint
     for what, reason in (*_unused(kind, namespace, bare, case), *_ungrouped(kind, namespace, bare, case)):
         other = reason.partition("for scheduler ")[2].partition(",")[0]
         own = f"schedulerName: {case.settings.scheduler_name} in its pods gives it to kai"
@@ -25,6 +30,17 @@ def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
         said = reason.replace("its pods are", "it is").replace("its pods have", "it has") if what == "Pod" else reason
         return f"kai does not place {what} {bare}: {said}", hint
     return "", ""
+
+
+def _pool_of(kind: str, namespace: str, name: str, case: "Case") -> str | None:
+    """Return the node pool of a group of another pool, or of a pod or an owner of its pods; None where none is so."""
+    groups = {key_of(each): each for each in case.objects.pod_groups}
+    others = {key: each for key, each in groups.items() if not case.settings.owns(each.metadata.labels)}
+    found = {key for key in others if key[1] == name and namespace in {"", key[0]} and kind in {"", "podgroup"}}
+    for pod in case.objects.pods if others else ():
+        if namespace in {"", pod.metadata.namespace} and _kind_called(kind, name, pod):
+            found |= {(pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, ""))} & others.keys()
+    return next((case.settings.pool(others[key].metadata.labels) or "none" for key in sorted(found)), None)
 
 
 def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:

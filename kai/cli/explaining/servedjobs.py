@@ -38,6 +38,8 @@ def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
     document = served.ask("why", namespace=served.namespace, name=split_subject(asked.name)[1])
     if not served.origin.complete:
         raise RefusedByServiceError(f"{served.service.name}: found an answer that leaves something out")
+    if document.get("untried"):  # here changes are tried
+        raise RefusedByServiceError(f"{served.service.name}: {document['untried']}")
     view = told(document)
     return ServedView(shown=view, document=document), all(item["state"] in RUNS for item in view.items)
 

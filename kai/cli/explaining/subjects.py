@@ -64,7 +64,11 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
     unread = next((str(each) for each in result.findings if each.code.startswith("T")), "")
     if unread:
         raise NoSubjectError(f"found no {kind or 'job, queue or node'} {_cut(name)} in what can be read", help=unread)
-    raise _displayed(kind, name, source, result) or _unknown(kind, name, known, owners, source)
+    raise (
+        _displayed(kind, name, source, result)
+        or _without_pods(kind, name, source, result)
+        or _unknown(kind, name, known, owners, source)
+    )
 
 
 def _displayed(kind: str, name: str, source: "Source", result: "Result") -> NoSubjectError | None:
@@ -75,6 +79,24 @@ def _displayed(kind: str, name: str, source: "Source", result: "Result") -> NoSu
         return None
     hint = f"{source.command} queue/{found}{_place(source)}"
     return NoSubjectError(f"{_cut(name)} is the display name of queue {found}, expected the name", help=hint)
+
+
+def _without_pods(kind: str, name: str, source: "Source", result: "Result") -> NoSubjectError | None:
+    """Return the error for a workload of a cluster that has no pod, with what its conditions and events say."""
+    if not source.is_live or kind not in {"", "job"}:
+        return None
+    from kai.simulation.explaining.podless import PODLESS, podless
+
+    of_kind, short = owner_subject(name)  # what stands before the name may be a kind or a namespace
+    of_kind, rest = (of_kind, short) if of_kind in PODLESS else ("", name)
+    namespace, _, bare = rest.rpartition("/")
+    place = namespace or source.namespace_of(source.case_of(result))
+    found = podless(source.access, of_kind, bare, place)
+    if found is None:
+        return None
+    why = found.reason or "its conditions and events do not say why"
+    hint = f"kubectl -n {found.namespace} describe {found.kind.lower()} {found.name}"
+    return NoSubjectError(f"{found.kind} {found.name} has no pod that waits or runs: {why}", help=hint)
 
 
 def _place(source: "Source") -> str:

@@ -153,6 +153,8 @@ class Explanation(Document, ExplanationItem):
 
     evicted: tuple[EvictionItem, ...]
     assumptions: tuple[str, ...]
+    untried: str | None
+    """Why no change was tried: a service does not decide again on a large cluster. None where changes were tried."""
 
 
 @attrs.frozen(kw_only=True)

@@ -8,6 +8,7 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.kubernetes.pod import ENDED
 from kai.simulation.cases.case import Case
+from kai.wording import counted
 
 _MOST: Final = 3
 
@@ -59,11 +60,17 @@ def other_schedulers(case: Case) -> tuple[str, ...]:
 
 
 def other_pools(case: Case) -> tuple[str, ...]:
-    """Return a sentence where each pod group is in another node pool than the one that is decided for."""
+    """Return a sentence where pod groups are in other node pools than the one that is decided for."""
     settings = case.settings
     groups = [each.metadata.labels for each in case.objects.pod_groups]
-    if not groups or any(map(settings.owns, groups)):
+    others = Counter(settings.pool(labels) or "none" for labels in groups if not settings.owns(labels))
+    if not others:
         return ()
+    if len(groups) > others.total():
+        told = ", ".join(f"{pool}: {number}" for pool, number in sorted(others.items()))
+        first = next(iter(sorted(others)))
+        counts = f"{counted(others.total(), 'pod group')} of other node pools not shown ({told})"
+        return (f"{counts}; --config with a SchedulingShard of partitionLabelValue {first} shows that pool",)
     pools = ", ".join(sorted({settings.pool(labels) for labels in groups} - {""})) or "none"
     ours = settings.node_pool or f"what has no label {settings.node_pool_label}"
     places = f"each pod group is in another node pool ({pools}) than the one that is decided for ({ours})"

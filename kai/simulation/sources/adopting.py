@@ -44,6 +44,7 @@ def with_adopted(case: Case, adoption: Adoption, beside: Sequence[Manifest] = ()
         scheduler_name=adoption.ours,
         pods=frozenset(map(key_of, objects.pods)) - set(map(key_of, chosen)),
         objects=[unstructure(each) for each in (*objects.priority_classes, *objects.pod_groups)],
+        ungrouped={text_of(each, "metadata", "uid") for each in found.manifests},
     )
     expansion = expand([*found.manifests, *found.made], around)
     more = structure_all(_all_grouped(expansion.manifests, around)).objects

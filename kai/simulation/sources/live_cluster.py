@@ -44,8 +44,12 @@ class Installed:
     configs: tuple[Mapping[str, Any], ...] = ()
     maps: tuple[Mapping[str, Any], ...] = ()
     """The config maps of the namespace that the scheduler runs in."""
+    deployments: tuple[Mapping[str, Any], ...] = ()
+    """What runs there: command lines of schedulers."""
     hidden: str = ""
     """The right without which some of them could not be seen."""
+    flags_hidden: str = ""
+    """The right without which the command lines could not be seen."""
 
 
 def read_installed(access: Access, clock: Clock | None = None) -> Installed:
@@ -58,6 +62,7 @@ def read_installed(access: Access, clock: Clock | None = None) -> Installed:
         "shards": (_OPERATED, "schedulingshards", ""),
         "configs": (_OPERATED, "configs", ""),
         "maps": ("v1", "configmaps", names.KAI_NAMESPACE),
+        "deployments": ("apps/v1", "deployments", names.KAI_NAMESPACE),
     }
     found: dict[str, Any] = {}
 
@@ -69,7 +74,7 @@ def read_installed(access: Access, clock: Clock | None = None) -> Installed:
                 except UnreachableError as error:
                     if not error.missing:
                         raise
-                    found["hidden"] = error.missing
+                    found["flags_hidden" if field == "deployments" else "hidden"] = error.missing
 
     anyio.run(ask)
     return Installed(**found)

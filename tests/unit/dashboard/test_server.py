@@ -122,14 +122,18 @@ def test_an_answer_that_would_be_old_is_left_to_the_reader():
     last = LAST.outcome.last
     later = attrs.evolve(last, snapshot=attrs.evolve(last.snapshot, now=NOW + 11))
     board.answers.feed.show(attrs.evolve(LAST, outcome=attrs.evolve(LAST.outcome, cycles=(later,))))
-    assert why(board, "name=ours-waits")[0] == 429
+    told = asked(board, "/api/v1/why?name=ours-waits")
+    assert (told.status, told.headers["Retry-After"]) == (503, "5")
+    assert "ask again, or decide yourself" in told.body.decode()
     assert asked(board, "/api/v1/jobs").status == 200
 
 
 def test_a_large_cluster_is_not_decided_on_again_and_that_is_told(monkeypatch):
     monkeypatch.setattr("kai.dashboard.look._MOST_DECIDED_ON", 7)
     status, told = why(dashboard(), "name=ours-waits")
-    assert (status, "too large to be decided on again here" in told["error"]) == (429, True)
+    assert (status, told["suggestions"], told["allChangesTried"]) == (200, [], False)
+    assert told["reason"]["code"] == "GangDoesNotFit"
+    assert told["untried"].startswith("the cluster has more than 7 pods and nodes, so no change is tried here; kai why")
     assert read(dashboard(), f"/api/v1/jobs/{OURS}/ours-waits")["suggestions"] == []
     page = asked(dashboard(), f"/jobs/{OURS}/ours-waits").body.decode()
     assert "No change is tried here, because the cluster is large; kai why tries changes." in page

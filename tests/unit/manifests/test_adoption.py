@@ -100,7 +100,7 @@ def test_pods_of_kai_get_a_queue_as_well():
 
 def test_what_was_taken_over_is_counted_by_scheduler():
     found = adopted([pod(), job(), pod(scheduler="volcano")], OTHERS)
-    assert found.notes == ("2 workloads for default-scheduler: decided on as if for kai-scheduler",)
+    assert found.notes == ("1 pod and 1 workload for default-scheduler: decided on as if for kai-scheduler",)
 
 
 def test_a_scheduler_without_pods_is_told():

@@ -133,3 +133,68 @@ def test_no_file_called_minus_is_written(tmp_path, monkeypatch, capsys):
     told = "error: FILE: found -, expected the path of a file: a snapshot is an archive\n"
     assert capsys.readouterr().err.startswith(told)
     assert list(tmp_path.iterdir()) == []
+
+
+def deployment(*words, name="kai", **labels):
+    container = {"name": "kai", "image": "kai", "args": ["run", *words]}
+    metadata = {"name": name, "namespace": "kai-scheduler", "labels": {"app.kubernetes.io/part-of": "kai", **labels}}
+    return {"metadata": metadata, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+@pytest.fixture
+def running(tmp_path, capsys):
+    """Return what is said last about a cluster in which Deployments run, and the snapshot that is taken of it."""
+
+    def ask(*deployments, objects=(), refusals=()):
+        with listing([NODE, *objects]) as server:
+            server.lists["apps/v1/deployments"] = list(deployments)
+            server.refusals.update(refusals)
+            path = server.kubeconfig(tmp_path)
+            assert run(["jobs", "--kubeconfig", path]) == 0
+            said = capsys.readouterr().err.splitlines()
+            assert run(["snapshot", str(tmp_path / "now.zip"), "-q", "--kubeconfig", path]) == 0
+        capsys.readouterr()
+        return said[-1], _written(tmp_path / "now.zip")["schedulerParams"]
+
+    return ask
+
+
+def test_flags_of_the_service_decide_as_well(running):
+    said, written = running(deployment("--queue-access=required", "--partition-label-value", "west", "--dashboard"))
+    assert said == (
+        "source: prod · configuration: default · "
+        "flags of the service: --partition-label-value=west --queue-access=required"
+    )
+    assert written["queueAccess"] == "required"
+    assert written["partitionParams"]["NodePoolLabelValue"] == "west"
+
+
+def test_flags_are_read_beside_the_configuration_and_without_its_file(running):
+    said, written = running(deployment("--config", "/etc/kai/config.yaml", "--queue-access=required"), objects=[OURS])
+    assert said == (
+        "source: prod · configuration: configmap kai-scheduler/kai-configuration · "
+        "flags of the service: --queue-access=required"
+    )
+    assert written["queueAccess"] == "required"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [deployment("binder"), deployment("scheduler", "--shadow", "--queue-access=required")],
+)
+def test_flags_of_what_does_not_decide_are_not_read(running, other):
+    assert running(other)[0] == "source: prod · configuration: default"
+
+
+def test_flags_that_may_not_be_seen_are_told_to_be_unknown(running):
+    forbidden = (
+        403,
+        'User "ann" cannot list resource "deployments" in API group "apps" in the namespace "kai-scheduler"',
+    )
+    said, _ = running(refusals={"deployments": forbidden})
+    assert said.endswith("(flags of the service are unknown: list deployments)")
+
+
+def test_a_command_line_that_cannot_be_read_is_told(running):
+    said, _ = running(deployment("--no-such-flag=1"))
+    assert said.endswith("(flags of the service are unknown: its command line cannot be read)")

@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_written_is_told(pods, capsys):
 )
 def test_each_command_decides_on_pods_of_other_schedulers(words, pods, capsys):
     said = run(capsys, *words, pods, *ADOPTED)
-    assert "2 workloads for default-scheduler: decided on as if for kai-scheduler" in said.err
+    assert "1 pod and 1 workload for default-scheduler: decided on as if for kai-scheduler" in said.err
 
 
 def test_what_would_run_is_taken_over_as_well(pods, tmp_path, capsys):

@@ -84,3 +84,36 @@ def test_a_limit_below_the_quota_is_told(tmp_path, monkeypatch, capsys, amounts,
     )
     assert run(["simulate", "c.yaml"]) == 0
     assert capsys.readouterr().err.splitlines() == told
+
+
+POOLS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: here, namespace: ml, labels: {kai.scheduler/queue: q}}
+spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: there, namespace: ml, labels: {kai.scheduler/queue: q, kai.scheduler/node-pool: west}}
+spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
+"""
+
+
+def test_groups_of_other_node_pools_are_counted_and_the_way_to_them_is_told(tmp_path, capsys):
+    path = tmp_path / "pools.yaml"
+    path.write_text(POOLS)
+    assert run(["jobs", "-f", str(path)]) == 0
+    assert (
+        "note: 1 pod group of other node pools not shown (west: 1); "
+        "--config with a SchedulingShard of partitionLabelValue west shows that pool"
+    ) in capsys.readouterr().err
+
+
+def test_why_says_in_which_node_pool_a_job_is(tmp_path, capsys):
+    path = tmp_path / "pools.yaml"
+    path.write_text(POOLS)
+    assert run(["why", "there", "-f", str(path)]) == 4
+    assert capsys.readouterr().err == (
+        "error: there is in node pool west, and this is decided for what has no label kai.scheduler/node-pool\n"
+        "  help: --config FILE with a SchedulingShard of partitionLabelValue: west decides for it\n"
+    )

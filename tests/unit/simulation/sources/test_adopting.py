@@ -79,7 +79,7 @@ def test_pods_of_a_deployment_that_runs_are_grouped_by_it(server, tmp_path):
 def test_pods_of_a_job_are_one_group(server, tmp_path):
     job = ("batch/v1", "Job", "train")
     serve(server, pod("train-1", *job), pod("train-2", *job), owner(*job, parallelism=2))
-    assert list(groups(case_of(server, tmp_path))) == ["pg-train-uid-train"]
+    assert list(groups(case_of(server, tmp_path))) == ["train"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_owner_that_cannot_be_read_is_known_by_its_references(server, tmp_pat
 def test_an_owner_that_may_not_be_listed_does_not_end_the_reading(server, tmp_path):
     server.refusals["jobs"] = (403, 'User "ann" cannot list resource "jobs" in API group "batch" at the cluster scope')
     serve(server, pod("train-1", "batch/v1", "Job", "train"))
-    assert list(groups(case_of(server, tmp_path))) == ["pg-train-uid-train"]
+    assert list(groups(case_of(server, tmp_path))) == ["train"]
 
 
 def test_a_job_that_kueue_holds_has_pods_and_its_queue(server, tmp_path):
