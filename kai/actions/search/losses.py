@@ -14,7 +14,8 @@ from kai.actions.search.filters import wanted_by
 from kai.actions.search.outer import give_up
 from kai.engine.portion import Portion
 from kai.engine.session import Session
-from kai.kernels.booking import accepted_gpu
+from kai.kernels.booking import accepted_gpu, device_memory, is_shared
+from kai.kernels.columns import GPU_UNIT, KIND_WHOLE
 from kai.model.rows import Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED
 
@@ -58,6 +59,7 @@ class Giver:
         self._known: dict[int, PodRows] = {}
         self._costs: dict[int, Cost] = {}
         self._freed: dict[int, Mapping[int, int]] = {}
+        self._places: dict[int, Mapping[int, int]] = {}
         self._lost: dict[int, tuple[Float64s, Float64s]] = {}
 
     @cached_property
@@ -161,6 +163,21 @@ class Giver:
             known = self._freed[steps] = self.freed_by(self.pods(steps))
         return known
 
+    def places(self, steps: int) -> Mapping[int, int]:
+        """Return the thousandths that whole GPUs make by node, and by ``~slot`` the MiB that are freed of a device."""
+        known = self._places.get(steps)
+        if known is None:
+            session, known = self._session, dict[int, int]()
+            for pod in self.pods(steps).tolist():
+                shape, (node, amount) = int(session.facts.pods.shape[pod]), self._at[pod]
+                slots = session.columns.placement_slots[session.columns.placement[pod]]
+                shared = [~slot for slot in slots.tolist() if slot >= 0] if is_shared(session.facts, shape) else []
+                part = device_memory(session.facts, shape, node) if shared else amount
+                for place in shared or [node]:
+                    known[place] = known.get(place, 0) + part
+            self._places[steps] = known
+        return known
+
     def lost(self, steps: int) -> tuple[Float64s, Float64s]:
         """Return float64[3] twice: what its queue loses in all, and in the one piece that rules of shares see in it."""
         known = self._lost.get(steps)
@@ -232,9 +249,21 @@ def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
 class Room:
     """Whether the aggressor could fit once some pods are gone: what must be so, and is quick to see."""
 
-    def __init__(self, session: Session, part: Portion, waiting: Sequence[int], free: Int64s) -> None:
-        """Count pieces of the size of the smallest pod; ``free`` [N] is what nodes have without taking anything."""
+    def __init__(
+        self, session: Session, part: Portion, waiting: Sequence[int], free: Int64s, *, by_device: bool = True
+    ) -> None:
+        """Count pieces of the size of the smallest pod; ``free`` [N] is what nodes have without taking anything.
+
+        ``by_device``: pods that want whole devices do not get two halves of two; not where a statement is open.
+        """
         self._session = session
+        facts, columns = session.facts, session.columns
+        kinds = facts.shapes.kind[facts.pods.shape[list(waiting)]]
+        self.whole = by_device and bool((kinds == KIND_WHOLE).all())
+        """Whether all pods want whole devices, so that what is freed of a device counts once all of it is."""
+        if self.whole:
+            free = (columns.idle + columns.releasing) @ facts.nodes.gpu_weight
+            self._held = columns.slot_allocated - columns.slot_releasing
         self._free = free
         wanted = wanted_by(session, waiting)
         self.smallest = min(wanted, default=0)
@@ -284,14 +313,25 @@ class Room:
         codes = min((codes for codes, _ in self.levels), key=lambda each: int(each.max(initial=0)))
         return [(codes == code) & self._matching for code in range(1, int(codes.max(initial=0)) + 1)]
 
+    def _whole_devices(self, places: Mapping[int, int]) -> Mapping[int, int]:
+        """Return what is free by node, of devices that pods share only those that no pod has any more."""
+        freed = {place: amount for place, amount in places.items() if place >= 0}
+        for place, amount in places.items():
+            if place < 0 and amount >= self._held[~place]:
+                node = int(np.searchsorted(self._session.facts.nodes.slot_start, ~place, side="right")) - 1
+                freed[node] = freed.get(node, 0) + GPU_UNIT
+        return freed
+
     def useful(self, freed: Mapping[int, int], nodes: Bools) -> int:
         """Return how much of what is freed is on ``nodes`` [N]."""
         return sum(amount for node, amount in freed.items() if nodes[node])
 
     def could_hold(self, freed: Mapping[int, int]) -> bool:
-        """Return whether the aggressor could fit with so much more free on some nodes."""
+        """Return whether the aggressor could fit with so much more free on nodes, or on devices (``Giver.places``)."""
         if not self.smallest:
             return True
+        if self.whole:
+            freed = self._whole_devices(freed)
         more = {
             node: min((int(self._free[node]) + amount) // self.smallest, self._most) - int(self._rooms[node])
             for node, amount in freed.items()

@@ -43,12 +43,20 @@ class Planner:
     """The plans of one search."""
 
     def __init__(
-        self, session: Session, part: Portion, cause: Cause, member: Bools, free: Int64s, used: Int64s
+        self,
+        session: Session,
+        part: Portion,
+        cause: Cause,
+        member: Bools,
+        free: Int64s,
+        used: Int64s,
+        givers: dict[int, tuple[int, Giver]],
     ) -> None:
         """Prepare; nothing is evicted yet.
 
         ``part`` is all that is to be placed, ``member`` [G] are the groups whose pods may be taken, ``free`` [N] is
         what nodes have without taking anything, ``used`` [Q, 3] what queues held before the search.
+        ``givers`` are those of earlier looks, each with the epoch of its group then.
         """
         self._session = session
         self._cause = cause
@@ -56,6 +64,7 @@ class Planner:
         self._queues = Queues(session, part, used)
         session.policy.prepare_all(part.chunk(), session.all_nodes)
         self._room = Room(session, part, part.chunk().tolist(), free)
+        self._givers_before = givers
         self._known: dict[int, Giver] = {}
         self._papers = 0
         self.refused: dict[PlanKey, Plan] = {}
@@ -67,7 +76,9 @@ class Planner:
         """Return what is known of a group that may lose pods."""
         known = self._known.get(group)
         if known is None:
-            known = self._known[group] = Giver(self._session, group)
+            epoch, before = int(self._session.columns.epoch[group]), self._givers_before.get(group)
+            known = Giver(self._session, group) if before is None or before[0] != epoch else before[1]
+            self._known[group], self._givers_before[group] = known, (epoch, known)
         return known
 
     def cost_of(self, disturbed: PodRows) -> Cost:
@@ -102,8 +113,9 @@ class Planner:
         self._papers += 1
         freed: dict[int, int] = {}
         for group, steps in plan.items():
-            for node, amount in self.giver(group).freed(steps).items():
-                freed[node] = freed.get(node, 0) + amount
+            giver = self.giver(group)
+            for place, amount in (giver.places(steps) if self._room.whole else giver.freed(steps)).items():
+                freed[place] = freed.get(place, 0) + amount
         return self._room.could_hold(freed)
 
     def _is_allowed_on_paper(self, plan: Plan) -> bool:

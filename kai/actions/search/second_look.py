@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from kai.actions.placing import place_group
-from kai.actions.search.losses import Cost, Plan
+from kai.actions.search.losses import Cost, Giver, Plan, Room
 from kai.actions.search.outer import Terms
 from kai.actions.search.plans import PlanKey, Planner, key_of
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for
@@ -36,6 +36,10 @@ from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRows
 
 MOST_TRIES: Final = 24
 """Plans of one search that are tried."""
+PATIENCE: Final = 4
+"""Looks for groups that ask for the same, in vain, before looks are left out."""
+MOST_LEFT_OUT: Final = 15
+"""Looks in a row that are left out."""
 GENERATOR: Final = "SecondLook"
 """Its name for budgets."""
 
@@ -57,6 +61,33 @@ class Found:
     """Whether all victims go, and the filters would let just them pass."""
     looked: Mapping[str, Fact] = attrs.field(factory=dict)
     """What a second look says: sets that would cost less and do not serve, and pods that need not go after all."""
+
+
+@attrs.define
+class Looks:
+    """What the looks of one pass know of each other: groups that may lose pods, and looks that found nothing.
+
+    Many groups just alike would pay for as many looks with one answer. So after four looks in vain one is left out,
+    after the next three, then seven, at most fifteen in a row; a look that finds something takes back one in vain.
+    """
+
+    givers: dict[int, tuple[int, Giver]] = attrs.field(factory=dict)
+    """With the epoch of the group, as long as which is the same none of its pods has changed."""
+    _by_ask: dict[object, tuple[int, int]] = attrs.field(factory=dict)
+    """By what is asked for: looks in vain, and how many are still to be left out."""
+
+    def leaves_out(self, asked: object) -> bool:
+        """Return whether the next look is left out."""
+        vain, left = self._by_ask.get(asked, (0, 0))
+        if left:
+            self._by_ask[asked] = vain, left - 1
+        return left > 0
+
+    def note(self, asked: object, *, in_vain: bool) -> None:
+        """Note how a look ended."""
+        vain = self._by_ask.get(asked, (0, 0))[0]
+        vain = vain + 1 if in_vain else max(0, vain - 1)
+        self._by_ask[asked] = vain, min(MOST_LEFT_OUT, 2 ** max(0, vain - PATIENCE + 1) - 1)
 
 
 def disturbed(session: Session, victims: PodRows) -> PodRows:
@@ -85,6 +116,25 @@ def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) 
     if facts.groups.simple[group] and columns.active[leaf] >= facts.groups.minimum[leaf]:
         return True
     return not has_surplus(session, np.flatnonzero(member))
+
+
+def could_stay(session: Session, aggressor: Portion, waiting: Int64s, lost: PodRows, free: Int64s) -> bool:
+    """Return whether some of the ``lost`` pods could stay, as far as sums say; asked while the statement is open.
+
+    ``waiting`` are the pods that it gives places to, ``free`` [N] is what nodes had without taking anything.
+    """
+    session.policy.prepare_all(waiting, session.all_nodes)
+    room = Room(session, aggressor, waiting.tolist(), free, by_device=False)
+    if room.levels or not room.smallest:
+        return True
+    facts, nodes = session.facts, session.columns.evicted_node[lost].tolist()
+    amounts = [accepted_gpu(facts, int(facts.pods.shape[pod]), node) for pod, node in zip(lost, nodes, strict=True)]
+    freed = dict[int, int]()
+    for node, amount in zip(nodes, amounts, strict=True):
+        freed[node] = freed.get(node, 0) + amount
+    return any(
+        room.could_hold({**freed, node: freed[node] - amount}) for node, amount in set(zip(nodes, amounts, strict=True))
+    )
 
 
 def has_surplus(session: Session, groups: GroupRows) -> bool:

@@ -29,7 +29,7 @@ from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
 from kai.actions.search.plans import Planner
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
-from kai.actions.search.second_look import Found, SecondLook, disturbed, is_enough
+from kai.actions.search.second_look import Found, Looks, SecondLook, could_stay, disturbed, is_enough
 from kai.engine.budget import BudgetAnswer
 from kai.engine.eviction_caps import Cap
 from kai.engine.portion import Portion
@@ -70,6 +70,7 @@ class Search:
         states: GroupStates | None,
         rule: str,
         explain: Explain | None,
+        looks: Looks,
     ) -> None:
         """Prepare; ``victims`` may be taken, ``rule`` and ``explain`` say why and with which numbers.
 
@@ -85,6 +86,7 @@ class Search:
         self._failed: set[object] = set()
         self._judges = [each for each in session.policy.victims if each.accept is not None]
         self._states = states
+        self._looks = looks
         self._more = BudgetAnswer.GO
         """The last answer of the budget about more victims."""
         self.cap: Cap | None = None
@@ -100,6 +102,13 @@ class Search:
         releasing = np.zeros(len(session.all_nodes), np.int64)
         free_gpus(session.facts, session.columns, idle, releasing)
         return idle, releasing
+
+    @cached_property
+    def _free(self) -> Int64s:
+        """[N] Both together."""
+        idle, releasing = self._idle_and_releasing
+        free: Int64s = idle + releasing
+        return free
 
     @cached_property
     def _replacing(self) -> Replacing:
@@ -137,6 +146,7 @@ class Search:
 
     def _find(self, chunk: Int64s, occupied: int) -> Found | None:
         """Return victims that serve the whole chunk, so that more pods than ``occupied`` have places."""
+        free = self._free if self._moves else np.zeros(0, np.int64)
         for plugin in self._session.policy.plugins:
             if plugin.proposals is None:
                 continue
@@ -145,7 +155,7 @@ class Search:
             if found is None:
                 continue
             if self._serves(occupied):
-                return self._look_again(found, chunk)
+                return self._look_again(found, chunk, free)
             found.statement.discard()
         found = self._second_look(chunk).search() if self._may_be_missed(chunk) else None
         if found is None or self._serves(occupied):
@@ -156,15 +166,22 @@ class Search:
     def _serves(self, occupied: int) -> bool:
         return self._aggressor.is_gang_satisfied() and self._occupied() > occupied
 
-    def _look_again(self, found: Found, chunk: Int64s) -> Found:
-        """Return ``found``, or what a second look finds to cost less."""
+    def _look_again(self, found: Found, chunk: Int64s, free: Int64s) -> Found:
+        """Return ``found``, or what a second look finds to cost less; ``free`` [N] is for victims that move."""
         session = self._session
         if not session.ranks_victims or is_enough(session, found.victims, chunk, self._victims.member):
             return found
         before = disturbed(session, found.victims)
+        if self._moves and not could_stay(session, self._aggressor, chunk, before, free):
+            smaller = len(np.unique(session.facts.pods.group[before]))
+            return attrs.evolve(found, looked={"smaller": smaller, "spared": 0})
+        asked = (int(session.facts.groups.queue[self._aggressor.group]), *session.facts.pods.shape[chunk].tolist())
+        if self._looks.leaves_out(asked):
+            return found
         found.statement.discard()
         look = self._second_look(chunk)
         better = look.look_again(before)
+        self._looks.note(asked, in_vain=better is None)
         if better is not None:
             return better
         looked = look.looked(before)
@@ -176,8 +193,8 @@ class Search:
 
     def _second_look(self, chunk: Int64s) -> SecondLook:
         session, part, cause = self._session, self._part(chunk), self._cause
-        idle, releasing = self._idle_and_releasing
-        planner = Planner(session, part, cause, self._victims.member, idle + releasing, self._used)
+        givers = self._looks.givers
+        planner = Planner(session, part, cause, self._victims.member, self._free, self._used, givers)
         replacing, moves = self._replacing, self._moves
         return SecondLook(session, part, planner, replacing, self._begin, self._accepted, moves=moves)
 
@@ -237,8 +254,7 @@ class Search:
         waiting = tuple(part.chunk().tolist())
         if not waiting or self._done is proposals:
             return None
-        idle, releasing = self._idle_and_releasing
-        free: Int64s = idle + releasing
+        free = self._free
         terms = Terms(
             aggressor=part,
             waiting=waiting,

@@ -14,6 +14,7 @@ from kai.actions.search.group_states import GroupStates
 from kai.actions.search.no_less import NoLess
 from kai.actions.search.one_call import OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
+from kai.actions.search.second_look import Looks
 from kai.actions.search.solver import Outcome, Search
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
@@ -153,7 +154,7 @@ class EvictionPass:
             victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
             victims = CompiledVictims(session, states, member)
-        search = Search(session, portion, self.cause, victims, states, self.cause.rule, self.explain)
+        search = Search(session, portion, self.cause, victims, states, self.cause.rule, self.explain, state.looks)
         outcome = search.run()
         if outcome is not Outcome.PLACED and search.cap is not None:
             state.is_capped = True
@@ -211,6 +212,7 @@ class PassState:
         self.is_prepared = False
         """Whether it is known if searches can be made in one call."""
         self.one_call: OneCall | None = None
+        self.looks = Looks()
 
     def group_states(self) -> GroupStates | None:
         """Return the state of all groups; None: everything is decided the long way."""

@@ -6,6 +6,7 @@ import pytest
 
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims
+from kai.actions.search.second_look import Looks
 from kai.actions.search.solver import Outcome, Search
 from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.framework import Code, Verdict, VictimProposals, Victims
@@ -38,7 +39,7 @@ def search(session, aggressor, victims, cause=Cause.PREEMPT, explain=None, *, sh
         states.refresh()
         takes = CompiledVictims(session, states, member)
     portion = session.portion(row(session, aggressor))
-    return Search(session, portion, cause, takes, states, "priority", explain).run()
+    return Search(session, portion, cause, takes, states, "priority", explain, Looks()).run()
 
 
 def wants(gpus, members=1):
