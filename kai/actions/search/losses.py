@@ -14,8 +14,8 @@ from kai.actions.search.filters import wanted_by
 from kai.actions.search.outer import give_up
 from kai.engine.portion import Portion
 from kai.engine.session import Session
-from kai.kernels.booking import accepted_gpu, device_memory, is_shared
-from kai.kernels.columns import GPU_UNIT, KIND_WHOLE
+from kai.kernels.booking import accepted_gpu
+from kai.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
 from kai.model.rows import Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED
 
@@ -167,14 +167,16 @@ class Giver:
         """Return the thousandths that whole GPUs make by node, and by ``~slot`` the MiB that are freed of a device."""
         known = self._places.get(steps)
         if known is None:
-            session, known = self._session, dict[int, int]()
+            facts, columns, known = self._session.facts, self._session.columns, dict[int, int]()
             for pod in self.pods(steps).tolist():
-                shape, (node, amount) = int(session.facts.pods.shape[pod]), self._at[pod]
-                slots = session.columns.placement_slots[session.columns.placement[pod]]
-                shared = [~slot for slot in slots.tolist() if slot >= 0] if is_shared(session.facts, shape) else []
-                part = device_memory(session.facts, shape, node) if shared else amount
+                shape, (node, amount) = int(facts.pods.shape[pod]), self._at[pod]
+                kind, part = int(facts.shapes.kind[shape]), int(facts.shapes.memory[shape])
+                if kind == KIND_FRACTION:
+                    part = int(facts.shapes.portion[shape] * facts.nodes.gpu_memory[node])
+                slots = columns.placement_slots[columns.placement[pod]]
+                shared = [~slot for slot in slots.tolist() if slot >= 0 and kind in {KIND_FRACTION, KIND_MEMORY}]
                 for place in shared or [node]:
-                    known[place] = known.get(place, 0) + part
+                    known[place] = known.get(place, 0) + (part if shared else amount)
             self._places[steps] = known
         return known
 
