@@ -36,6 +36,7 @@ from kai.simulation.explaining.fact import Evidence
 from kai.simulation.explaining.prospects import in_general
 from kai.simulation.explaining.suggestions import Suggestions
 from kai.simulation.explaining.trials import ChangeTrial
+from kai.simulation.explaining.unfit_nodes import NODE_FIELD
 from kai.simulation.outcomes.entitlement import Entitlement
 from kai.simulation.outcomes.gains import Gains
 from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder
@@ -414,7 +415,8 @@ def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
     if before is None or (change.field == "queue" and not scope.reads(change.new)):
         return False
     # Values of labels that nodes have, what they attach, and which classes of devices there are.
-    of_nodes = change.new and change.field.startswith(("nodeSelector", "affinity"))
+    of_nodes = bool(change.new) and change.field.startswith(("nodeSelector", "affinity"))
+    of_nodes |= change.field.startswith(NODE_FIELD)
     if (of_nodes or change.field in (ATTACH_LIMIT, DEVICE_CLASS)) and not scope.nodes:
         return False
     changed = [queue for queue, old in zip(change.objects.queues, before.queues, strict=False) if queue is not old]
@@ -434,7 +436,7 @@ def _is_own(each: Evidence, scope: Scope) -> bool:
         return True
     if label in {"taking", queue}:
         return scope.reads(str(queue))
-    counts_nodes = label.endswith((" node", " nodes")) or label.startswith("by ")
+    counts_nodes = label.endswith((" node", " nodes")) or label.startswith("by ") or "nodes" in each.values
     return scope.nodes and (label in _EVIDENCE_OF_NODES or counts_nodes)
 
 

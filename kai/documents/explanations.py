@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kai.api.values.times import instant_text
+from kai.documents.in_file import in_file
 from kai.documents.patches import patches_of
 from kai.model.units import GPU_UNIT
 from kai.wording import first_of
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from kai.simulation.explaining.fact import Evidence
     from kai.simulation.explaining.past_evictions import PastEviction
     from kai.simulation.explaining.trials import ChangeTrial
-    from kai.simulation.outcomes.job_lines import JobLine
+    from kai.simulation.outcomes.job_lines import JobLine, Owner
     from kai.simulation.outcomes.overview import Job
 
 _UNITS = {"gpu": GPU_UNIT}
@@ -87,7 +88,7 @@ def explanation(fold: "Fold") -> dict[str, Any]:
         "reason": {**reason(each.reason), "wireReason": each.wire_reason or None},
         "also": [reason(words) for words in each.also],
         "evidence": [evidence_values(one) for one in each.evidence],
-        "suggestions": [_suggestion(trial) for trial in each.suggestions.told],
+        "suggestions": [_suggestion(trial, each.owner) for trial in each.suggestions.told],
         "allChangesTried": each.suggestions.all_tried,
         "waiting": each.waiting,
         "position": each.position,
@@ -194,7 +195,7 @@ def _amount(facts: Mapping[str, object], key: str) -> float | None:
     return float(value) / _UNITS.get(str(facts.get("resource")), 1) if isinstance(value, int | float) else None
 
 
-def _suggestion(trial: "ChangeTrial") -> dict[str, Any]:
+def _suggestion(trial: "ChangeTrial", owner: "Owner | None") -> dict[str, Any]:
     change = trial.change
     return {
         "field": change.field,
@@ -204,6 +205,7 @@ def _suggestion(trial: "ChangeTrial") -> dict[str, Any]:
         "verified": True,
         "outcome": str(trial.result),
         "patch": [] if trial.before is None else patches_of(trial.before, change.objects),
+        "inFile": [] if trial.before is None else in_file(trial.before, change.objects, owner),
         "nextReason": None if trial.reason is None else reason(trial.reason),
         "placement": [{"pod": pod, "node": node} for pod, node in trial.placement],
         "podsStillWaiting": trial.waiting,

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kai.documents.spans import span
 from kai.model.axis import GPU_UNIT
 from kai.wording import counted
 
@@ -76,6 +77,9 @@ def occupancy_values(found: "Occupancy") -> dict[str, Any]:
         "idleGpus": found.idle / GPU_UNIT,
         "partlyIdleGpus": found.partly / GPU_UNIT,
         "ready": found.ready,
+        "closed": found.closed or None,
+        "closedSeconds": found.closed_for,
+        "failedGpus": found.failed / GPU_UNIT,
         "migSlices": [slices_values(each, ready=found.ready) for each in found.slices],
         "taints": list(found.taints),
         "users": [
@@ -101,9 +105,15 @@ def occupied(found: "Occupancy") -> str:
         what = "whole GPUs" if found.slices else "GPUs"
         return f"{found.node} has no {what}; {counted(count, 'pod is', 'pods are')} on it."
     size = quantity(found.gpus, "gpu")
+    lost = ""
+    if found.failed:
+        are = "is" if found.failed == GPU_UNIT else "are"
+        lost = (
+            f" {plain(found.failed)} of its {plain(found.gpus + found.failed)} GPUs {are} unhealthy (not allocatable)."
+        )
     if not found.tenants:
         why = closed(found) or ("no waiting job can use it" if found.kept_away else "no job waits for it")
-        return f"{found.node} is empty, {size} idle: {why}."
+        return f"{found.node} is empty, {size} idle: {why}.{lost}"
     held = found.sum("held")
     parts = [f"{plain(found.sum('running'))} used"]
     parts += [f"{plain(held)} held for jobs that start later"] if held else []
@@ -113,11 +123,11 @@ def occupied(found: "Occupancy") -> str:
         what = f"{what} and {plain(found.partly)} in GPUs that pods share"
     elif found.partly:
         what = f"has {quantity(found.partly, 'gpu')} idle in GPUs that pods share"
-    return f"{found.node} {what}: of {size} {', '.join(parts)}."
+    return f"{found.node} {what}: of {size} {', '.join(parts)}.{lost}"
 
 
 def closed(found: "Occupancy") -> str:
     """Return what keeps all pods from a node that do not tolerate it; "" where nothing does."""
     if not found.ready:
-        return "it is not ready, or cordoned"
+        return f"it is {found.closed}" + (f", for {span(found.closed_for)}" if found.closed_for else "")
     return f"it is tainted {', '.join(found.taints)}" if found.taints else ""

@@ -251,6 +251,9 @@ def occupancy(document: Values) -> Occupancy:
         idle=round(document["idleGpus"] * GPU_UNIT),
         partly=round(document["partlyIdleGpus"] * GPU_UNIT),
         ready=document["ready"],
+        closed=document.get("closed") or ("" if document["ready"] else "not ready"),
+        closed_for=document.get("closedSeconds"),
+        failed=round(document.get("failedGpus", 0.0) * GPU_UNIT),
         taints=tuple(document["taints"]),
         tenants=tuple(
             Tenant(

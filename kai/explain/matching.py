@@ -90,8 +90,8 @@ class Matching:
         session = self._session()
         accepted = np.array([node.ready for node in self._snapshot.nodes], np.bool_)
         found: dict[str, list[int]] = {}
-        if not accepted.all():
-            found["not ready or cordoned"] = np.flatnonzero(~accepted).tolist()
+        for node in np.flatnonzero(~accepted).tolist():
+            found.setdefault(self._snapshot.nodes[node].closed, []).append(node)
         for node in np.flatnonzero(accepted).tolist():
             if text := self._gives(shape, node):
                 found.setdefault(text, []).append(node)

@@ -49,6 +49,13 @@ class Node:
         return not (self.unschedulable or self.deleting or self.failing_conditions)
 
     @property
+    def closed(self) -> str:
+        """What keeps all pods away, as people call it; "" where nothing does."""
+        found = ["cordoned"] if self.unschedulable else []
+        found += ["not ready" if each == "Ready" else f"under {each}" for each in self.failing_conditions]
+        return " and ".join([*found, *(["being deleted"] if self.deleting else [])])
+
+    @property
     def plugged_gpus(self) -> int:
         """Thousandths of the GPUs that a device plugin offers on the node; claims cannot have these."""
         return max(0, self.allocatable.get("gpu", 0) - self.dra_gpus * GPU_UNIT)

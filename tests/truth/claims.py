@@ -128,7 +128,7 @@ def _holds(objection: str, node: Object) -> bool:
     taints = node["spec"].get("taints", ())
     if match := re.search(r"untolerated taint \{(.*?)(?:: (.*))?\}", objection):
         return any((taint["key"], taint.get("value", "")) == (match[1], match[2] or "") for taint in taints)
-    if objection == "not ready or cordoned":
+    if re.fullmatch(r"(cordoned|not ready|under \w+|being deleted)( and .*)?", objection):
         ready = [each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"]
         pressed = [
             each for each in node["status"]["conditions"] if each["type"] != "Ready" and each["status"] == "True"

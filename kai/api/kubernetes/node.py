@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from kai.api.fields import EMPTY, Requests, by_content, shared
+from kai.api.fields import EMPTY, Requests, Time, by_content, shared
 from kai.api.kubernetes.meta import Condition, ObjectMeta
 from kai.api.kubernetes.selection import TaintEffect
 
@@ -16,6 +16,8 @@ class Taint:
     key: str
     value: str = ""
     effect: TaintEffect = ""
+    time_added: Time | None = attrs.field(default=None, eq=False)
+    """When it was set: pods tolerate a taint or do not, however old it is."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

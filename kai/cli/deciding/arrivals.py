@@ -4,13 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.api.kubernetes.pod import GRACE_SECONDS
+from kai.cli.explaining.explanations import changes_text, in_file_text
 from kai.cli.tables import columns, cut_text, shown_width, wrapped
+from kai.explain.phrases import quantity
 from kai.model.axis import GPU_UNIT
-from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, Arrival, answer_of
+from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, Arrival, Part, answer_of
 from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
+    from kai.cli.explaining.explanations import Item
     from kai.simulation.cases.plan_document import Departure
     from kai.simulation.outcomes.overview import Job
     from kai.simulation.outcomes.queue_lines import QueueLine
@@ -23,16 +26,24 @@ _LAST = 24
 """The last column is dropped where so little room is left."""
 
 
-def arrival_text(found: Arrival, console: "Console") -> str:
-    """Return the answer, a line for each job that starts, leaves or moves, and the counts."""
+def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = ()) -> str:
+    """Return the answer, a line for each job that starts, leaves or moves, the counts, and what would help.
+
+    ``items`` are explanations of the jobs that would wait.
+    """
     parts = [wrapped(_answer(found), console.width, indent="  ")]
     if found.answer not in {STARTS, AFTER_EVICTIONS} and len(found.jobs) == 1:
         parts.append(_code(found.jobs[0]))
-    rows = [_job_row(job, found) for job in found.jobs]
+    told: set[str] = set()
+    rows = [_job_row(job, found, told) for job in found.jobs]
     for departures, mark in ((found.plan.evict, "-"), (found.plan.move, "~")):
         rows += _departures(departures, mark, 0 if console.wide else _ROWS)
     parts += _columns(rows, console)
     parts.append(wrapped(_counts(found), console.width, indent="  "))
+    for item in items[:_FEW]:
+        who = "it" if len(found.jobs) == 1 else item["subject"]["name"]
+        blocks = ["\n".join(changes_text(item, console, who)), *in_file_text(item, console)]
+        parts.append("\n" + "\n\n".join(blocks))
     return "\n".join(parts)
 
 
@@ -44,8 +55,8 @@ def besides_text(found: Arrival) -> str:
     return f"note: besides, for other jobs: {', '.join(told)}" if told else ""
 
 
-def plan_values(found: Arrival) -> dict[str, Any]:
-    """Return the plan for machines."""
+def plan_values(found: Arrival, items: "Sequence[Item]" = ()) -> dict[str, Any]:
+    """Return the plan for machines; ``items`` are explanations of the jobs that would wait."""
     assumed = ["evicted pods take the default grace period of 30 seconds"] if found.answer == AFTER_EVICTIONS else []
     eta = None
     if found.eta_seconds is not None:
@@ -58,7 +69,7 @@ def plan_values(found: Arrival) -> dict[str, Any]:
         "besides": dict(found.besides.counts),
         "overQuota": [queue.name for queue in found.over_quota],
         "eta": eta,
-        "explanation": _explanation(found),
+        "explanation": _explanation(found, items),
     }
 
 
@@ -90,22 +101,35 @@ def _code(job: "Job") -> str:
     return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
 
 
-def _job_row(job: "Job", found: Arrival) -> list[str]:
+def _job_row(job: "Job", found: Arrival, told: set[str]) -> list[str]:
+    """Return the line of a job; what its queue holds afterwards is said once, and not of each of its jobs."""
     starts = answer_of(job) in {STARTS, AFTER_EVICTIONS}
     nodes = _nodes(job.nodes)
     if answer_of(job) == REFUSED:
         return ["!", job.title or job.name, _size(job), f"{job.state} {job.reason[0]}", f"queue {job.queue}"]
     if not starts and job.words is not None:
         nodes = job.words.code
-    return ["+" if starts else "?", job.title or job.name, _size(job), nodes, _usage(job, found)]
+    usage = "" if job.queue in told else _usage(job, found)
+    told.add(job.queue)
+    return ["+" if starts else "?", job.title or job.name, _size(job, found.parts.get(job.key, ())), nodes, usage]
 
 
-def _size(job: "Job") -> str:
+def _size(job: "Job", parts: "Sequence[Part]" = ()) -> str:
+    """Return how many pods there are and what each asks for; part by part where that differs."""
+    if len({part.gpus for part in parts}) > 1 and not job.gpu_memory:
+        return ", ".join(map(_part_text, parts))
     gpus = job.gpus / GPU_UNIT
     each = gpus / job.wanted if job.wanted else 0
     if job.wanted > 1 and gpus and not job.gpu_memory and each == int(each):
         return f"{counted(job.wanted, 'pod')} x {counted(each, 'GPU')}"
     return f"{counted(job.wanted, 'pod')}, {_gpus(job)}"
+
+
+def _part_text(part: "Part") -> str:
+    gpus = quantity(part.gpus, "gpu")
+    if part.pods == 1:
+        return f"{part.name or '1 pod'} {gpus}"
+    return f"{part.pods} {part.name or 'pods'} x {gpus}"
 
 
 def _gpus(job: "Job") -> str:
@@ -216,11 +240,13 @@ def _job_values(job: "Job") -> dict[str, Any]:
     }
 
 
-def _explanation(found: Arrival) -> dict[str, Any] | None:
-    """Return why the job that fares worst does not start."""
+def _explanation(found: Arrival, items: "Sequence[Item]") -> dict[str, Any] | None:
+    """Return why the job that fares worst does not start, and what would help."""
     waiting = [job for job in found.jobs if answer_of(job) == found.answer and job.words is not None]
     if found.answer in {STARTS, AFTER_EVICTIONS} or not waiting or waiting[0].words is None:
         return None
     job, words = waiting[0], waiting[0].words
     subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
-    return {"subject": subject, "state": found.answer, "reason": {"code": words.code, "detail": words.text}}
+    told = next((each for each in items if each["subject"]["name"] == job.name), None)
+    helps = {} if told is None else {key: told[key] for key in ("suggestions", "allChangesTried", "waiting")}
+    return {"subject": subject, "state": found.answer, "reason": {"code": words.code, "detail": words.text}, **helps}

@@ -1,7 +1,7 @@
 """``kai would-run``: add a workload to a cluster as it is, decide, and say where it would start and at whose cost."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
-Nothing is written to the cluster.
+Nothing is written to the cluster. Of a job that would wait kai tries what would help, as kai why does.
 
 \b
   kai would-run train.yaml
@@ -81,14 +81,29 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
     return attrs.evolve(case, templates=list_templates(source.access, needed)) if needed else case
 
 
+def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any]]":
+    """Return why those of the jobs wait that would not start, and which changes help, as `kai why` says it."""
+    from kai.documents.explanations import explanation
+    from kai.progress import report
+    from kai.simulation.comparing.arrival import NEVER, WAITS, answer_of
+    from kai.simulation.explaining.explanation import Explainer
+
+    waiting = [job for job in found.jobs if job.words is not None and answer_of(job) in {WAITS, NEVER}]
+    if not waiting or result.outcome is None or result.overview is None:
+        return ()
+    explainer = Explainer(result.outcome, result.overview, tell=report)
+    return [explanation(fold) for fold in explainer.folded(waiting, explainer.twins)]
+
+
 def _write(found: "Arrival", result: "Result", console: Console) -> None:
     from kai.cli.deciding.arrivals import arrival_text, besides_text, plan_values
     from kai.cli.writing import write_kind
 
+    items = _explained(found, result)
     if console.is_for_machines:
-        write_kind("Plan", plan_values(found), console, result.case.origin)
+        write_kind("Plan", plan_values(found, items), console, result.case.origin)
         return
-    console.write(arrival_text(found, console))
+    console.write(arrival_text(found, console, items))
     said = besides_text(found)
     if said:
         console.talk(said)

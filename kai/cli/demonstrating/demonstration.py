@@ -89,7 +89,7 @@ def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console,
 
     with opened(console) as stage:
         pacing = Pacing(speed=speed, clock=stage.now(), is_paused=wanted.step)
-        explain = _explainer(attrs.evolve(console, columns=max(LEAST_COLUMNS, console.columns)))
+        explain = _explainer(console)
         player = Player(title=scene.name, watched=watched, stage=stage, pacing=pacing, explain=explain, note=note)
         try:
             return player.play()
@@ -136,8 +136,8 @@ def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcom
     return outcome
 
 
-def _explainer(console: Console) -> Callable[[Outcome, str], str]:
-    def explain(outcome: Outcome, key: str) -> str:
+def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
+    def explain(outcome: Outcome, key: str, width: int) -> str:
         from kai.cli.explaining.explanations import block
         from kai.documents.explanations import explanation
         from kai.simulation.explaining.explanation import Explainer
@@ -148,7 +148,7 @@ def _explainer(console: Console) -> Callable[[Outcome, str], str]:
         folds = list(Explainer(outcome, seen).folded(jobs, lambda job: job.key))
         if not folds:
             return "It came after the last cycle; the next one decides about it."
-        return block(explanation(folds[0]), console)
+        return block(explanation(folds[0]), attrs.evolve(console, columns=max(LEAST_COLUMNS, width)))
 
     return explain
 

@@ -12,7 +12,7 @@ from kai.cli.console import Console
 from kai.cli.demonstrating.happenings import ARRIVES, BROKEN, DONE, EVICTED, HELD, STARTS, Line
 from kai.cli.demonstrating.picture import GOING, IDLE, PROMISED, Gpu, JobShown, NodeShown, Picture, QueueShown
 from kai.cli.listing.cells import letters_for
-from kai.cli.listing.shares import bar
+from kai.cli.listing.shares import SHORT_LEGEND, bar
 from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table, wrapped
 from kai.simulation.outcomes.queue_lines import Share
 from kai.wording import counted, number_text
@@ -32,6 +32,7 @@ KEYS: Final = "space pause  . step  + - speed  w why  e evictions  q quit"
 SHORT_KEYS: Final = "space .  + -  w why  e  q quit"
 _WIDE: Final = 100
 KEYS_BELOW: Final = "up and down choose  any other key back"
+MORE_BELOW: Final = "space more  up and down choose  any other key back"
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +48,8 @@ class Frame:
     """Why time does not pass as fast as it was asked to; "" where it does."""
     page: str = ""
     """A text that is shown in place of jobs and lines."""
+    turned: int = 0
+    """How often a text that does not fit was turned over."""
     note: str = ""
 
 
@@ -60,16 +63,30 @@ def drawn(frame: Frame, console: Console, columns: int, rows: int) -> list[str]:
     nodes = _nodes(frame.picture, console, width)
     is_low = rows - len(queues) - len(nodes) < _LEAST_BODY + _FRAME
     gap = [] if is_low else [""]
-    top = [head, *gap, *queues, *gap, *nodes, *gap]
-    room = max(0, rows - len(top) - len(gap) - 1)
-    body = _body(frame, console, width, room)[:room]
-    lines = [*top, *body, *[""] * (room - len(body)), *gap, _foot(frame, console, width)]
+    # A page that is too long for its place takes that of the nodes, and then that of the queues.
+    tops: Sequence[list[str]] = ([*queues, *gap, *nodes, *gap], [*queues, *gap], [])
+    page = frame.page.splitlines()
+    rooms = [rows - 2 - 2 * len(gap) - len(each) for each in tops]
+    chosen = next((at for at, room in enumerate(rooms) if len(page) <= room), len(tops) - 1) if page else 0
+    room = max(0, rooms[chosen])
+    body = (_turned(page, room, frame.turned) if page else _body(frame, console, width, room))[:room]
+    foot = _foot(frame, console, width, is_cut=len(page) > room)
+    lines = [head, *gap, *tops[chosen], *body, *[""] * (room - len(body)), *gap, foot]
     return [cut_text(line, columns) if shown_width(line) > columns else line for line in lines][:rows]
 
 
+def _turned(page: Sequence[str], room: int, turned: int) -> list[str]:
+    """Return the part of a page that fits, and say that there is more of it."""
+    if len(page) <= room:
+        return list(page)
+    each = max(1, room - 1)
+    count = ceil(len(page) / each)
+    at = turned % count
+    part = page[at * each : (at + 1) * each]
+    return [*part, *[""] * (each - len(part)), f"… part {at + 1} of {count}: space for the next"]
+
+
 def _body(frame: Frame, console: Console, width: int, room: int) -> list[str]:
-    if frame.page:
-        return frame.page.splitlines()
     jobs = _jobs(frame.picture, max(_LEAST_JOBS, room // 2 - 2), width) if room >= _LEAST_BODY else []
     gap = [""] if jobs and room > _LEAST_BODY else []
     return [*jobs, *gap, *_happened(frame.lines, console, room, width)]
@@ -96,8 +113,9 @@ def _head(frame: Frame, console: Console) -> str:
     return "   ".join([title, f"T+{clock_text(picture.at)}", pace, f"cycle {picture.cycle}", idle])
 
 
-def _foot(frame: Frame, console: Console, width: int) -> str:
-    keys = KEYS_BELOW if frame.page else KEYS if width >= _WIDE else SHORT_KEYS
+def _foot(frame: Frame, console: Console, width: int, *, is_cut: bool) -> str:
+    below = MORE_BELOW if is_cut else KEYS_BELOW
+    keys = below if frame.page else KEYS if width >= _WIDE else SHORT_KEYS
     text = frame.note or f"next: {frame.picture.upcoming or 'nothing that is known'}"
     return padded(cut_text(text, width - len(keys) - len(GAP)), width - len(keys)) + console.styled(keys, dim=True)
 
@@ -127,7 +145,9 @@ def _queues(picture: Picture, console: Console, width: int) -> list[str]:
         for queue in shown
     ]
     more = sum(1 for queue in picture.queues if queue.depth or queue.leaf) - len(shown)
-    return [*table(heads, rows, width).splitlines(), *([f"… {more} more queues"] if more > 0 else [])]
+    legend = wrapped(SHORT_LEGEND, width, between="  ").splitlines()
+    lines = [*table(heads, rows, width).splitlines(), *([f"… {more} more queues"] if more > 0 else [])]
+    return [*lines, *(console.styled(line, dim=True) for line in legend)]
 
 
 def _bar(queue: QueueShown, capacity: float, console: Console) -> Cell:

@@ -24,6 +24,7 @@ from kai.virtual.running.simulation import Simulation
 FRAME_SECONDS: Final = 0.2
 _KEPT: Final = 200
 _TIMES: Final = 2.0
+_UNKNOWN: Final = "(no end time is known)"
 UP, DOWN, ESCAPE = "up", "down", "escape"
 
 
@@ -40,6 +41,10 @@ class Stage(Protocol):
 
     def draw(self, frame: Frame) -> None:
         """Show a frame."""
+        ...
+
+    def columns(self) -> int:
+        """Return how many places a line has."""
         ...
 
 
@@ -89,15 +94,18 @@ class Player:
     watched: Watched
     stage: Stage
     pacing: Pacing
-    explain: Callable[[Outcome, str], str]
-    """Returns why the job with a key waits."""
+    explain: Callable[[Outcome, str, int], str]
+    """Returns why the job with a key waits, in lines of so many places."""
     note: str = ""
     """What the last line says in place of what comes next."""
     _page: str = ""
     """The page that is open: "", why or evictions."""
     _chosen: int = 0
-    _explained: tuple[int, str, str] = (-1, "", "")
-    """Cycle and job of the last explanation, and the explanation."""
+    _turns: int = 0
+    """How often the page was turned over."""
+    _asked: tuple[int, str, int] = (-1, "", 0)
+    """Cycle and job of the last explanation, and its width."""
+    _told: str = ""
 
     def play(self) -> float:
         """Play, and return the instant at which it ended."""
@@ -144,12 +152,15 @@ class Player:
         elif key == "-":
             pacing.faster(1 / _TIMES)
         elif key in {"w", "e"}:
-            self._page, self._chosen = {"w": "why", "e": "evictions"}[key], 0
+            self._page, self._chosen, self._turns = {"w": "why", "e": "evictions"}[key], 0, 0
 
     def _turned(self, key: str) -> None:
-        """Choose another job while a page is open, or close it."""
-        if key in {UP, DOWN, "j", "k"} and self._page == "why":
+        """Turn a page that is open, choose another job, or close it."""
+        if key == " ":
+            self._turns += 1
+        elif key in {UP, DOWN, "j", "k"} and self._page == "why":
             self._chosen += 1 if key in {DOWN, "j"} else -1
+            self._turns = 0
         else:
             self._page = ""
 
@@ -163,20 +174,22 @@ class Player:
     # --- What is shown -----------------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
+        picture = self.watched.picture(self.pacing.virtual)
+        self.stage.draw(self._frame(picture, self._page_text(picture)))
+
+    def _frame(self, picture: Picture, page: str) -> Frame:
         pacing = self.pacing
-        picture = self.watched.picture(pacing.virtual)
         state = "paused" if pacing.is_paused else f"slowed: {pacing.why_slow}" if pacing.why_slow else ""
-        page = self._page_text(picture)
-        frame = Frame(
+        return Frame(
             title=self.title,
             picture=picture,
             lines=tuple(self.watched.lines),
             pace=pacing.pace,
             state=state,
             page=page,
+            turned=self._turns,
             note=self.note,
         )
-        self.stage.draw(frame)
 
     def _page_text(self, picture: Picture) -> str:
         if self._page == "evictions":
@@ -188,11 +201,17 @@ class Player:
         if not waiting or run.last is None:
             return "No job waits."
         job = waiting[self._chosen % len(waiting)]
-        number = run.last.number
-        if self._explained[:2] != (number, job.key):
-            self._explained = (number, job.key, self.explain(self.watched.outcome(run), job.key))
         place = f"{self._chosen % len(waiting) + 1} of {len(waiting)} jobs that wait"
-        return f"{self._explained[2]}\n\n{place}"
+        asked = (run.last.number, job.key, self.stage.columns())
+        if self._asked != asked:
+            # What helps is decided again, change by change: on a busy machine that takes seconds.
+            before = self._told if self._asked[1] == job.key else f"{job.name} waits."
+            self.stage.draw(self._frame(picture, f"{before}\n\n{place}; deciding what would help ..."))
+            self._told = self.explain(self.watched.outcome(run), job.key, asked[2])
+            self._asked = asked
+        # The line below says which job ends next: in a demonstration that is known.
+        told = self._told.replace(_UNKNOWN, "(next end: see below)") if picture.upcoming else self._told
+        return f"{told}\n\n{place}"
 
     def _evictions(self) -> str:
         """Return the last evictions, each with the numbers that allowed it."""

@@ -60,6 +60,10 @@ class Terminal:
         key = self._typed.popleft()
         return _KEYS.get(key) or key.decode("ascii", "replace")
 
+    def columns(self) -> int:
+        """Return how many places a line has."""
+        return shutil.get_terminal_size().columns
+
     def draw(self, frame: Frame) -> None:
         """Show a frame in place of the one before."""
         size = shutil.get_terminal_size()

@@ -20,6 +20,7 @@ Item: TypeAlias = Mapping[str, Any]
 
 _MOST_NAMED = 4
 _MOST_NODES = 6
+_HELPS = frozenset({"starts", "held", "kept"})
 _BETWEEN = " · "
 
 
@@ -51,8 +52,8 @@ def block(item: Item, console: Console, *, wire: Sequence[tuple[str, str]] | Non
     evidence += [[f"  {label}", text] for label, text in wire or ()]
     if evidence:
         parts.append(columns(evidence, width=console.width))
-    parts.append("\n".join(_changes(item, console)))
-    return "\n\n".join(parts)
+    parts.append("\n".join(changes_text(item, console)))
+    return "\n\n".join([*parts, *in_file_text(item, console)])
 
 
 def _facts(item: Item, *, detail: bool) -> str:
@@ -111,7 +112,8 @@ def _tidy(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- changes
 
 
-def _changes(item: Item, console: Console) -> Iterator[str]:
+def changes_text(item: Item, console: Console, who: str = "it") -> Iterator[str]:
+    """Yield lines: each change that helps with what it leads to, and what waiting does."""
     rows = [[f"  {change}", outcome] for change, outcome in change_lines(item, console)]
     waiting, is_whole = item["waiting"], item["allChangesTried"]
     if not rows and item["reason"]["code"] in {"HeldForLeaving", "Moves"}:
@@ -119,12 +121,32 @@ def _changes(item: Item, console: Console) -> Iterator[str]:
         return
     told = bool(rows)
     rows.append(["  wait", waiting + _eta(item)])
-    yield "To make it run"
+    yield f"To make {who} run"
     if not told:
         yield f"  {'No single change that was tried would start it.' if is_whole else 'No change was tried.'}"
     yield columns(rows, width=console.width)
     if told and not is_whole:
         yield "  not all changes were tried"
+
+
+def in_file_text(item: Item, console: Console) -> list[str]:
+    """Return what the file should say for the first change that a file can say, in one block."""
+    chosen = next((each for each in item["suggestions"] if each.get("inFile") and each["outcome"] in _HELPS), None)
+    if chosen is None:
+        return []
+    rows = [[f"  {each.get('object') or 'command'}", _merged(each)] for each in chosen["inFile"][:_MOST_NAMED]]
+    head = wrapped(f"What to write for: {chosen['text']}", console.width)
+    return [f"{head}\n{columns(rows, width=console.width)}"]
+
+
+def _merged(each: Mapping[str, Any]) -> str:
+    """Return what is to be merged, on one line of YAML."""
+    import yaml
+
+    if each.get("merge") is None:
+        return str(each["command"])
+    text: str = yaml.safe_dump(each["merge"], default_flow_style=True, width=float("inf"), sort_keys=False)
+    return text.strip()[1:-1]
 
 
 def change_lines(item: Item, console: Console) -> list[tuple[str, str]]:

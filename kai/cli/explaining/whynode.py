@@ -48,7 +48,7 @@ class NodeAnswer:
         if found.slices:
             profiles = [f"{each.resource} {each.in_use} of {each.total} in use" for each in found.slices]
             lines += ["", wrapped(f"  MIG slices: {', '.join(profiles)}", console.width, indent="    ")]
-        if why := closed(found):
+        if found.tenants and (why := closed(found)):  # of an empty node the first line says it
             lines += ["", wrapped(f"  {why}", console.width, indent="    ")]
         if found.kept_away:
             lines += ["", "Waiting jobs that are not on it"]

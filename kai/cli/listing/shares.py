@@ -16,6 +16,7 @@ CELLS = 40
 _LEAST_CELLS = 10
 _BESIDE = 2
 """A bar has room for what is more than the whole, and the head for the last digit of its scale."""
+SHORT_LEGEND = "█ used  ▓ above fair share  ░ wanted  ◆ fair share  | quota  ] limit"
 LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more"
 CPU, MEMORY, GPU = 0, 1, 2
 RESOURCES = {"gpu": GPU, "cpu": CPU, "memory": MEMORY}

@@ -76,6 +76,17 @@ class PatchItem:
 
 
 @attrs.frozen(kw_only=True)
+class InFileItem:
+    """What is to be merged into one object that people write, or the command to type in its place."""
+
+    object: str | None = None
+    """Such as ``pod template``, or a kind with a name."""
+    merge: Mapping[str, Any] | None = None
+    """As in a strategic merge patch: null takes a field away, parts of lists go by their names."""
+    command: str | None = None
+
+
+@attrs.frozen(kw_only=True)
 class SuggestionItem:
     """One change that helps; it was decided again with it."""
 
@@ -86,6 +97,8 @@ class SuggestionItem:
     verified: bool
     outcome: str
     patch: tuple[PatchItem, ...]
+    in_file: tuple[InFileItem, ...]
+    """What the files that people write should say for it; nothing for what no file says."""
     next_reason: ReasonItem | None
     placement: tuple[Mapping[str, str], ...]
     pods_still_waiting: int
@@ -282,6 +295,12 @@ class NodeExplanation(Document):
     taints: tuple[str, ...]
     users: tuple[UserItem, ...]
     kept_away: tuple[KeptAwayItem, ...]
+    closed: str | None = None
+    """What keeps all pods from it, such as ``cordoned``; null where nothing does."""
+    closed_seconds: float | None = None
+    """For how long; null where that is not known."""
+    failed_gpus: float = 0.0
+    """GPUs that it has and does not offer."""
     mig_slices: tuple[SlicesItem, ...] = ()
 
 

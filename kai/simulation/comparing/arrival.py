@@ -3,7 +3,8 @@
 What the scheduler would decide without it as well is told apart: it is no consequence of the workload.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -23,6 +24,17 @@ STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED = "starts", "starts-after-evictio
 _ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED)
 
 
+@attrs.frozen
+class Part:
+    """Pods of a job that ask for the same GPUs: those of one sub-group, where it has any."""
+
+    name: str
+    """Of the sub-group; "" where the job has none."""
+    pods: int
+    gpus: int
+    """Of each pod, in thousandths."""
+
+
 @attrs.frozen(kw_only=True)
 class Arrival:
     """What would become of a workload."""
@@ -36,6 +48,8 @@ class Arrival:
     """What would be decided in the same moment for others."""
     queues: tuple[QueueLine, ...]
     """The queues of its jobs and those above, with what is used afterwards."""
+    parts: Mapping[str, tuple[Part, ...]] = attrs.field(factory=dict)
+    """Of each job, by ``namespace/name``."""
 
     @property
     def eta_seconds(self) -> float | None:
@@ -67,7 +81,26 @@ def arrival(
         plan=own,
         besides=_part(plan, added, is_own=False),
         queues=tuple(_branch(seen, {job.queue for job in jobs})),
+        parts=_parts(outcome, {job.key for job in jobs}),
     )
+
+
+def _parts(outcome: Outcome, keys: Collection[str]) -> dict[str, tuple[Part, ...]]:
+    """Return of what pods each job consists, in the order of its pods."""
+    snapshot = outcome.last.snapshot
+    asked = snapshot.requests @ snapshot.axis.gpu_weights()
+    found: dict[str, Counter[tuple[str, int]]] = {}
+    for row, group in enumerate(snapshot.pod_group.tolist()):
+        key = snapshot.groups[group].key if group >= 0 else ""
+        if key in keys:
+            leaf = int(snapshot.pod_subgroup[row])
+            name = snapshot.groups[group].subgroups[leaf].name if leaf >= 0 else ""
+            found.setdefault(key, Counter())[name, int(asked[snapshot.pod_shape[row]])] += 1
+    # The smallest first: a head before its workers.
+    return {
+        key: tuple(Part(name, count, gpus) for (name, gpus), count in sorted(each.items(), key=lambda item: item[0][1]))
+        for key, each in found.items()
+    }
 
 
 def answer_of(job: Job) -> str:

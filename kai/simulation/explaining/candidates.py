@@ -24,6 +24,7 @@ from kai.simulation.explaining import changes, pod_changes
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.family import CAPPED, MOST_ALTERNATIVES, Family, Maker, below, rounder
 from kai.simulation.explaining.obstacle_candidates import OBSTACLES
+from kai.simulation.explaining.unfit_nodes import back_again
 
 
 def families(site: Site) -> Iterator[Family]:
@@ -255,7 +256,10 @@ def _tolerations(site: Site) -> Iterator[Family]:
 
 
 def _selectors(site: Site) -> Iterator[Family]:
-    """Yield other values of each selected label, those of the nodes with most idle GPUs first, then none."""
+    """Yield other values of each selected label, those of the nodes with most idle GPUs first, then none.
+
+    Where no node has the value, the one that is spelt most like it comes first: it is what was meant, however busy.
+    """
     idle = _idle_by_node(site)
     for key in sorted({key for pod in site.waiting for key in pod.spec.node_selector}):
         values: dict[str, int] = {}
@@ -263,7 +267,12 @@ def _selectors(site: Site) -> Iterator[Family]:
             value = node.metadata.labels.get(key)
             if value is not None:
                 values[value] = values.get(value, 0) + idle.get(node.metadata.name, 0)
-        values.pop(site.waiting[0].spec.node_selector.get(key, ""), None)
+        asked = site.waiting[0].spec.node_selector.get(key, "")
+        near = difflib.get_close_matches(asked, sorted(values), n=1) if asked not in values else []
+        for value in near:
+            yield Family(topic=f"spelling of {key}", steps=(partial(pod_changes.selecting, site, key, value),))
+        for value in (asked, *near):
+            values.pop(value, None)
         best: list[str | None] = [
             *sorted(values, key=lambda each: (-values[each], each))[: MOST_ALTERNATIVES - 1],
             None,
@@ -308,16 +317,16 @@ def _fact(site: Site, key: str, default: object) -> object:
 _SIZE: tuple[Maker, ...] = (_at_once, _fewer_pods, _fewer_gpus)
 _SMALLER_PODS: tuple[Maker, ...] = (_fewer_gpus, _within_bound, _within_node, _within_idle)
 _WHERE: tuple[Maker, ...] = (_tolerations, _selectors, _affinities)
-_ROOM: tuple[Maker, ...] = (*OBSTACLES, *_SIZE, _within_idle, _near, *_WHERE, _delay, _share)
-_SIZED: tuple[Maker, ...] = (*_SIZE, _within_node, _near, *_WHERE)
+_ROOM: tuple[Maker, ...] = (*OBSTACLES, *_SIZE, _within_idle, back_again, _near, *_WHERE, _delay, _share)
+_SIZED: tuple[Maker, ...] = (*_SIZE, _within_node, back_again, _near, *_WHERE)
 """Nodes match, and are too small or too few: smaller pods, and fewer, help as well as more nodes that match."""
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (_other_queue,),
     Stage.READINESS: (_existing,),
-    Stage.IMPOSSIBLE: _SIZE,
+    Stage.IMPOSSIBLE: (*_SIZE, back_again),
     Stage.LIMIT: (_compute, _at_once, _fewer_pods, _within_bound, _bound),
     Stage.QUOTA: (_preemptible, _at_once, _fewer_pods, _within_bound, _bound),
-    Stage.MATCH: _WHERE,
+    Stage.MATCH: (*_WHERE, back_again),
 }
 """By how far a group came; _ROOM for the stages that are left."""
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
@@ -327,7 +336,7 @@ _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "UnknownSubGroup": (),
     "Gated": (_gates, _existing),
     "NoNodes": (),
-    "NoNodeLargeEnough": (_within_node,),
+    "NoNodeLargeEnough": (_within_node, back_again),
     "GpuMemoryUnknown": (),
     "TopologyMissing": (_near,),
     "TopologyLevelMissing": (_near,),

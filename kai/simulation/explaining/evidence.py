@@ -32,6 +32,7 @@ from kai.simulation.explaining.obstacles import (
     ports,
     topologies,
 )
+from kai.simulation.explaining.unfit_nodes import nodes_told
 from kai.simulation.explaining.victims import preempting, reclaiming, within_quotas
 from kai.simulation.outcomes.quota_gpus import counted_gpus, demanded_by_memory
 from kai.wording import counted
@@ -351,6 +352,7 @@ _NO_ROOM: tuple[Maker, ...] = (
     _needs,
     idle,
     _histogram,
+    nodes_told,
     ports,
     claims,
     devices,
@@ -365,15 +367,15 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (),
     Stage.READINESS: (),
     Stage.BIND: (_needs,),
-    Stage.IMPOSSIBLE: (_needs,),
+    Stage.IMPOSSIBLE: (_needs, nodes_told),
     Stage.LIMIT: (_bound,),
     Stage.QUOTA: (_bound,),
-    Stage.MATCH: (_needs,),
+    Stage.MATCH: (_needs, nodes_told),
 }
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
-    "NoNodeMatches": (_needs, _objections, _selected, affinities, claims, ports),
+    "NoNodeMatches": (_needs, _objections, nodes_told, _selected, affinities, claims, ports),
     "NoNodes": (_needs, foreign_nodes),
     "PodRefused": (_needs, config_maps, claims, devices),
     "TopologyMissing": (_needs, topologies),

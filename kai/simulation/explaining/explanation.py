@@ -3,6 +3,7 @@
 Values only; commands make tables and documents of them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
-from kai.explain.phrases import Words
+from kai.explain.phrases import Words, listed
 from kai.explain.words import Teller
+from kai.model.axis import GPU
+from kai.model.podgroup import PodGroup
 from kai.model.status import Status
 from kai.simulation.deciding.cluster_reaction import next_objects
 from kai.simulation.deciding.run import Outcome
@@ -26,15 +29,17 @@ from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.evidence import evidence
 from kai.simulation.explaining.fact import Evidence
 from kai.simulation.explaining.field_names import OBJECTS, SHORT
-from kai.simulation.explaining.prospects import LOST, hopes, usual, waiting
+from kai.simulation.explaining.idle import asks_gpus
+from kai.simulation.explaining.prospects import LOST, competes, hopes, passed_again, usual, waiting
 from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
 from kai.simulation.explaining.trials import ChangeTrials, GroupKey
 from kai.simulation.explaining.written import written
 from kai.simulation.outcomes.declared import declared_in
-from kai.simulation.outcomes.job_lines import JobLine, job_lines
+from kai.simulation.outcomes.job_lines import JobLine, Owner, job_lines
 from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.scenarios.shorthand import NAMESPACE
+from kai.wording import counted
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
 _SAYS_THE_SAME = {
@@ -74,6 +79,8 @@ class JobExplanation:
     waited: float | None = None
     """For how many seconds it has waited."""
     eta: Eta | None = None
+    owner: Owner | None = None
+    """What made its group: what its user wrote; None where that is the group itself."""
     evicted_by: tuple[str, ...] = ()
     """For whom its pods had to go in this cycle, and by which action."""
 
@@ -187,6 +194,8 @@ class Explainer:
         told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
         line = self._lines[job.key]
         since = _waits_since(line)
+        younger = self._younger(site, since) if competes(reason) else ()
+        until = LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found)
         return JobExplanation(
             job=job,
             summary=summary(job, reason),
@@ -197,16 +206,52 @@ class Explainer:
                 *proof,
                 *absent_classes(site),
                 *place_in_line(line),
+                *self._passed_by(site, younger),
                 *written(site.source, site.waiting),
             ),
             suggestions=found,
-            waiting=LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found),
+            waiting=passed_again(until) if younger else until,
             position=line.position,
             since=since,
             waited=None if since is None else site.cycle.snapshot.now - since,
             eta=self._starts.eta(site.group, reason.code),
+            owner=line.owner,
             evicted_by=job.lost_to,
         )
+
+    def _younger(self, site: Site, since: float | None) -> Sequence[PodGroup]:
+        """Return the jobs with GPUs that run and came after a job that waits ``since``."""
+        if since is None or not asks_gpus(site):
+            return ()
+        return [group for group in self._runners if group.created > since]
+
+    def _passed_by(self, site: Site, younger: Sequence[PodGroup]) -> Iterator[Evidence]:
+        """Yield how many younger jobs run, by queue, and the rule by which they could pass."""
+        if not younger:
+            return
+        snapshot, used = self._outcome.last.snapshot, self._outcome.last.report.queue_used
+        own = snapshot.groups[site.group]
+        counts = Counter(group.queue_row for group in younger).most_common()
+        texts = []
+        for row, count in counts[:_MOST_ALSO]:
+            quota = snapshot.queues[row].quota.of(GPU)
+            rules = ["above its quota"] if 0 <= quota < used[row, GPU] else []
+            higher = sum(each.queue_row == row == own.queue_row and each.priority > own.priority for each in younger)
+            rules += [f"{higher} of higher priority"] if higher else []
+            texts.append(f"{count} of {snapshot.queues[row].name}" + (f" ({', '.join(rules)})" if rules else ""))
+        left = len(counts) - len(texts)
+        queues = listed(texts) + (f" and {counted(left, 'more queue')}" if left else "")
+        came = "job that came later runs" if len(younger) == 1 else "jobs that came later run"
+        text = f"{len(younger)} {came}: {queues}; no idle GPUs are held back for a job that waits"
+        by_queue = [{"queue": snapshot.queues[row].name, "jobs": count} for row, count in counts]
+        yield Evidence(label="passed by", text=text, values={"younger": len(younger), "byQueue": by_queue})
+
+    @cached_property
+    def _runners(self) -> Sequence[PodGroup]:
+        """The jobs that have GPUs now."""
+        groups, rows = self._outcome.last.snapshot.groups, self._rows
+        found = (groups[rows[job.namespace, job.name]] for job in self._seen.jobs if job.placed and job.gpus)
+        return [group for group in found if group.queue_row >= 0]
 
     def folded(self, jobs: Sequence[Job], key: Callable[[Job], Hashable], *, verify: bool = True) -> Iterable[Fold]:
         """Yield jobs that are alike by ``key`` together, each time the first of them explained."""
@@ -304,6 +349,7 @@ def unproved(line: JobLine, now: float) -> JobExplanation:
         position=line.position,
         since=since,
         waited=None if since is None else now - since,
+        owner=line.owner,
         evicted_by=job.lost_to,
     )
 

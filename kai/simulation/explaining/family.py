@@ -20,6 +20,8 @@ class Family:
     steps: tuple[Callable[[], Change], ...]
     ordered: bool = True
     """Whether each step changes more than the one before."""
+    instead_of: frozenset[str] = frozenset()
+    """Topics of which this is more than one: it is tried only where none of them lets the whole group start."""
 
 
 Maker = Callable[[Site], Iterator[Family]]

@@ -85,9 +85,9 @@ def _of_resource(site: Site, at: int) -> Evidence:
 def _by_amount(site: Site, amounts: Mapping[str, int], resource: str) -> str:
     """Return which nodes have how much, the most first."""
     by_amount: dict[int, list[str]] = {}
-    ready = {node.name for node in site.cycle.snapshot.nodes if node.ready}
+    closed = {node.name: node.closed for node in site.cycle.snapshot.nodes if not node.ready}
     for name, amount in amounts.items():
-        by_amount.setdefault(amount, []).append(name if name in ready else f"{name} (not ready or cordoned)")
+        by_amount.setdefault(amount, []).append(f"{name} ({closed[name]})" if name in closed else name)
     texts = [
         f"{plain(amount) if resource == 'gpu' else quantity(amount, resource)} on {listed(nodes, _MOST_NODES)}"
         for amount, nodes in sorted(by_amount.items(), reverse=True)

@@ -39,6 +39,7 @@ _IN_VAIN = {
 
 _NOT_TRIED: Final = Suggestions(all_tried=False)
 _OTHERS_END: Final = "until running work ends (no end time is known)"
+_PASSED: Final = "; jobs that need less may pass it again"
 _ALONE: Final = "does not help: it would wait if all other jobs were gone, too"
 
 
@@ -47,6 +48,11 @@ def hopes(reason: Words) -> bool:
     if reason.code in _BOUNDS or reason.code in {"PreemptionDelayNotElapsed", "NoNodeMatches"}:
         return True
     return reason.code not in _WAITING and stage_of(reason.code) not in _IN_VAIN
+
+
+def competes(reason: Words) -> bool:
+    """Return whether a job waits for room that others have, and not for what its queue or the nodes' labels allow."""
+    return hopes(reason) and reason.code not in _BOUNDS and reason.code != "NoNodeMatches"
 
 
 def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Suggestions = _NOT_TRIED) -> str:
@@ -90,8 +96,14 @@ def usual(reason: Words) -> str:
     return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
 
 
+def passed_again(told: str) -> str:
+    """Return what waiting leads to where younger jobs have passed a job that waits until others end."""
+    return f"{told}{_PASSED}" if told.startswith(_OTHERS_END) else told
+
+
 def in_general(told: str, otherwise: str) -> str:
     """Return what is ``told`` of waiting where it has no figure and no name, else what can be said without them."""
+    told = told.removesuffix(_PASSED)
     if told.startswith(_ALONE):
         return _ALONE
     return told if told in _PLAIN else otherwise
@@ -110,4 +122,4 @@ def _within_cap(reason: Words) -> str:
     return f"until what was evicted {later}, or running work ends (no end time is known)"
 
 
-__all__ = ["LOST", "hopes", "in_general", "usual", "waiting"]
+__all__ = ["LOST", "competes", "hopes", "in_general", "passed_again", "usual", "waiting"]

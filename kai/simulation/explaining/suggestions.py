@@ -44,6 +44,8 @@ def suggest(site: Site, trials: ChangeTrials) -> Suggestions:
         known = best.get(family.topic)
         if known is not None and _is_harmless(known[-1]):
             continue  # another way to say the same
+        if any(_is_whole(trial) for topic in family.instead_of for trial in best.get(topic, ())):
+            continue
         found = _proved(family, site, trials, known)
         if found and (known is None or _order(found[-1]) < _order(known[-1])):
             best[family.topic] = found
@@ -53,6 +55,10 @@ def suggest(site: Site, trials: ChangeTrials) -> Suggestions:
 
 def _order(trial: ChangeTrial) -> tuple[int, bool]:
     return -trial.result.score, bool(trial.losses)
+
+
+def _is_whole(trial: ChangeTrial) -> bool:
+    return _is_harmless(trial) and not trial.waiting
 
 
 def _is_harmless(trial: ChangeTrial) -> bool:

@@ -9,13 +9,14 @@ import numpy as np
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import objection, of_devices, plain, quantity
 from kai.explain.words import Teller
-from kai.model.axis import GPU
+from kai.model.axis import GPU, GPU_UNIT
 from kai.model.node import Node
 from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.gpu_slots import share_of, slots_on
 from kai.simulation.outcomes.mig_slices import Slices, slices_of
+from kai.simulation.outcomes.node_states import state_of
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.quota_gpus import counted_gpus
 
@@ -48,6 +49,12 @@ class Occupancy:
     partly: int
     """What is left of GPUs that pods share."""
     ready: bool
+    closed: str
+    """What keeps all pods from it: ``cordoned``, ``not ready``; "" where nothing does."""
+    closed_for: float | None
+    """For how many seconds; None where that is not known."""
+    failed: int
+    """GPUs, in thousandths, that it has and does not offer."""
     taints: tuple[str, ...]
     tenants: tuple[Tenant, ...]
     kept_away: tuple[tuple[str, tuple[str, ...]], ...]
@@ -69,6 +76,8 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
     row = snapshot.node_rows[name]
     node = snapshot.nodes[row]
     weights = snapshot.axis.gpu_weights()
+    source = next((each for each in outcome.case.objects.nodes if each.metadata.name == name), None)
+    state = None if source is None else state_of(source, node.closed)
     kept: dict[str, list[str]] = {}
     for title, why in _kept_away(outcome, seen, row):
         kept.setdefault(why, []).append(title)
@@ -78,6 +87,9 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
         idle=int(np.maximum(report.idle[row], 0) @ weights),
         partly=sum(slot.left for slot in slots_on(outcome.last, row) if slot.users),
         ready=node.ready,
+        closed=node.closed + (f", {state.why}" if state is not None and state.why else ""),
+        closed_for=None if state is None or state.since is None else max(0.0, snapshot.now - state.since),
+        failed=0 if state is None else state.failed * GPU_UNIT,
         taints=tuple(_taints(node)),
         tenants=tuple(_tenants(outcome, seen, row)),
         kept_away=tuple(

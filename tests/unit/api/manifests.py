@@ -169,7 +169,7 @@ NODE: Final[Manifest] = {
     "metadata": metadata("n1"),
     "spec": {
         "unschedulable": True,
-        "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+        "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule", "timeAdded": "2026-01-01T12:00:00Z"}],
     },
     "status": {
         "allocatable": {"cpu": "20k", "memory": "20G", "pods": "110", "nvidia.com/gpu": "8"},

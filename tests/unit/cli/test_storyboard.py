@@ -40,6 +40,10 @@ train would wait: its # pods must start together, and none fits now: # nodes lac
 GangDoesNotFit · queue language · # pods, # GPUs
   ? train   # pods x # GPUs   GangDoesNotFit   language # of quota #
 Plan: # to start, # to evict, # to move.
+
+To make it run
+  No single change that was tried would start it.
+  wait  until running work ends (no end time is known)
 """
 
 

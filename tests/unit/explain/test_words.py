@@ -121,7 +121,7 @@ def test_nodes_that_are_not_ready_are_counted():
         "n3": {"gpu": 4, "taints": ["a=b"]},
     }
     assert told({"g": {"queue": "a", "each": {"gpu": 1}}}, nodes) == (
-        "NoNodeMatches: no node matches: 2 nodes had untolerated taint {a: b}, 1 node not ready or cordoned"
+        "NoNodeMatches: no node matches: 2 nodes had untolerated taint {a: b}, 1 node cordoned"
     )
 
 

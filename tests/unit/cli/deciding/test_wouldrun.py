@@ -91,7 +91,7 @@ def test_a_job_that_waits_says_why_and_exits_with_one(ask):
     out = ask(job=JOB % 4, code=1).out
     assert out.startswith("train would wait: ")
     assert "\n  ? train   2 pods x 4 GPUs   " in out
-    assert out.endswith("Plan: 0 to start, 0 to evict, 0 to move.\n")
+    assert "\nPlan: 0 to start, 0 to evict, 0 to move.\n\nTo make it run\n" in out
     assert ask(job=JOB % 9, code=1).out.startswith("train can never run here: ")
 
 
@@ -168,3 +168,50 @@ def test_what_an_admission_webhook_refuses_and_a_priority_class_that_is_none_are
     assert ask(used=2, job=f"{mps}---\n{good}", code=4).out.startswith("1 of 2 jobs would start now, 1 is refused.\n")
     assert "train.yaml:5:62: J029 warning: priority class trian does not exist: it is passed over" in told.err
     assert "train.yaml:10:35: W001 an admission webhook refuses the Pod: MPS is only supported" in told.err
+
+
+def test_a_job_that_waits_is_told_what_would_help_and_what_its_file_should_say(ask):
+    assert ask(job=JOB % 4, used=2, code=1).out.endswith(
+        "To make it run\n"
+        "  minMember 2 -> 1          ✓ 1 of 2 pods starts now on n1\n"
+        "  3 GPUs a pod, not 4       ✓ starts now on n1\n"
+        "  quota of research 4 -> 7  ~ starts on n1 when others have left; 2 pods of borrower are evicted\n"
+        "  wait                      until running work ends (no end time is known)\n\n"
+        "What to write for: minMember 2 -> 1\n"
+        "  Job train  metadata: {annotations: {kai.scheduler/batch-min-member: '1'}}\n"
+    )
+
+
+def test_machines_are_told_the_same(ask):
+    found = json.loads(ask("-o", "json", job=JOB % 16, used=2, code=1).out)["explanation"]
+    assert found["suggestions"][0]["inFile"][0]["object"] == "pod template"
+    assert found["waiting"].startswith("does not help")
+
+
+def test_each_of_several_jobs_that_wait_is_told_what_would_help_it(ask):
+    out = ask("--copies", "2", used=4, code=1).out
+    assert "\nTo make train-2 run\n" in out
+    assert out.count("of quota 4") == 1, "what a queue uses in the end is said once"
+
+
+RAY = """\
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: ray, labels: {kai.scheduler/queue: research}}
+spec:
+  headGroupSpec:
+    template: {spec: {schedulerName: kai-scheduler, containers: [{name: h, image: i}]}}
+  workerGroupSpecs:
+    - groupName: big
+      replicas: 3
+      minReplicas: 3
+      maxReplicas: 3
+      template:
+        spec:
+          schedulerName: kai-scheduler
+          containers: [{name: w, image: i, resources: {limits: {nvidia.com/gpu: 2}}}]
+"""
+
+
+def test_a_group_of_unequal_pods_is_told_part_by_part(ask):
+    assert "  + ray   headgroup 0 GPUs, 3 big x 2 GPUs   n1 " in ask(job=RAY, used=2).out

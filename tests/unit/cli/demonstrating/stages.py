@@ -25,6 +25,9 @@ class ScriptedStage:
         self.clock = end
         return ""
 
+    def columns(self):
+        return 80
+
     def draw(self, frame):
         self.clock += self.draws_for
         self.frames.append(frame)

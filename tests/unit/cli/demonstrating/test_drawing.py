@@ -78,6 +78,30 @@ def test_a_page_takes_the_place_of_jobs_and_happenings():
     assert "any other key back" in found
 
 
+def test_what_the_bars_mean_is_said_on_each_screen():
+    for columns, rows in ((80, 24), (160, 50)):
+        found = "\n".join(drawn(frame(), Console(), columns, rows))
+        assert "█ used  ▓ above fair share  ░ wanted  ◆ fair share  | quota  ] limit" in found
+
+
+def test_a_page_that_is_too_long_takes_the_place_of_nodes_and_then_of_queues():
+    for lines, nodes, queues in ((5, True, True), (14, False, True), (20, False, False)):
+        page = "\n".join(["To make it run", *(f"change {at}" for at in range(lines - 1))])
+        found = "\n".join(drawn(frame(page=page), Console(), 80, 24))
+        assert f"change {lines - 2}" in found, lines
+        assert ("gpu-1 R" in found, "QUEUE" in found) == (nodes, queues), lines
+
+
+def test_a_page_that_is_longer_than_the_screen_says_so_and_can_be_turned():
+    page = "\n".join(f"line {at}" for at in range(50))
+    first, second, third, again = (drawn(frame(page=page, turned=at), Console(), 80, 24) for at in range(4))
+    assert "… part 1 of 3: space for the next" in first
+    assert "space more" in first[-1]
+    shown = [line for each in (first, second, third) for line in each if line.startswith("line ")]
+    assert shown == page.splitlines()
+    assert again == first
+
+
 def test_the_state_stands_beside_the_pace():
     assert "5x (slowed: reclaim)" in drawn(frame(pace=5.0, state="slowed: reclaim"), Console(), 120, 30)[0]
 

@@ -14,7 +14,8 @@ def player(keys=(), *, scene="reclaim", speed=300.0, until=1.5 * HOUR, **changes
     stage = ScriptedStage(keys=list(keys), **changes)
     asked = []
 
-    def explain(outcome, key):
+    def explain(outcome, key, width):
+        assert width == 80
         asked.append(key)
         return f"{key} waits"
 
@@ -74,9 +75,29 @@ def test_the_page_of_waiting_jobs_asks_once_for_each_job_and_goes_back():
     playing.play()
     pages = [frame.page for frame in stage.frames if frame.page]
     assert len(asked) == len(set(asked)) == 3
-    assert pages[0].startswith(f"{asked[0]} waits")
-    assert "1 of 3 jobs that wait" in pages[0]
+    # The wait for an answer is shown before the answer.
+    assert pages[0].endswith("1 of 3 jobs that wait; deciding what would help ...")
+    assert pages[1].startswith(f"{asked[0]} waits")
+    assert pages[1].endswith("1 of 3 jobs that wait")
     assert not stage.frames[-1].page
+
+
+def test_space_turns_a_page_that_is_open_and_pauses_nothing():
+    playing, stage, _ = player([(4.0, "w"), (4.3, " "), (4.6, DOWN), (5.0, "x"), (5.5, "q")])
+    playing.play()
+    assert [frame.turned for frame in stage.frames if frame.page and frame.turned] != []
+    assert stage.frames[-1].turned in {0, 1}
+    assert not any(frame.state == "paused" for frame in stage.frames)
+
+
+def test_where_the_next_end_is_known_it_is_not_said_that_none_is():
+    playing, stage, _ = player([(4.0, "w"), (4.6, "x"), (5.0, "q")])
+    playing.explain = lambda *_: "wait  until running work ends (no end time is known)"
+    playing.play()
+    shown = [frame for frame in stage.frames if frame.page.startswith("wait ")]
+    assert shown
+    for frame in shown:
+        assert ("no end time is known" in frame.page) is not bool(frame.picture.upcoming)
 
 
 def test_the_page_of_evictions_has_the_numbers_that_allowed_them():

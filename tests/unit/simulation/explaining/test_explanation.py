@@ -252,7 +252,8 @@ def test_idle_nodes_that_are_cordoned_are_told_apart():
     nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4, "cordoned": True}}
     full = {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}
     each = one({"full": full, "g": {"queue": "a", "each": {"gpu": 2}}}, nodes)
-    assert proof(each)["idle"] == "5 GPUs: 4 on n2 (not ready or cordoned); 1 on n1"
+    assert proof(each)["idle"] == "5 GPUs: 4 on n2 (cordoned); 1 on n1"
+    assert proof(each)["cordoned"] == "n2"
 
 
 def test_a_level_that_no_node_has_is_told_so():
@@ -479,3 +480,31 @@ def test_a_priority_class_that_does_not_exist_is_told_with_the_priority_that_cou
     outcome = simulate(attrs.evolve(case, objects=attrs.evolve(case.objects, pod_groups=(group,))))
     (each,) = explained(outcome, overview(outcome)).jobs
     assert proof(each).get("priority") == said
+
+
+def test_a_job_that_younger_ones_passed_is_told_how_many_and_by_which_rule():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 1}}
+    small = {"each": {"gpu": 1}, "runs_on": "n1"}
+    groups = {
+        "before": {"queue": "b", **small},
+        "gang": {"queue": "a", "members": 2, "each": {"gpu": 4}},
+        "mine": {"queue": "a", "priority": 60, **small},
+        "other": {"queue": "b", **small},
+        "third": {"queue": "b", **small},
+    }
+    each = one(groups, {"n1": {"gpu": 4}, "n2": {"gpu": 4}}, queues)
+    assert proof(each)["passed by"] == (
+        "3 jobs that came later run: 2 of b (above its quota), 1 of a (1 of higher priority); "
+        "no idle GPUs are held back for a job that waits"
+    )
+    assert each.waiting == "until running work ends (no end time is known); jobs that need less may pass it again"
+
+
+def test_a_job_that_no_younger_one_passed_is_told_nothing_of_it():
+    groups = {"runs": {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 4}}}
+    assert "passed by" not in proof(one(groups))
+
+
+def test_a_job_that_lacks_a_queue_is_not_told_that_others_passed_it():
+    groups = {"g": {"queue": "ghost", "each": {"gpu": 4}}, "runs": {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}}
+    assert "passed by" not in proof(one(groups))
