@@ -32,7 +32,8 @@ def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Ab
         "pods": {
             "wanted": job.wanted if line.counted else None,
             "running": job.placed if line.counted else None,
-            "waiting": job.wanted - job.placed if line.counted else None,
+            # Pods that are evicted in this cycle wait for nothing yet: their owner has to make them anew.
+            "waiting": job.wanted - job.placed - (job.evicted - job.moved) if line.counted else None,
         },
         "gpus": job.gpus / 1000,
         "gpusHeld": _gpus(job.gpus_held),

@@ -176,7 +176,7 @@ class WaitingAnswer:
             parts = ["\n".join(_short(each, console)) for each in self.items]
         jobs = sum(1 + len(each["alike"]) for each in self.items)
         count = counted(jobs, "job waits", "jobs wait")
-        reasons = counted(len(self.items), "reason")
+        reasons = counted(len({item["reason"]["code"] for item in self.items}), "reason")
         return "\n\n".join([f"{count}, for {reasons}", *parts, *assumed(self.assumptions)])
 
 

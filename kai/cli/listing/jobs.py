@@ -301,7 +301,7 @@ def _reason(row: Row) -> tuple[str, str]:
     if code != row.state:
         return code, text
     causes = list(dict.fromkeys(_CAUSE.findall(text)))
-    return ", ".join(causes), _CAUSE.sub("", text) if len(causes) == 1 else text
+    return ", ".join(cause.capitalize() for cause in causes), _CAUSE.sub("", text) if len(causes) == 1 else text
 
 
 def _folded(rows: Sequence[Row], drawn: Sequence[str], width: int) -> list[str]:

@@ -110,7 +110,9 @@ def _texts_in(folder: Path, name: str) -> Texts:
             refused += error.findings
             continue
         if any(is_scenario(document.manifest) for document in found):
-            raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
+            if documents or len(_files(folder, name)) > 1:
+                raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
+            raise InputError(f"{name}: found a folder with one scenario, expected the scenario itself: {file}")
         documents += found
     if refused and not documents:
         raise RefusedError(refused)

@@ -270,7 +270,7 @@ def test_wrong_flags_are_told_on_one_line(capsys, arguments, code, words):
 def test_an_evicted_job_says_by_what_and_not_its_state_again(lab, width):
     lines = text(lab, width=width, state="evicted").splitlines()[1:]
     assert lines
-    assert all(line.count("Evicted") == 1 and "reclaim" in line for line in lines)
+    assert all(line.count("Evicted") == 1 and "Reclaim" in line for line in lines)
 
 
 def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monkeypatch):
@@ -284,3 +284,13 @@ def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monk
     assert [(line.position, line.keys, line.waits) for line in settled.lines] == [(None, (), False)] * 2
     with pytest.raises(AssertionError):
         _ = crowded.lines
+
+
+def test_pods_that_go_in_this_moment_are_not_counted_among_those_that_wait(capsys):
+    assert run(["jobs", "--from", "examples/lab", "-o", "json"]) == 0
+    jobs = {each["name"]: each for each in json.loads(capsys.readouterr().out)["items"]}
+    assert run(["jobs", "--from", "examples/lab", "--state", "waiting", "-o", "json"]) == 0
+    listed = {each["name"] for each in json.loads(capsys.readouterr().out)["items"]}
+    assert jobs["chat-2-burst"]["state"] == jobs["chat-4-burst"]["state"] == "Evicted"
+    assert (jobs["chat-2-burst"]["pods"]["waiting"], jobs["chat-4-burst"]["pods"]["waiting"]) == (0, 2)
+    assert {name for name, each in jobs.items() if each["pods"]["waiting"]} == listed

@@ -199,6 +199,13 @@ def test_a_scenario_among_manifests_is_named(tmp_path):
         read_case(str(tmp_path))
 
 
+def test_a_folder_with_nothing_but_a_scenario_is_told_to_give_the_scenario(tmp_path):
+    only = write(tmp_path / "only.yaml", SCENARIO)
+    with pytest.raises(InputError) as error:
+        read_case(str(tmp_path))
+    assert str(error.value).endswith(f"found a folder with one scenario, expected the scenario itself: {only}")
+
+
 def test_everything_that_is_wrong_in_a_folder_is_told_at_once(tmp_path):
     write(tmp_path / "a.yaml", {**NODE, "status": 5}, {**POD, "spec": 5})
     with pytest.raises(InputError) as caught:
