@@ -1,6 +1,7 @@
 """Pages and streams: what a reader sees, that it is kept current, and when it ends."""
 
 from contextlib import aclosing
+from importlib.resources import files
 
 import anyio
 import pytest
@@ -535,3 +536,27 @@ def test_lists_of_many_rows_have_pages_that_link_to_each_other(tmp_path):
     assert 'href="jobs?sort=gpus"' in asked(board, "/jobs?page=2").body.decode()
     assert "446 jobs wait, for 1 reason in 446 queues: " in asked(board, "/waiting?page=9").body.decode()
     assert "430 other queues 0" in asked(board, "/").body.decode()
+
+
+def test_what_is_above_the_fair_share_looks_like_no_queue():
+    templates = files("kai.dashboard").joinpath("templates")
+    queues = templates.joinpath("queues.html").read_text("utf-8")
+    assert 'class="lent"' in queues
+    assert "its pale end: above the fair share" in queues
+    # Stripes, crosses and dots are colours of queues.
+    assert "url(#over)" not in queues + templates.joinpath("base.html").read_text("utf-8")
+
+
+def test_numbers_that_prove_a_reason_are_told_apart(tmp_path):
+    """HTML makes one space of three, so the numbers ran together: `quota 2 non-preemptible used 1 this job 3`."""
+    place = tmp_path / "over.yaml"
+    place.write_text(
+        "about: over quota\ncluster: {nodes: {n1: {gpu: 8}}}\nqueues: {root: {quota: 8}, a: {parent: root, quota: 2}}\n"
+        "groups:\n"
+        "  one: {queue: a, preemptible: false, each: {gpu: 1}, runs_on: n1}\n"
+        "  two: {queue: a, preemptible: false, each: {gpu: 3}}\n"
+    )
+    board = dashboard(last=EndedCycle(outcome=Source(place=str(place)).decide().outcome, took=0.0))
+    text = asked(board, "/jobs/default/two").body.decode()
+    assert "quota 2 · non-preemptible used 1 · this job 3 · over by 2" in text
+    assert "What to write for: " in text
