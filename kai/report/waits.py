@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, log2
+from math import ceil, log2, log10
 from typing import Final, TypeAlias
 
 from kai.report.drawing import DASHES, GREY, HUES, Figure, Frame, Key, Paint, label, layout, leaf_queues, short
@@ -148,8 +148,9 @@ def _sizes(waits: Mapping[str, Sequence[float]], frame: Frame) -> Figure:
                 "hovertemplate": f"%{{y}}, {name}: %{{text}}<extra></extra>",
             }
         )
+    x = {**_log_axis(frame), "range": [-0.1, short(log10(max(10.0, frame.horizon)) + 0.1)]}  # the same for each run
     y = {"type": "category", "autorange": "reversed"}
-    return {"data": data, "layout": layout(90 + 34 * len(waits), _log_axis(frame), y, hovermode="closest")}
+    return {"data": data, "layout": layout(90 + 34 * len(waits), x, y, hovermode="closest")}
 
 
 def _log_axis(frame: Frame) -> Figure:

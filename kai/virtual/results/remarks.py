@@ -118,8 +118,8 @@ def passed_text(job: JobResult, result: SimulationResult) -> str:
     gpus = f"{job.gpus:,.12g}"
     if quota is not None and quota < job.gpus:
         ends = (
-            f"Its {gpus} GPUs are more than the quota of {quota:,.12g} of {job.queue}, so it may not take them back "
-            f"from other queues. With a quota of {gpus} it may."
+            f"Queue {job.queue} is sure of its quota of {quota:,.12g} only: with a quota of {gpus} the job could take "
+            f"them back from other queues."
         )
     elif by_queue[job.queue] > len(younger) / 2:
         ends = "In its own queue only a higher priority makes room for it."

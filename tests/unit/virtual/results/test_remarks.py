@@ -37,8 +37,7 @@ def test_a_gang_that_younger_jobs_pass_is_told_so_with_the_rule_and_what_ends_it
     assert re.match(r"\d{2,3} jobs that came after big \(16 GPUs\) started before it \(\d+ in small\)\.", told)
     assert "All of them are smaller: kai holds no idle GPUs back for a job that waits." in told
     assert told.endswith(
-        "Its 16 GPUs are more than the quota of 8 of work, so it may not take them back from other queues. "
-        "With a quota of 16 it may."
+        "Queue work is sure of its quota of 8 only: with a quota of 16 the job could take them back from other queues."
     )
 
 
