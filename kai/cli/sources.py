@@ -364,7 +364,8 @@ def _adoption_flags() -> tuple[Callable[[F], F], ...]:
             "schedulers",
             multiple=True,
             metavar="NAME",
-            help="Decide on the pods of this scheduler as well, such as default-scheduler; repeatable.",
+            help="Decide on the pods of this scheduler as well, as default-scheduler, or of an operator that gives "
+            "them to kai by itself, by its API group, such as ray.io; repeatable.",
         ),
         click.option(
             "--queue-from",

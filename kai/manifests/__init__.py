@@ -5,7 +5,7 @@ the pod grouper would add, ``kai.manifests.lint`` looks at queues and jobs toget
 """
 
 from kai.manifests.codes import CODES, Code
-from kai.manifests.expansion import Expansion, Problem, Surroundings, expand
+from kai.manifests.expansion import Expansion, Later, Problem, Surroundings, expand
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.reading import Reading, documents_of, open_text, read
 from kai.manifests.unused import Unused
@@ -16,6 +16,7 @@ __all__ = [
     "Document",
     "Expansion",
     "Finding",
+    "Later",
     "Problem",
     "Reading",
     "RefusedError",

@@ -60,8 +60,14 @@ class Adoption:
     ours: str = names.SCHEDULER_NAME
     """The scheduler that kai is asked as."""
     schedulers: frozenset[str] = frozenset()
+    """Other schedulers, and API groups of operators that write the name of kai into the pods that they make."""
     queue_from: str = ""
     """One of ``QUEUE_SOURCES``; "" where workloads stay in the queues that they name."""
+
+    @property
+    def operators(self) -> frozenset[str]:
+        """The API groups among them: they have a dot, which names of schedulers have not."""
+        return frozenset(each for each in self.schedulers if "." in each)
 
     @property
     def changes(self) -> bool:
@@ -196,7 +202,7 @@ class _Adopting:
                 f"{counted(self.left, 'workload')} of the system or on each node: "
                 "left to the scheduler that they name (namespaces kube-*, DaemonSets)"
             )
-        missing = sorted(self.adoption.schedulers - set(known))
+        missing = sorted(self.adoption.schedulers - self.adoption.operators - set(known))
         for scheduler in missing if not self.left else ():
             yield f"--scheduler-name {scheduler}: no pod is for it"
 

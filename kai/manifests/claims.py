@@ -32,7 +32,7 @@ class Claims:
     @classmethod
     def of(cls, manifests: Sequence[Mapping[str, Any]], namespace: str = "default") -> "Claims":
         """Return those among manifests, with what ComputeDomains make; what names no namespace is in ``namespace``."""
-        kinds = {CLAIM, TEMPLATE, VOLUME}
+        kinds = (CLAIM, TEMPLATE, VOLUME)  # no set: what an input has for a kind may be anything
         made = [template_of(each) for each in manifests if is_compute_domain(each)]
         every = [*manifests, *(each for each in made if each is not None)]
         return cls({_place(each, namespace): each for each in every if each.get("kind") in kinds})

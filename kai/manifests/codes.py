@@ -341,7 +341,8 @@ CODES: Final[dict[str, Code]] = {
         ADVICE,
         "an object in which the pods of a workload are described is not in this input",
         "A runtime, a template or a claim may be in the cluster already: kai would-run looks for it in the cluster, or "
-        "in what --from names. Where it is in neither, the workload gets no pods.",
+        "in what --from names. Where it is in neither, the workload gets no pods, or pods without the rule of that "
+        "object, as the message says.",
     ),
     "J041": Code(
         WARNING,
@@ -354,7 +355,8 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "a workload names a queue, and another scheduler places its pods",
-        "Its pods run outside of the quota of that queue.",
+        "Its pods run outside of the quota of that queue. Some operators write the name of the scheduler into the pods "
+        "that they make: --scheduler-name ray.io says so of KubeRay.",
     ),
     "J043": Code(
         WARNING,

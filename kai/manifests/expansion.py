@@ -37,7 +37,10 @@ from kai.manifests.unused import (
     names_scheduler,
     why_not_read,
 )
-from kai.manifests.workloads.making import AbsentError, other_manager, uid_of
+from kai.manifests.workloads.described import karta_of
+from kai.manifests.workloads.grove import is_binding, topology_of
+from kai.manifests.workloads.making import AbsentError, Condition, other_manager, taken_apart, uid_of
+from kai.manifests.workloads.ray import check_submission
 from kai.manifests.workloads.table import (
     CLUSTER_WIDE,
     TEMPLATES,
@@ -68,6 +71,16 @@ class Job:
 
 
 @attrs.frozen(kw_only=True)
+class Later:
+    """Pods of one group that a controller makes once conditions hold, and the group as it is with them."""
+
+    at: int
+    conditions: tuple[Condition, ...]
+    group: Mapping[str, Any]
+    pods: tuple[Mapping[str, Any], ...]
+
+
+@attrs.frozen(kw_only=True)
 class Expansion:
     """The objects that intake reads, and what has no part in them."""
 
@@ -82,6 +95,8 @@ class Expansion:
     """What is not expanded because an object that it names, and that may be in the cluster, is not in the input."""
     not_expanded: tuple[Problem, ...] = ()
     """Workloads for this scheduler of a kind that kai does not expand."""
+    later: tuple[Later, ...] = ()
+    """What controllers make later, where it was asked for; it is not among the manifests."""
     workloads: int = 0
     """Workloads and bare pods that this scheduler is asked to place."""
     owners: Mapping[str, tuple[tuple[str, str, str], ...]] = attrs.field(factory=dict, repr=False)
@@ -122,6 +137,10 @@ class Surroundings:
     """What pod grouping may read: priority classes, and groups that exist."""
     ungrouped: AbstractSet[str] = frozenset()
     """UIDs of pods and owners of which a cluster has no group: groups that are made for them get readable names."""
+    with_later: bool = False
+    """Whether pods that controllers make later are wanted as well."""
+    operators: AbstractSet[str] = frozenset()
+    """API groups whose operators write the name of this scheduler into the pods that they make."""
 
 
 def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None = None) -> Expansion:
@@ -137,6 +156,9 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
         _names_of_owners(manifests),
         circles(manifests, namespace),
         queue=around.queue,
+        with_later=around.with_later,
+        operators=around.operators,
+        topologies={str(part_of(each, "metadata", "name")) for each in manifests if each.get("kind") == "Topology"},
         named=set(around.pods),
         fresh=set(around.ungrouped),
         groups={_place_of(each, namespace) for each in (*manifests, *around.objects) if each.get("kind") == "PodGroup"},
@@ -148,9 +170,14 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
     return work.finish()
 
 
-def is_workload(manifest: Mapping[str, Any]) -> bool:
-    """Return whether an object is a pod or a group, or makes pods by a controller that has a model."""
+def is_workload(manifest: Mapping[str, Any], described: Container[tuple[str, str]] = ()) -> bool:
+    """Return whether an object is a pod or a group, or makes pods by a controller that has a model.
+
+    ``described`` are the groups and kinds that Kartas describe.
+    """
     kind = str(manifest.get("kind"))
+    if (str(manifest.get("apiVersion")).rpartition("/")[0], kind) in described:
+        return True
     return kind in {"Pod", "PodGroup"} or has_model(Kind.of(str(manifest.get("apiVersion")), kind))
 
 
@@ -176,10 +203,16 @@ class _Expanding:
     circles: Mapping[tuple[str, str], str]
     """By kind, and namespace and name: the way back to an object that is among its own owners."""
     queue: str = ""
+    with_later: bool = False
+    operators: AbstractSet[str] = frozenset()
     index: Index = attrs.field(factory=Index)
     kept: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
     loose: list[tuple[int, Manifest]] = attrs.field(factory=list)
     """Pods that no group has yet."""
+    coming: list[tuple[int, Manifest, tuple[Condition, ...]]] = attrs.field(factory=list)
+    """Pods that come later."""
+    unborn: list[Manifest] = attrs.field(factory=list)
+    """What stands between these and their workloads; while pods of the beginning are grouped, it is not there."""
     adopted: set[int] = attrs.field(factory=set)
     """Places of pods whose owners may be elsewhere: that they cannot be grouped is no mistake of the input."""
     late: list[tuple[int, Mapping[str, Any]]] = attrs.field(factory=list)
@@ -192,6 +225,8 @@ class _Expanding:
     fresh: set[str] = attrs.field(factory=set)
     named: set[tuple[str, str]] = attrs.field(factory=set)
     """Namespace and name of every pod so far."""
+    topologies: AbstractSet[str] = frozenset()
+    """The names of all topologies of the input."""
     groups: AbstractSet[tuple[str, str]] = frozenset()
     """Namespace and name of every pod group that is there before any is made."""
     workloads: int = 0
@@ -205,6 +240,11 @@ class _Expanding:
             self._take_pod(at, manifest)
         elif is_compute_domain(manifest):
             self._take_made(at, template_of(manifest))
+        elif is_binding(manifest):
+            self.index.add([self._placed(manifest)])
+            self._take_made(
+                at, None if str(part_of(manifest, "metadata", "name")) in self.topologies else topology_of(manifest)
+            )
         elif looks_around(Kind.of(manifest["apiVersion"], kind)):
             self.late.append((at, manifest))
         elif has_model(Kind.of(manifest["apiVersion"], kind)):
@@ -228,6 +268,13 @@ class _Expanding:
             self._take_workload(at, manifest)
         made: list[Manifest] = []
         grouping = Grouping(self.index, Settings(scheduler_name=self.scheduler_name), self.fresh)
+        strange, self.strange = self.strange, []
+        for at, manifest in strange:
+            kind = Kind.of(manifest["apiVersion"], manifest["kind"])
+            if karta_of(kind, self.index) is not None:
+                self._take_workload(at, manifest)
+            else:
+                self.strange.append((at, manifest))
         not_expanded = [self._told(at, manifest, grouping) for at, manifest in self.strange]
         if self.loose:
             grouped: list[Manifest] = []
@@ -240,6 +287,7 @@ class _Expanding:
                     self._note("Pod", reason or self._absent_group(done, grouping.groups), done)
             made, pods = grouping.made(grouped)
             made += pods
+        later = self._group_later(grouping) if self.coming else ()
         first = {problem.at: problem for problem in reversed(self.problems)}
         return Expansion(
             manifests=(*self.kept.values(), *made),
@@ -249,12 +297,40 @@ class _Expanding:
             problems=tuple(first[at] for at in sorted(first)),
             absent=tuple(self.absent),
             not_expanded=tuple(not_expanded),
+            later=later,
             workloads=self.workloads,
             owners=self.index.owners(),
         )
 
+    def _group_later(self, grouping: Grouping) -> tuple[Later, ...]:
+        """Return the pods that come later, each after those that it waits for, and their groups as they are then."""
+        self.index.add(self.unborn)
+        self.index.add(pod for _, pod, _ in self.coming)
+        found: list[Later] = []
+        for (at, conditions), members in _in_parts(self.coming):
+            pods = []
+            for pod in members:
+                done, reason = grouping.group(pod)
+                if reason:
+                    self.problems.append(Problem(at=at, message=reason))
+                else:
+                    pods.append(done)
+            groups, named = grouping.made(pods)
+            known = {_place_of(each, self.namespace): each for each in groups if each.get("kind") == "PodGroup"}
+            of_group: dict[tuple[str, str], list[Manifest]] = {}
+            for pod in named:
+                name = str(part_of(pod, "metadata", "annotations", names.POD_GROUP))
+                of_group.setdefault((_place_of(pod, self.namespace)[0], name), []).append(pod)
+            found += [
+                Later(at=at, conditions=conditions, group=known[key], pods=tuple(each))
+                for key, each in of_group.items()
+                if key in known
+            ]
+        return tuple(found)
+
     def _told(self, at: int, manifest: Mapping[str, Any], grouping: Grouping) -> Problem:
         """Say of a kind that no model knows what becomes of its pods in a cluster."""
+        self.workloads += 1
         kind = Kind.of(manifest["apiVersion"], manifest["kind"])
         reason = f"{NOT_EXPANDED}; its pods are grouped in a cluster as {grouping.rule_of(kind)}"
         self._note(kind.kind, reason, manifest, is_strange=True)
@@ -295,7 +371,9 @@ class _Expanding:
                 self._refuse_circle(at, workload)
                 return
             manager = other_manager(workload)
-            pods = [] if manager else list(self._pods_of(workload))
+            if workload.kind.group in self.operators:
+                check_submission(workload)
+            pods = [] if manager else [self._as_operator(workload, *each) for each in self._pods_of(at, workload)]
         except AbsentError as error:
             self.workloads += 1
             message = " ".join(str(error).split())
@@ -306,17 +384,30 @@ class _Expanding:
             self.workloads += 1
             self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
             return
-        ours = [pod for pod in pods if part_of(pod["spec"], "schedulerName") == self.scheduler_name]
-        self.workloads += bool(ours)
+        self.absent += [Problem(at=at, message=remark) for remark in self.index.remarks]
+        self.index.remarks.clear()
+        every = [pod for pod, _ in pods]
+        mine = [each for each in pods if part_of(each[0]["spec"], "schedulerName") == self.scheduler_name]
+        ours = [pod for pod, conditions in mine if not conditions]
+        self.coming += [(at, pod, conditions) for pod, conditions in mine if conditions and self.with_later]
+        self.workloads += bool(mine)
         kind = workload.kind.kind
         if manager:
             self._note(kind, managed_by(manager), workload.manifest)
-        elif not pods:
+        elif not every and not any(place == at for place, _ in self.strange):
             self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS, workload.manifest)
-        elif not ours:
-            scheduler = str(part_of(pods[0]["spec"], "schedulerName") or "")
+        elif every and not mine:
+            scheduler = str(part_of(every[0]["spec"], "schedulerName") or "")
             self._note(kind, for_scheduler(scheduler, self.scheduler_name), workload.manifest)
         self.loose += [(at, pod) for pod in ours]
+
+    def _as_operator(
+        self, workload: Resource, pod: Manifest, conditions: tuple[Condition, ...]
+    ) -> tuple[Manifest, tuple[Condition, ...]]:
+        """Return a pod as an operator leaves it that writes the name of this scheduler into all that it makes."""
+        if workload.kind.group in self.operators:
+            pod = {**pod, "spec": {**pod["spec"], "schedulerName": self.scheduler_name}}
+        return pod, conditions
 
     def _refuse_circle(self, at: int, workload: Resource) -> None:
         """Say of a workload that is left to its owner that it owns that one: no pod would ever come of them."""
@@ -333,17 +424,35 @@ class _Expanding:
         labels = {**mapping_of(metadata, "labels"), names.QUEUE: self.queue}
         return {**made, "metadata": {**metadata, "labels": labels}}
 
-    def _pods_of(self, workload: Resource) -> Iterator[Manifest]:
-        """Yield the pods of a workload, with everything between them in the index."""
-        children = [self._in_queue(made) for made in made_of(workload, self.index)]
-        parents = {reference["uid"] for made in children for reference in made["metadata"]["ownerReferences"]}
-        self.index.add(children)
-        for made in children:
+    def _pods_of(
+        self, at: int, workload: Resource, above: tuple[Condition, ...] = ()
+    ) -> Iterator[tuple[Manifest, tuple[Condition, ...]]]:
+        """Yield the pods of a workload with what they wait for, and put everything between them into the index."""
+        children: list[tuple[Manifest, tuple[Condition, ...]]] = []
+        for each in made_of(workload, self.index):
+            made, own = taken_apart(self._in_queue(each))
+            if own and not self.with_later and (made["kind"], workload.kind.kind) == ("Pod", "Job"):
+                break  # all that follow are later as well, and may be very many
+            children.append((made, (*above, *own)))
+        parents = {reference["uid"] for made, _ in children for reference in made["metadata"]["ownerReferences"]}
+        self.index.add(made for made, conditions in children if not conditions)
+        self.unborn += [made for made, conditions in children if conditions and made["kind"] != "Pod"]
+        for made, conditions in children:
             self.fresh.add(made["metadata"]["uid"])
             if made["kind"] == "Pod":
-                yield self._with_own_name(made)
+                yield self._with_own_name(made), conditions
             elif made["metadata"]["uid"] not in parents:
-                yield from self._pods_of(Resource.of(made))
+                yield from self._pods_below(at, made, conditions)
+
+    def _pods_below(
+        self, at: int, made: Manifest, conditions: tuple[Condition, ...]
+    ) -> Iterator[tuple[Manifest, tuple[Condition, ...]]]:
+        """Yield the pods of an object that stands between; one of a kind that no model knows is told."""
+        kind = Kind.of(made["apiVersion"], made["kind"])
+        if has_model(kind):
+            yield from self._pods_of(at, Resource.of(made), conditions)
+        elif names_scheduler(made.get("spec"), self.scheduler_name):
+            self.strange.append((at, made))
 
     def _with_own_name(self, pod: Manifest) -> Manifest:
         """Return a pod that is called as no other is: two workloads of one name number their pods alike."""
@@ -364,8 +473,7 @@ class _Expanding:
         group = manifest["apiVersion"].rpartition("/")[0]
         if (group, kind) in TEMPLATES:
             return  # a part of the workloads that name it
-        if names_scheduler(manifest.get("spec"), self.scheduler_name):
-            self.workloads += 1
+        if names_scheduler(manifest.get("spec"), self.scheduler_name) or group in self.operators:
             self.strange.append((at, manifest))
         else:
             self._note(kind, why_not_read(manifest["apiVersion"], kind), manifest)
@@ -398,6 +506,16 @@ class _Expanding:
             group = str(manifest.get("apiVersion")).rpartition("/")[0]
             needed = is_strange or is_ambiguous(group, kind)
             self.unused.append(Unused(kind=kind, reason=reason, group=group if needed else "", names=(name,)))
+
+
+def _in_parts(
+    coming: Iterable[tuple[int, Manifest, tuple[Condition, ...]]],
+) -> Iterable[tuple[tuple[int, tuple[Condition, ...]], list[Manifest]]]:
+    """Return pods that wait for the same, part by part in the order in which they were made."""
+    parts: dict[tuple[int, tuple[Condition, ...]], list[Manifest]] = {}
+    for at, pod, conditions in coming:
+        parts.setdefault((at, conditions), []).append(pod)
+    return parts.items()
 
 
 def _is_configuration(manifest: Mapping[str, Any]) -> bool:

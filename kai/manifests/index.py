@@ -18,6 +18,8 @@ class Index:
 
     _objects: dict[tuple[Kind, str, str], Manifest] = attrs.field(factory=dict)
     _kinds: dict[Kind, list[Manifest]] = attrs.field(factory=dict)
+    remarks: list[str] = attrs.field(factory=list)
+    """What a model could not follow, as an object is not there; who asked the model takes them from here."""
 
     def add(self, manifests: Iterable[Manifest]) -> None:
         """Add objects; what is no object of the API is for reading it to say."""

@@ -71,10 +71,9 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
     if beside.claims is not None or any(map(_is_node, reading.documents)):
         found += check_claims(reading.documents, {*claims.found, *(beside.claims or ())}, beside.namespace)
     for document in reading.documents:
-        scheduler = reading.scheduler
         found += [
-            *_foreign(document, claims, scheduler),
-            *_groups_of_others(document, scheduler),
+            *_foreign(document, claims, reading),
+            *_groups_of_others(document, reading.scheduler),
             *check_keys(document),
         ]
         # What is said in other words at the very place is not said again.
@@ -189,14 +188,18 @@ def _least(spec: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> int |
     return sum(each for each in asked if isinstance(each, int))
 
 
-def _foreign(document: Document, claims: Claims, ours: str) -> Iterator[Finding]:
-    """Yield templates for another scheduler than ``ours`` that ask for GPUs, or whose workload names a queue."""
+def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[Finding]:
+    """Yield templates for another scheduler that ask for GPUs, or that are of a workload which names a queue."""
+    if str(document.manifest.get("apiVersion")).rpartition("/")[0] in reading.operators:
+        return
+    ours = reading.scheduler
     namespace = str(part_of(document.manifest, "metadata", "namespace") or "default")
     queue = part_of(document.manifest, "metadata", "labels", names.QUEUE)
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
         spec = mapping_of(template, "spec")
-        scheduler = str(spec.get("schedulerName") or "default-scheduler")
-        if scheduler == ours or spec.get("nodeName"):
+        shared = part_of(document.manifest, "spec", "schedulerName")  # of a kind that has one for all of its pods
+        scheduler = str(spec.get("schedulerName") or shared or "default-scheduler")
+        if scheduler == ours or spec.get("nodeName") or not (path or _is_pod(document)):
             continue
         of_template = part_of(template, "metadata", "labels", names.QUEUE)
         place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")

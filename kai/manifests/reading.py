@@ -61,6 +61,8 @@ class Reading:
     findings: tuple[Finding, ...] = ()
     scheduler: str = names.SCHEDULER_NAME
     """The scheduler whose workloads are read."""
+    operators: frozenset[str] = frozenset()
+    """API groups whose operators write the name of this scheduler into the pods that they make."""
 
 
 def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
@@ -124,6 +126,7 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
         documents=tuple(documents),
         scheduler=around.scheduler_name,
         expansion=expansion,
+        operators=frozenset(around.operators),
         objects=objects,
         findings=tuple(sorted(findings, key=lambda each: (each.file, each.line, each.column, each.code))),
     )

@@ -126,7 +126,8 @@ def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
         here = (*path, key if isinstance(key, int) else str(key))
         if key in PATCHES:
             continue
-        spec = part_of(inner, "spec") if key in _POD_TEMPLATES else inner if key == _POD_SPEC else None
+        is_template = key in _POD_TEMPLATES and "kind" not in mapping_of(inner)  # else an object that stands whole here
+        spec = part_of(inner, "spec") if is_template else inner if key == _POD_SPEC else None
         if isinstance(spec, Mapping) and "template" not in spec:  # which the template of a job has
             if spec.get("containers") in (None, []):
                 yield here if key == _POD_SPEC else (*here, "spec")

@@ -9,24 +9,32 @@ import yaml
 
 from kai.cli.extending.installed import first_line
 from kai.manifests import expand
-from kai.manifests.workloads.table import LOOKING, MODELS
+from kai.manifests.workloads.table import VERSIONS, source_of
 from tests.reference.marks import table
 
 _MANIFEST = re.compile(r"^```yaml[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def kinds(_: str, __: str) -> str:
-    """Return the kinds that groupers serve, and whether ``kai simulate`` makes their pods."""
-    rows = []
-    for point in entry_points(group="kai.groupers"):
-        grouper = point.load()
-        if not point.value.startswith("kai."):
-            continue
+    """Return the kinds that groupers serve or models expand, what becomes a group, and whose source a model follows."""
+    groupers = {point.name: point.load() for point in entry_points(group="kai.groupers") if _is_own(point.value)}
+    rows = set()
+    for grouper in groupers.values():
         for pattern in getattr(grouper, "kinds", ()):
-            modelled = "yes" if (pattern.group, pattern.kind) in {*MODELS, *LOOKING} or pattern.kind == "Pod" else "no"
-            version = "/".join(filter(None, (pattern.group, pattern.version)))
-            rows.append((f"`{pattern.kind}`", f"`{version}`", first_line(grouper).partition(". ")[0], modelled))
-    return table(("kind", "API version", "what becomes a group", "pods made by `kai simulate`"), sorted(set(rows)))
+            rows.add(_kind(pattern.group, pattern.version, pattern.kind, grouper))
+    for (group_of_kind, kind), version in VERSIONS.items():
+        rows.add(_kind(group_of_kind, version, kind, groupers["default"]))
+    return table(("kind", "API version", "what becomes a group", "expanded as by"), sorted(rows))
+
+
+def _is_own(value: str) -> bool:
+    return value.startswith("kai.")
+
+
+def _kind(group_of_kind: str, version: str, kind: str, grouper: type) -> tuple[str, str, str, str]:
+    source = "kai itself" if kind == "Pod" else source_of(group_of_kind, kind) or "-"
+    shown = "/".join(filter(None, (group_of_kind, version)))
+    return f"`{kind}`", f"`{shown}`", first_line(grouper).partition(". ")[0], source
 
 
 def group(_: str, before: str) -> str:

@@ -93,8 +93,9 @@ def summary(linted: Linted) -> str:
     least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
     if isinstance(least, int) and least > 1:
         parts.append(f"gang of {least}")
-    read = [structuring.kind_of(document.manifest) for document in reading.documents] if reading else []
-    kinds = [each.kind for each in read if each is not None]
+    read = [document.manifest for document in reading.documents] if reading else []
+    known = [structuring.kind_of(each) for each in read if isinstance(each.get("kind"), str)]
+    kinds = [each.kind for each in known if each is not None]
     parts += [counted(kinds.count(kind), kind.lower()) for kind in ("Queue", "Node") if kind in kinds]
     if not parts and read:
         parts.append(counted(len(read), "object"))
@@ -173,7 +174,8 @@ class _Linting:
     def finish(self) -> Linted:
         """Look at all manifests together."""
         documents, _, self.notes = adopted_documents(self.documents, self.adoption)
-        reading = read(documents, Surroundings(scheduler_name=self.adoption.ours)) if documents else None
+        around = Surroundings(scheduler_name=self.adoption.ours, operators=self.adoption.operators)
+        reading = read(documents, around) if documents else None
         found = list(self.findings)
         if reading is not None:
             found += findings_of(reading)

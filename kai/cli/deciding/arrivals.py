@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kai.simulation.cases.plan_document import Departure
     from kai.simulation.outcomes.overview import Job
     from kai.simulation.outcomes.queue_lines import QueueLine
+    from kai.simulation.sources.addition import LaterPods
 
 _FEW = 6
 _ROWS = 8
@@ -45,6 +46,33 @@ def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = (
         blocks = ["\n".join(changes_text(item, console, who)), *in_file_text(item, console)]
         parts.append("\n" + "\n\n".join(blocks))
     return "\n".join(parts)
+
+
+def later_text(later: "Sequence[LaterPods]", gpus: float, console: "Console") -> str:
+    """Return what controllers make later, and which of it never fits a cluster with so many GPUs; "" for nothing."""
+    shown = later[: None if console.wide else _ROWS]
+    lines = [_later_line(each, gpus, several=len({each.job for each in later}) > 1) for each in shown]
+    if len(later) > len(shown):
+        lines.append(f"  and so on, {len(later) - len(shown)} more times (-o wide)")
+    return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
+
+
+def later_values(later: "Sequence[LaterPods]") -> list[dict[str, Any]]:
+    """Return what controllers make later, for machines."""
+    return [{"job": each.job, "pods": each.pods, "gpus": each.gpus, "once": each.once} for each in later]
+
+
+def _later_line(each: "LaterPods", gpus: float, *, several: bool) -> str:
+    part = each.gpus / each.pods
+    many = each.pods > 1 and each.gpus and part == int(part)
+    size = f"{counted(each.pods, 'pod')} x {counted(part, 'GPU')}" if many else ""
+    size = size or f"{counted(each.pods, 'pod')}, {counted(each.gpus, 'GPU')}"
+    whose = f" of {each.job}" if several else ""
+    # Pods of one Job that come in turns need not be there together.
+    total = each.gpus + each.beside
+    too_many = total > gpus and "another pod" not in each.once
+    more = f": {counted(total, 'GPU')} in all, more than the {number_text(gpus)} of the cluster" if too_many else ""
+    return f"then {size}{whose} {each.once}{more}"
 
 
 def besides_text(found: Arrival) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
     from kai.simulation.comparing.arrival import Arrival
     from kai.simulation.request import Result
+    from kai.simulation.sources.addition import Addition
 
 EPILOG = """\
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
@@ -51,10 +52,12 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     documents: list[Document] = [document for each in texts for document in each.documents]
     case = _with_templates(source.read(), documents, source)
     declare_kinds(source.request.registry)
-    taken, _, notes = adopted_documents(documents, source.adoption or NONE, around_of(case), case.queue_sources)
+    adoption = source.adoption or NONE
+    taken, _, notes = adopted_documents(documents, adoption, around_of(case), case.queue_sources)
     for note in notes:
         console.talk(f"note: {note}")
-    addition = add(case, taken, queue=queue, copies=copies, namespace=source.namespace)
+    operators = adoption.operators
+    addition = add(case, taken, queue=queue, copies=copies, namespace=source.namespace, operators=operators)
     result = source.request.decide(addition.case)
     findings = [*(finding for each in texts for finding in each.findings), *addition.findings]
     for finding in findings:
@@ -64,7 +67,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     if result.outcome is None or result.overview is None:
         return NO
     found = arrival(result.outcome, result.overview, addition.jobs, addition.refused)
-    _write(found, result, console)
+    _write(found, addition, result, console)
     if result.was_cut_short:
         console.talk(CUT_SHORT)
     if any(finding.is_refusal for finding in findings):
@@ -95,15 +98,19 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
     return [explanation(fold) for fold in explainer.folded(waiting, explainer.twins)]
 
 
-def _write(found: "Arrival", result: "Result", console: Console) -> None:
-    from kai.cli.deciding.arrivals import arrival_text, besides_text, plan_values
+def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:
+    from kai.cli.deciding.arrivals import arrival_text, besides_text, later_text, later_values, plan_values
     from kai.cli.writing import write_kind
+    from kai.model.axis import GPU_UNIT
 
     items = _explained(found, result)
     if console.is_for_machines:
-        write_kind("Plan", plan_values(found, items), console, result.case.origin)
+        values = {**plan_values(found, items), **({"later": later_values(addition.later)} if addition.later else {})}
+        write_kind("Plan", values, console, result.case.origin)
         return
     console.write(arrival_text(found, console, items))
+    if addition.later and result.overview is not None:
+        console.write(later_text(addition.later, result.overview.totals[2] / GPU_UNIT, console))
     said = besides_text(found)
     if said:
         console.talk(said)

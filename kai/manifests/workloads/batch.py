@@ -3,17 +3,19 @@
 Source: the Job controller: at most ``parallelism`` pods at a time, never more than are still to complete.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kai.lenient import has_condition
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
-from kai.podgrouper.resource import Resource
+from kai.manifests.workloads.making import Condition, Identity, Made, Stage, child, count, is_set, later, part, pods
+from kai.manifests.workloads.sets import BY_NODE_LABEL, EXCLUSIVE
+from kai.podgrouper.resource import Fields, Resource
 
+_OTHERS = "another pod of it"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def job(workload: Resource) -> Iterator[Made]:
-    """Yield the pods that a Job runs now: none for one that is suspended or over."""
+    """Yield the pods that a Job runs now, and later the rest: none for one that is suspended or over."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend") or has_condition(
         workload.manifest, "Complete", "Failed", "SuccessCriteriaMet"
@@ -22,7 +24,8 @@ def job(workload: Resource) -> Iterator[Made]:
     parallelism = count(fields, "spec", "parallelism", default=1)
     completions = count(fields, "spec", "completions", default=-1)
     succeeded = count(fields, "status", "succeeded", default=0)
-    wanted = parallelism if completions < 0 else max(0, min(parallelism, completions - succeeded))
+    remaining = parallelism if completions < 0 else max(0, completions - succeeded)
+    wanted = min(parallelism, remaining)
     spec = fields.child("spec")
     is_indexed = spec is not None and spec.value.get("completionMode") == "Indexed"
     if is_indexed and completions < 0 and spec is not None and spec.value.get("parallelism") is not None:
@@ -34,9 +37,29 @@ def job(workload: Resource) -> Iterator[Made]:
             labels={**labels, _INDEX: str(index)} if is_indexed else labels,
             annotations={_INDEX: str(index)} if is_indexed else {},
         )
-        for index in range(wanted)
+        for index in range(remaining if wanted else 0)
     )
-    yield from pods(workload, fields.child("spec", "template"), identities)
+    template = fields.child("spec", "template")
+    follows = follow_first(template, labels)
+    for at, pod in enumerate(pods(workload, template, identities)):
+        conditions = follows if at else ()
+        if at >= wanted:
+            turn = Condition(stage=Stage.COMPLETE, labels=labels, subject=_OTHERS, turn=at // wanted)
+            conditions = (*conditions, turn)
+        yield later(pod, *conditions)
+
+
+def follow_first(template: Fields | None, labels: Mapping[str, str]) -> tuple[Condition, ...]:
+    """Return what pods of a Job but the first wait for, where a JobSet has a zone for itself.
+
+    Source: a webhook of JobSet refuses these pods until the first has a node.
+    """
+    annotations = part(part(template, "metadata"), "annotations")
+    keys = annotations.value if annotations is not None else {}
+    if EXCLUSIVE not in keys or BY_NODE_LABEL in keys:
+        return ()
+    subject = f"pod 0 of {labels['job-name']}"
+    return (Condition(stage=Stage.PLACED, labels={**labels, _INDEX: "0"}, subject=subject),)
 
 
 def cron_job(workload: Resource) -> Iterator[Made]:

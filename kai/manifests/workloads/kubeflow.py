@@ -5,7 +5,7 @@ Source: the operators: names, labels, and a launcher that may have to wait for i
 
 from collections.abc import Iterator
 
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
+from kai.manifests.workloads.making import Condition, Identity, Made, Stage, child, count, is_set, later, part, pods
 from kai.podgrouper.resource import Fields, Resource
 
 REPLICA_SPECS = {
@@ -32,9 +32,14 @@ def training_job(workload: Resource) -> Iterator[Made]:
     if is_set(fields, "spec", "runPolicy", "suspend"):
         return
     for role in roles.value:
-        if role == "Launcher" and fields.text("spec", "launcherCreationPolicy") == "WaitForWorkersReady":
-            continue
-        yield from _role(workload, roles, role)
+        waits = role == "Launcher" and fields.text("spec", "launcherCreationPolicy") == "WaitForWorkersReady"
+        for made in _role(workload, roles, role):
+            yield later(made, *([_workers_ready(workload)] if waits else []))
+
+
+def _workers_ready(workload: Resource) -> Condition:
+    labels = {f"{_PREFIX}job-name": workload.name, f"{_PREFIX}replica-type": "worker"}
+    return Condition(stage=Stage.READY, labels=labels, subject="every worker")
 
 
 def _role(workload: Resource, roles: Fields, role: str) -> Iterator[Made]:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any, Final
 
 import attrs
@@ -14,6 +15,45 @@ from kai.podgrouper.resource import Fields, Kind, Resource
 
 Made = dict[str, Any]
 """An object that a controller would write, as a manifest."""
+
+_LATER: Final = "later"
+"""The key at which an object that comes later has what it waits for, until the expansion takes it off."""
+
+
+class Stage(Enum):
+    """How far pods are for which a controller waits."""
+
+    PLACED = "has a node"
+    READY = "is ready"
+    COMPLETE = "is complete"
+
+
+@attrs.frozen(kw_only=True)
+class Condition:
+    """What a controller waits for before it makes more: that all pods of a workload with these labels are so far."""
+
+    stage: Stage
+    labels: Mapping[str, str] = attrs.field(hash=False)
+    subject: str
+    """What these pods are called."""
+    turn: int = 0
+    """Where pods of one template come in turns, those of the turn before are meant; 0 where there is one."""
+
+    def __str__(self) -> str:
+        """Return the condition in words."""
+        return f"once {self.subject} {self.stage.value}"
+
+
+def later(made: Made, *conditions: Condition) -> Made:
+    """Return an object that its controller makes once conditions hold."""
+    return {**made, _LATER: conditions} if conditions else made
+
+
+def taken_apart(made: Made) -> tuple[Made, tuple[Condition, ...]]:
+    """Return an object as it is, and what it waits for."""
+    conditions: tuple[Condition, ...] = made.pop(_LATER, ())
+    return made, conditions
+
 
 MOST_PODS: Final = 100_000
 """A workload that asks for more pods than this is a slip of the keyboard."""
@@ -119,7 +159,7 @@ _CONTROLLERS: Final = frozenset(
     (
         *("kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller"),
         *("trainer.kubeflow.org/trainjob-controller", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator"),
-        "ray.io/kuberay-operator",
+        *("ray.io/kuberay-operator", "workload.codeflare.dev/appwrapper-controller"),
     )
 )
 """What workloads say that the controller of their kind manages."""

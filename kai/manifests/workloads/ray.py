@@ -1,14 +1,26 @@
 """Ray clusters, alone or behind a RayJob or RayService: a head, and workers of every group.
 
-Source: KubeRay. The pod that submits a RayJob comes when the cluster is ready, so it is not made here.
+Source: KubeRay 1.7.0. The pod that submits a RayJob comes when the cluster is ready.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from kai.lenient import mapping_of
+from kai.lenient import mapping_of, text_of
 from kai.manifests.index import Index
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, named_elsewhere, part, pods
+from kai.manifests.workloads.making import (
+    Condition,
+    Identity,
+    Made,
+    Stage,
+    child,
+    count,
+    is_set,
+    later,
+    named_elsewhere,
+    part,
+    pods,
+)
 from kai.podgrouper.groupers.ray import ORIGIN_LABEL, within_bounds
 from kai.podgrouper.resource import Fields, Kind, Resource
 
@@ -70,7 +82,25 @@ def wrapper(workload: Resource, index: Index) -> Iterator[Made]:
     if spec is None:
         raise fields.error(("spec", name), None, "the spec of a RayCluster")
     metadata = {"labels": dict(workload.labels), "annotations": dict(workload.annotations)}
-    yield child(workload, workload.kind.api_version, "RayCluster", cluster_name(workload), spec.value, **metadata)
+    name = cluster_name(workload)
+    yield child(workload, workload.kind.api_version, "RayCluster", name, spec.value, **metadata)
+    if workload.kind.kind == "RayJob":
+        ready = Condition(stage=Stage.READY, labels={_SELECTOR: name}, subject="the cluster")
+        for made in _submitter(workload):
+            yield later(made, ready)
+
+
+def check_submission(workload: Resource) -> None:
+    """Refuse a RayJob that KubeRay does not start while kai is its batch scheduler.
+
+    Raises: InputError for one that a Job submits, which is the default.
+    """
+    mode = text_of(workload.manifest, "spec", "submissionMode") or _BY_JOB
+    if workload.kind.kind == "RayJob" and mode == _BY_JOB:
+        wanted = (
+            "HTTPMode, SidecarMode or InteractiveMode: KubeRay refuses the default where kai is its batch scheduler"
+        )
+        raise workload.error("spec.submissionMode", mode, wanted)
 
 
 def _submitter(workload: Resource) -> Iterator[Made]:

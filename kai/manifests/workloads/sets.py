@@ -1,23 +1,44 @@
 """JobSets and LeaderWorkerSets.
 
-Source: their controllers: names, labels, owners, and what waits for something else to be ready.
+Source: the controllers and webhooks of JobSet 0.13.0-devel and LeaderWorkerSet 0.10.0: names, labels, owners,
+affinities, and what waits for something else to be ready.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from kai.manifests.workloads.making import Identity, Made, child, count, is_set, part, pods
-from kai.podgrouper.groupers.job_set import depends
+from kai.lenient import list_of, mapping_of
+from kai.manifests.workloads.making import (
+    Condition,
+    Identity,
+    Made,
+    Stage,
+    child,
+    count,
+    is_set,
+    later,
+    part,
+    pods,
+    uid_of,
+)
+from kai.podgrouper.groupers import job_set as job_set_grouper
+from kai.podgrouper.groupers.job_set import DEPENDS_ON
+from kai.podgrouper.groupers.leader_worker_set import EXCLUSIVE as OWN_ZONE
 from kai.podgrouper.resource import Fields, Resource
 
+EXCLUSIVE, BY_NODE_LABEL = job_set_grouper.EXCLUSIVE
+_NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"
+_NO_SCHEDULE: Final = "alpha.jobset.sigs.k8s.io/no-schedule"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _JOB_SET = "jobset.sigs.k8s.io/"
 _LWS = "leaderworkerset.sigs.k8s.io/"
 _TEMPLATE = ("spec", "leaderWorkerTemplate")
 
 
 def job_set(workload: Resource) -> Iterator[Made]:
-    """Yield the Jobs of a set; where they start in order, those of the first replicated job.
+    """Yield the Jobs of a set, with what those wait for that do not start at once.
 
-    A replicated job that depends on others comes when those are ready or complete.
+    Replicated jobs that start in order wait for the one before to be ready, others for what they depend on.
     """
     fields = workload.fields
     jobs = fields.children("spec", "replicatedJobs")
@@ -27,11 +48,24 @@ def job_set(workload: Resource) -> Iterator[Made]:
         return
     in_order = fields.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder"
     total = 0
-    for job in jobs[:1] if in_order else jobs:
+    for at, job in enumerate(jobs):
+        conditions = list(_depended(workload, job))
+        if in_order and at:
+            conditions.append(_once(workload, str(jobs[at - 1].text("name")), Stage.READY))
         for index in range(count(job, "replicas", default=1)):
-            if not depends(job):
-                yield _job(workload, job, index, total)
+            yield later(_job(workload, job, index, total), *conditions)
             total += 1
+
+
+def _depended(workload: Resource, job: Fields) -> Iterator[Condition]:
+    for each in (job.children(DEPENDS_ON) or ()) if job.value.get(DEPENDS_ON) is not None else ():
+        stage = Stage.COMPLETE if each.text("status") == "Complete" else Stage.READY
+        yield _once(workload, str(each.text("name")), stage)
+
+
+def _once(workload: Resource, job: str, stage: Stage) -> Condition:
+    labels = {f"{_JOB_SET}jobset-name": workload.name, f"{_JOB_SET}replicatedjob-name": job}
+    return Condition(stage=stage, labels=labels, subject=job)
 
 
 def _job(workload: Resource, job: Fields, index: int, total: int) -> Made:
@@ -52,12 +86,18 @@ def _job(workload: Resource, job: Fields, index: int, total: int) -> Made:
         f"{_JOB_SET}job-global-index": str(total),
     }
     outer, metadata = part(template, "metadata"), part(inner, "metadata")
+    job_name = f"{workload.name}-{name}-{index}"
+    key = {f"{_JOB_SET}job-key": uid_of("job-key", workload.namespace, job_name)}
+    alone = {at: {**workload.annotations, **_map(outer, "annotations")}.get(at) for at in (EXCLUSIVE, BY_NODE_LABEL)}
+    zone = alone[EXCLUSIVE]
+    chosen = {at: text for at, text in alone.items() if text is not None and zone}
     pod_template = {
         **inner.value,
+        "spec": _in_own_zone(mapping_of(inner.value, "spec"), str(zone), key, workload, job_name, chosen),
         "metadata": {
             **(metadata.value if metadata else {}),
-            "labels": {**_map(metadata, "labels"), **labels},
-            "annotations": {**_map(metadata, "annotations"), **labels},
+            "labels": {**_map(metadata, "labels"), **labels, **key},
+            "annotations": {**_map(metadata, "annotations"), **labels, **key, **chosen},
         },
     }
     parallelism = count(spec, "parallelism", default=1)
@@ -65,17 +105,57 @@ def _job(workload: Resource, job: Fields, index: int, total: int) -> Made:
         workload,
         "batch/v1",
         "Job",
-        f"{workload.name}-{name}-{index}",
+        job_name,
         {"completionMode": "Indexed", "completions": parallelism, **spec.value, "template": pod_template},
         labels={**_map(outer, "labels"), **labels},
         annotations={**_map(outer, "annotations"), **labels},
     )
 
 
+def _in_own_zone(
+    spec: Mapping[str, Any], zone: str, key: Mapping[str, str], workload: Resource, job: str, chosen: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the spec of pods of a Job that has a zone for itself, if it wants one.
+
+    Source: JobSet 0.13.0-devel. With labels of nodes its controller adds a node selector and a toleration. Else a
+    webhook gives the first pod affinities, and the others the zone that it got: to all of them affinities say the same.
+    """
+    if EXCLUSIVE not in chosen:
+        return spec
+    if BY_NODE_LABEL in chosen:
+        selector = {**mapping_of(spec, "nodeSelector"), _NAMESPACED_JOB: f"{workload.namespace}_{job}"}
+        toleration = {"key": _NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"}
+        return {**spec, "nodeSelector": selector, "tolerations": [*list_of(spec, "tolerations"), toleration]}
+    return with_own_zone(spec, zone, *next(iter(key.items())))
+
+
+def with_own_zone(spec: Mapping[str, Any], zone: str, label: str, value: str) -> dict[str, Any]:
+    """Return the spec of pods that share a zone, a label of nodes, among themselves and with no other pods so labelled.
+
+    ``label`` and ``value`` are what these pods have in common. Source: the webhooks of JobSet and LeaderWorkerSet.
+    """
+    mine = {"key": label, "operator": "In", "values": [value]}
+    others = [{"key": label, "operator": "Exists"}, {"key": label, "operator": "NotIn", "values": [value]}]
+    affinity = mapping_of(spec, "affinity")
+    added = {"podAffinity": [mine], "podAntiAffinity": others}
+    held = {name: list_of(affinity, name, _REQUIRED) for name in added}
+    terms = {
+        name: {
+            **mapping_of(affinity, name),
+            _REQUIRED: [
+                *held[name],
+                {"labelSelector": {"matchExpressions": expressions}, "topologyKey": zone, "namespaceSelector": {}},
+            ],
+        }
+        for name, expressions in added.items()
+    }
+    return {**spec, "affinity": {**affinity, **terms}}
+
+
 def leader_worker_set(workload: Resource) -> Iterator[Made]:
     """Yield leaders below a StatefulSet, and below each leader the StatefulSet of its workers.
 
-    Workers that wait for their leader to be ready are not there yet.
+    Workers may wait for their leader to be ready or, where a replica has a zone for itself, to have a node.
     """
     fields = workload.fields
     replicas = count(fields, "spec", "replicas", default=1)
@@ -85,12 +165,29 @@ def leader_worker_set(workload: Resource) -> Iterator[Made]:
     yield leaders
     workers = fields.child(*_TEMPLATE, "workerTemplate")
     is_waiting = fields.text("spec", "startupPolicy") == "LeaderReady"
+    zone = workload.annotations.get(OWN_ZONE, "")
+    stage = Stage.READY if is_waiting else Stage.PLACED if zone else None
     for index in range(replicas):
         name = f"{workload.name}-{index}"
         for leader in pods(Resource.of(leaders), template, [_identity(workload, name, index, 0, size)]):
-            yield leader
-            if size > 1 and not is_waiting:
-                yield from _workers(workload, Resource.of(leader), workers, index, size)
+            yield _with_zone(leader, zone)
+            if size > 1:
+                for made in _workers(workload, Resource.of(leader), workers, index, size):
+                    yield later(_with_zone(made, zone), *([] if stage is None else [_leads(leader, stage)]))
+
+
+def _leads(leader: Made, stage: Stage) -> Condition:
+    labels = leader["metadata"]["labels"]
+    told = {f"{_LWS}{key}": labels[f"{_LWS}{key}"] for key in ("name", "group-index", "worker-index")}
+    return Condition(stage=stage, labels=told, subject=f"the leader {leader['metadata']['name']}")
+
+
+def _with_zone(made: Made, zone: str) -> Made:
+    """Return a pod of a replica that has a zone for itself; anything else as it is."""
+    if not zone or made["kind"] != "Pod":
+        return made
+    key = f"{_LWS}group-key"
+    return {**made, "spec": with_own_zone(made["spec"], zone, key, made["metadata"]["labels"][key])}
 
 
 def _workers(workload: Resource, leader: Resource, template: Fields | None, group: int, size: int) -> Iterator[Made]:

@@ -7,8 +7,23 @@ from kai.api.kinds import KINDS
 from kai.manifests.index import Index
 from kai.manifests.positions import Path
 from kai.manifests.unused import templates
-from kai.manifests.workloads import apps, argo, batch, everywhere, grove, knative, kubeflow, ray, sets, trainer
+from kai.manifests.workloads import (
+    apps,
+    argo,
+    batch,
+    everywhere,
+    grove,
+    knative,
+    kubeflow,
+    operators,
+    ray,
+    sets,
+    spark,
+    trainer,
+)
+from kai.manifests.workloads.described import described
 from kai.manifests.workloads.making import Made
+from kai.podgrouper.kinds import KARTA
 from kai.podgrouper.resource import Kind, Resource
 
 Model = Callable[[Resource], Iterator[Made]]
@@ -24,15 +39,23 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
     ("apps", "Deployment"): apps.deployment,
     ("apps", "ReplicaSet"): apps.replica_set,
     ("apps", "StatefulSet"): apps.stateful_set,
+    ("apps.nvidia.com", "NIMService"): operators.nim_service,
     ("batch", "CronJob"): batch.cron_job,
     ("batch", "Job"): batch.job,
-    ("grove.io", "PodCliqueSet"): grove.clique_set,
-    ("grove.io", "PodGangSet"): grove.clique_set,
+    ("batch.volcano.sh", "Job"): operators.volcano_job,
+    ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): operators.disaggregated_set,
+    ("flux-framework.org", "MiniCluster"): operators.mini_cluster,
     ("jobset.x-k8s.io", "JobSet"): sets.job_set,
+    ("kubeflow.org", "Experiment"): operators.experiment,
     ("kubeflow.org", "Notebook"): apps.notebook,
+    ("kubernetes.dask.org", "DaskCluster"): operators.dask_cluster,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): sets.leader_worker_set,
     ("ray.io", "RayCluster"): ray.ray_cluster,
     ("serving.knative.dev", "Service"): knative.service,
+    ("serving.kserve.io", "InferenceService"): operators.inference_service,
+    ("serving.kserve.io", "LLMInferenceService"): operators.llm_inference_service,
+    ("sparkoperator.k8s.io", "SparkApplication"): spark.spark_application,
+    ("workload.codeflare.dev", "AppWrapper"): operators.app_wrapper,
     **{("kubeflow.org", kind): kubeflow.training_job for kind in kubeflow.REPLICA_SPECS},
 }
 """The models by API group and kind, whatever the version."""
@@ -42,6 +65,8 @@ LOOKING: Final[dict[tuple[str, str], LookingModel]] = {
     ("apps", "DaemonSet"): everywhere.daemon_set,
     (argo.GROUP, "CronWorkflow"): argo.cron_workflow,
     (argo.GROUP, "Workflow"): argo.workflow,
+    ("grove.io", "PodCliqueSet"): grove.clique_set,
+    ("grove.io", "PodGangSet"): grove.clique_set,
     ("ray.io", "RayCronJob"): ray.cron_job,
     ("ray.io", "RayJob"): ray.wrapper,
     ("ray.io", "RayService"): ray.wrapper,
@@ -52,14 +77,24 @@ TEMPLATES: Final = frozenset(
     (
         *((argo.GROUP, kind) for kind in argo.TEMPLATES),
         *((trainer.GROUP, kind) for kind in trainer.RUNTIMES),
+        (KARTA.group, KARTA.kind),
     )
 )
-"""Kinds that only hold templates for workloads."""
-CLUSTER_WIDE: Final = frozenset({(argo.GROUP, argo.TEMPLATES[1]), (trainer.GROUP, trainer.RUNTIMES[0])})
+"""Kinds that only hold templates for workloads, or describe kinds."""
+CLUSTER_WIDE: Final = frozenset(
+    {
+        (grove.BINDING.group, grove.BINDING.kind),
+        (argo.GROUP, argo.TEMPLATES[1]),
+        (trainer.GROUP, trainer.RUNTIMES[0]),
+        (KARTA.group, KARTA.kind),
+    }
+)
 """Those of them that are in no namespace."""
 
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
+_OWN_FORMS: Final = frozenset({("kubernetes.dask.org", "DaskCluster")})
+"""Kinds that have fields of their own beside the spec of their pods."""
 PATCHES: Final = frozenset({"runtimePatches", "podTemplateOverrides", "podSpecPatch"})
 """Fields whose value changes a template that stands elsewhere: what is missing in it comes from there."""
 
@@ -71,11 +106,13 @@ def pod_templates(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, 
     there. Of these only what stands at a key that says that it is a template counts.
     """
     group, kind = str(manifest.get("apiVersion")).rpartition("/")[0], str(manifest.get("kind"))
-    is_known = group in _OWN_GROUPS or (group, kind) in {*MODELS, *LOOKING, *TEMPLATES}
+    known = {*MODELS, *LOOKING, *TEMPLATES} - _OWN_FORMS
+    is_known = group in _OWN_GROUPS or (group, kind) in known
     return [
         (path, template)
         for path, template in templates(manifest)
         if path
+        and "kind" not in template  # an object that stands whole in another
         and not PATCHES.intersection(map(str, path))
         and (is_known or str(path[-1]).lower().endswith("template"))
     ]
@@ -89,10 +126,58 @@ def has_model(kind: Kind) -> bool:
 NEEDED: Final[Mapping[tuple[str, str], tuple[tuple[str, str, str], ...]]] = {
     (argo.GROUP, "CronWorkflow"): argo.LISTED,
     (argo.GROUP, "Workflow"): argo.LISTED,
+    ("grove.io", "PodCliqueSet"): grove.LISTED,
     ("ray.io", "RayJob"): ray.LISTED,
     (trainer.GROUP, "TrainJob"): trainer.LISTED,
 }
 """What in a cluster may describe the pods of a kind: API version, kind, and what the API calls many of them."""
+
+
+SOURCES: Final[Mapping[str, str]] = {
+    "apps": "Kubernetes 1.36",
+    "apps.nvidia.com": "NVIDIA NIM operator at f63f74d7",
+    "argoproj.io": "Argo Workflows 4.1.0-rc2",
+    "batch": "Kubernetes 1.36",
+    "batch.volcano.sh": "Volcano 1.16.0-alpha.1",
+    "disaggregatedset.x-k8s.io": "LeaderWorkerSet 0.10.0",
+    "flux-framework.org": "Flux operator 0.2.1",
+    "grove.io": "Grove 0.1.0-alpha.12",
+    "jobset.x-k8s.io": "JobSet 0.13.0-devel",
+    "kubeflow.org": "Kubeflow training operator 1.9.3",
+    "kubeflow.org/Experiment": "Katib 0.19.0",
+    "kubeflow.org/Notebook": "Kubeflow notebook controller, version not noted",
+    "kubernetes.dask.org": "dask-kubernetes 2025.4.3",
+    "leaderworkerset.x-k8s.io": "LeaderWorkerSet 0.10.0",
+    "ray.io": "KubeRay 1.7.0",
+    "serving.knative.dev": "Knative Serving 0.48.1",
+    "serving.kserve.io": "KServe 0.20.0-rc0",
+    "sparkoperator.k8s.io": "Kubeflow Spark operator 2.5.0-rc.0",
+    "trainer.kubeflow.org": "Kubeflow Trainer 2.3.0",
+    "workload.codeflare.dev": "AppWrapper 1.2.1",
+}
+"""Of which program, in which version, the models of an API group, or of a kind in it, do what it does."""
+VERSIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("apps.nvidia.com", "NIMService"): "v1alpha1",
+    (argo.GROUP, "CronWorkflow"): "v1alpha1",
+    ("batch.volcano.sh", "Job"): "v1alpha1",
+    ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): "v1",
+    ("flux-framework.org", "MiniCluster"): "v1alpha2",
+    ("kubeflow.org", "Experiment"): "v1beta1",
+    ("kubernetes.dask.org", "DaskCluster"): "v1",
+    ("ray.io", "RayCronJob"): "v1",
+    ("serving.kserve.io", "InferenceService"): "v1beta1",
+    ("serving.kserve.io", "LLMInferenceService"): "v1alpha2",
+    ("sparkoperator.k8s.io", "SparkApplication"): "v1beta2",
+    ("workload.codeflare.dev", "AppWrapper"): "v1beta2",
+}
+"""The version of kinds that no grouper knows; models do not look at it."""
+
+
+def source_of(group: str, kind: str) -> str:
+    """Return of which program, in which version, the model of a kind does what it does; "" for no model."""
+    if (group, kind) not in {*MODELS, *LOOKING}:
+        return ""
+    return SOURCES.get(f"{group}/{kind}") or SOURCES[group]
 
 
 def needed_by(manifests: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str, str], ...]:
@@ -104,7 +189,7 @@ def needed_by(manifests: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str, s
 def describes_pods(manifest: Mapping[str, Any]) -> bool:
     """Return whether an object of an input may describe the pods of workloads that are added to it later."""
     group, kind = str(manifest.get("apiVersion")).rpartition("/")[0], str(manifest.get("kind"))
-    return any(
+    return (group, kind) == (KARTA.group, KARTA.kind) or any(
         kind == known and group == version.rpartition("/")[0] for each in NEEDED.values() for version, known, _ in each
     )
 
@@ -112,8 +197,9 @@ def describes_pods(manifest: Mapping[str, Any]) -> bool:
 def is_ambiguous(group: str, kind: str) -> bool:
     """Return whether kai reads, or has a model of, a kind that is called so in another API group than this."""
     read = {(version.rpartition("/")[0], known.kind) for known in KINDS for version in known.api_versions}
-    known = {*read, *MODELS, *LOOKING, *TEMPLATES}
-    return (group, kind) not in known and any(each == kind for _, each in known)
+    others = {*read, *MODELS, *LOOKING, *TEMPLATES} - {(group, kind)}
+    is_plain = group in _OWN_GROUPS or (group, kind) in read
+    return not is_plain and any(each == kind for _, each in others)
 
 
 def looks_around(kind: Kind) -> bool:
@@ -122,7 +208,7 @@ def looks_around(kind: Kind) -> bool:
 
 
 def made_of(workload: Resource, index: Index) -> Iterator[Made]:
-    """Yield what the controller of a workload makes; nothing for a kind that no model knows.
+    """Yield what the controller of a workload makes; nothing for a kind that neither a model nor a Karta knows.
 
     Raises: InputError for a workload that does not say what it must.
     """
@@ -131,6 +217,8 @@ def made_of(workload: Resource, index: Index) -> Iterator[Made]:
         yield from LOOKING[key](workload, index)
     elif key in MODELS:
         yield from MODELS[key](workload)
+    else:
+        yield from described(workload, index)
 
 
 def as_kept(workload: Resource) -> Resource:

@@ -22,6 +22,8 @@ JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 IN_ORDER = "InOrder"
 DEPENDS_ON = "dependsOn"
 COMPLETIONS = "completions"
+EXCLUSIVE = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "alpha.jobset.sigs.k8s.io/node-selector")
+"""Gives a Job a zone for itself, and by labels of nodes, which need no webhook."""
 MOST_LEAVES = 10_000
 """More replicas than this in one set are refused: the group would not fit into one API object."""
 
@@ -35,9 +37,9 @@ class JobSet:
         """Return the standard group with the tree of replicated jobs.
 
         Raises: InputError when the set has no jobs, or one of them, an annotation or a label is not what it must be.
-        Source: the peer's JobSet grouper, which does not look at ``dependsOn`` and ``completions``, and so waits for
-            pods that do not come. A set that has a group without sub-groups, as earlier releases made them, keeps that
-            shape.
+        Source: the peer's JobSet grouper, which does not look at ``dependsOn`` and ``completions``, nor at zones that a
+            Job has for itself, and so waits for pods that do not come. A set that has a group without sub-groups, as
+            earlier releases made them, keeps that shape.
         """
         job_set, pod = request.owner, request.pod
         if not job_set.name or not job_set.uid:
@@ -100,9 +102,17 @@ def _leaf_minimum(job: Fields, job_set: Resource) -> int:
         field = f'{job.path}.template.metadata.annotations["{names.MIN_MEMBER}"]'
         return checked_integer(text, job_set, field, at_least=1)
     parallelism = 1 if parallelism is None else parallelism
+    if _follow_the_first(job, job_set):
+        return min(parallelism, 1)
     spec = job.child("template", "spec")
     completions = None if spec is None or spec.value.get(COMPLETIONS) is None else spec.integer(COMPLETIONS)
     return parallelism if completions is None else min(parallelism, completions)
+
+
+def _follow_the_first(job: Fields, job_set: Resource) -> bool:
+    """Return whether a webhook of JobSet makes the pods of a Job but the first wait until that has a node."""
+    said = [template_annotation(job.child("template"), key) or job_set.annotations.get(key) for key in EXCLUSIVE]
+    return said[0] is not None and said[1] is None
 
 
 def _leaf_topology(job: Fields) -> Topology | None:

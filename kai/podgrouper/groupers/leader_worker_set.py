@@ -20,6 +20,8 @@ from kai.podgrouper.settings import KindPattern
 SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""With it, workers come when their leader has a node."""
 TEMPLATE = ("spec", "leaderWorkerTemplate")
 LEADER, WORKERS = "leader", "workers"
 LEADER_CREATED, LEADER_READY = "LeaderCreated", "LeaderReady"
@@ -80,8 +82,9 @@ class LeaderWorkerSet:
 
         Raises: InputError when sizes, the start-up policy or the pod's index are not what they must be.
         Source: the peer's LeaderWorkerSet grouper. Where all workers are one segment, the peer counts one worker that
-        does not exist; a leader that must start alone cannot when there are segments; and workers that wait for their
-        leader count once it has a node, so that it is evicted as stale while it gets ready. None is repeated here.
+        does not exist; a leader that must start alone cannot when there are segments; workers that wait for their
+        leader count once it has a node, so that it is evicted as stale while it gets ready; and where a replica has a
+        zone for itself, the leader waits for workers that come when it has a node. None is repeated here.
         """
         lws, pod = request.owner, request.pod
         draft = standard_draft(request, lws)
@@ -110,10 +113,9 @@ def _replica(lws: Resource, pod: Resource, has_workers: Callable[[], bool]) -> _
     index = None
     if WORKER_INDEX in pod.labels:
         index = checked_integer(pod.labels[WORKER_INDEX], pod, f'metadata.labels["{WORKER_INDEX}"]', at_least=0)
-    if policy == LEADER_READY:
-        if index == 0 and (
-            not spec_text(pod, "nodeName") or not (has_condition(pod.manifest, "Ready") or has_workers())
-        ):
+    if policy == LEADER_READY or EXCLUSIVE in lws.annotations:
+        is_far = has_condition(pod.manifest, "Ready") or policy != LEADER_READY
+        if index == 0 and (not spec_text(pod, "nodeName") or not (is_far or has_workers())):
             return _Replica(1, index, is_starting=True)
         stated = signed(pod.annotations.get(SIZE_ANNOTATION, ""))
         size = size if stated is None else stated

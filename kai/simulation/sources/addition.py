@@ -4,7 +4,7 @@ Objects of the files take the place of those of the same kind and name, as apply
 and are no workload that is to come.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -19,15 +19,31 @@ from kai.api.scheduling.queue import Queue
 from kai.errors import InputError
 from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
-from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME
+from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims
 from kai.manifests.expansion import is_workload, numbered
+from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside, queue_fault
 from kai.manifests.nodes import Nodes
 from kai.manifests.reading import Reading
+from kai.manifests.workloads.making import Stage
 from kai.simulation.cases.case import Case
 from kai.simulation.cases.claims_of_templates import with_claims_of_templates
 from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.sources.judging import judge
+
+
+@attrs.frozen(kw_only=True)
+class LaterPods:
+    """Pods of one job that its controller makes once a condition holds."""
+
+    job: str
+    once: str
+    """The condition in words."""
+    pods: int
+    gpus: float
+    """How many GPUs all of them ask for."""
+    beside: float = 0.0
+    """How many GPUs the pods of the job hold that are there already and go on beside them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,10 +56,18 @@ class Addition:
     findings: tuple[Finding, ...] = ()
     refused: tuple[RefusedWorkload, ...] = ()
     unused: tuple[Unused, ...] = ()
+    later: tuple[LaterPods, ...] = ()
+    """What controllers make later; it is not in the case."""
 
 
 def add(
-    case: Case, documents: Sequence[Document], *, queue: str = "", copies: int = 1, namespace: str = ""
+    case: Case,
+    documents: Sequence[Document],
+    *,
+    queue: str = "",
+    copies: int = 1,
+    namespace: str = "",
+    operators: frozenset[str] = frozenset(),
 ) -> Addition:
     """Return ``case`` with the workloads of ``documents`` in it, as often as ``copies``, in ``queue`` if one is named.
 
@@ -59,7 +83,8 @@ def add(
         if is_workload(document.manifest)
     ]
     beside = beside_of(case.objects, namespace or case.origin.namespace or "default")
-    judged = judge(wanted, attrs.evolve(_surroundings(case, namespace, wanted), queue=queue), beside)
+    around = attrs.evolve(_surroundings(case, namespace, wanted), queue=queue, operators=operators, with_later=True)
+    judged = judge(wanted, around, beside)
     reading = judged.reading
     fault = queue_fault(queue, {**beside.queues, **_parents(reading)}) if queue else None
     if fault is not None:
@@ -80,7 +105,32 @@ def add(
         findings=judged.findings,
         refused=judged.refused,
         unused=reading.expansion.unused,
+        later=tuple(_later(case, reading)),
     )
+
+
+def _later(case: Case, reading: Reading) -> Iterator[LaterPods]:
+    """Yield what controllers make later, one entry for each job and condition; turns of one Job are one."""
+    objects = case.objects
+    held = [unstructure(each) for each in (*objects.resource_claims, *objects.resource_claim_templates)]
+    claims = Claims.of([*held, *(document.manifest for document in reading.documents)])
+    asked = {
+        str(job.group["metadata"]["name"]): sum(_gpus(pod, claims) for pod in job.pods)
+        for job in reading.expansion.jobs
+    }
+    found: dict[tuple[str, str], LaterPods] = {}
+    for each in reading.expansion.later:
+        job, once = str(each.group["metadata"]["name"]), " and ".join(str(condition) for condition in each.conditions)
+        goes_on = all(condition.stage is not Stage.COMPLETE for condition in each.conditions)
+        beside = asked.get(job, 0.0) if goes_on else 0.0
+        known = found.get((job, once), LaterPods(job=job, once=once, pods=0, gpus=0.0, beside=beside))
+        gpus = sum(_gpus(pod, claims) for pod in each.pods)
+        found[job, once] = attrs.evolve(known, pods=known.pods + len(each.pods), gpus=known.gpus + gpus)
+    yield from found.values()
+
+
+def _gpus(pod: Mapping[str, Any], claims: Claims) -> float:
+    return gpus_of(pod) + claims.gpus_of(pod, str(pod["metadata"]["namespace"]))
 
 
 def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: str) -> None:

@@ -42,6 +42,7 @@ def with_adopted(case: Case, adoption: Adoption, beside: Sequence[Manifest] = ()
     objects = case.objects
     around = Surroundings(
         scheduler_name=adoption.ours,
+        operators=adoption.operators,
         pods=frozenset(map(key_of, objects.pods)) - set(map(key_of, chosen)),
         objects=[unstructure(each) for each in (*objects.priority_classes, *objects.pod_groups)],
         ungrouped={text_of(each, "metadata", "uid") for each in found.manifests},

@@ -20,7 +20,7 @@ from kai.manifests.findings import Origin
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside, lint
 from kai.manifests.reading import Reading
-from kai.manifests.workloads.table import pod_templates
+from kai.manifests.unused import names_scheduler
 from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.sources.webhook_refusals import with_refusals
 
@@ -104,9 +104,7 @@ def _refused_in(documents: Sequence[Document], wrong: Iterable[Finding], schedul
 
 def _is_for(document: Document, scheduler: str) -> bool:
     """Return whether an object is a pod group, or names a scheduler for pods."""
-    is_pod = document.manifest.get("kind") == "Pod"
-    found = [((), document.manifest)] if is_pod else pod_templates(document.manifest)
-    own = any(part_of(template, "spec", "schedulerName") == scheduler for _, template in found)
+    own = names_scheduler(document.manifest.get("spec"), scheduler)
     return own or document.manifest.get("kind") == PodGroup.__name__
 
 

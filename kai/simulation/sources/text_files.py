@@ -160,7 +160,7 @@ def _first_document(file: Path) -> object:
 
 def _manifests(found: Texts, name: str, title: str, adoption: Adoption) -> Case:
     taken, proposals, notes = adopted_documents(found.documents, adoption)
-    judged = judge(taken, Surroundings(scheduler_name=adoption.ours))
+    judged = judge(taken, Surroundings(scheduler_name=adoption.ours, operators=adoption.operators))
     nothing = RefusedError.of(judged.findings)
     if nothing is not None and not judged.reading.documents and not judged.refused:
         raise nothing

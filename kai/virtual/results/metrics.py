@@ -88,7 +88,7 @@ def result_of(run: Run, policy: PolicyInput | None = None, computing_seconds: fl
         assumptions=(*ASSUMPTIONS, *scene.assumptions),
         dropped=dict(scene.dropped),
         unkept=records.unkept,
-        notes=(*scene.notes, *missed_notes(records.put_off, records.missed)),
+        notes=(*scene.notes, *missed_notes(records.put_off, records.missed), *records.later_notes()),
         starts_at=None if scene.starts is None else instant_text(scene.starts),
     )
 

@@ -80,8 +80,15 @@ class Task:
     run: int = 0
     """The number of its start: what was expected of an earlier one does not happen."""
     is_over: bool = False
+    has_late: bool = True
+    """Whether all of its pods may be there; False while some wait for others of it to run."""
     _gone: tuple[float, float] = (nan, 0.0)
     """When pods of it last ceased to run, and the GPUs that those of this instant held."""
+
+    @property
+    def open_slots(self) -> tuple[Slot, ...]:
+        """The places for which there may be pods now."""
+        return self.slots if self.has_late else self.slots[: len(self.slots) - self.plan.late]
 
     @property
     def runs(self) -> bool:
@@ -120,6 +127,10 @@ class Job:
     tasks: list[Task] = attrs.field(factory=list)
     waiting: deque[TaskPlan] = attrs.field(factory=deque)
     """Tasks that its owner starts when others are over."""
+    blocked: list[TaskPlan] = attrs.field(factory=list)
+    """Tasks that begin when those are over that they come after."""
+    done: set[int] = attrs.field(factory=set)
+    """The places of tasks that are over, where others come after tasks."""
     failures: int = 0
     left: int = 0
     """How many tasks are not over."""

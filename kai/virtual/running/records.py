@@ -16,11 +16,13 @@ import attrs
 
 from kai.virtual.running.meters import Meters
 from kai.virtual.running.packed_rows import Rows, packed, unpacked
-from kai.virtual.scenes.job_plans import JobPlan
+from kai.virtual.scenes.job_plans import JobPlan, TaskPlan
+from kai.wording import counted, first_of
 
 MOST_STAYS: Final = 200_000
 """Stays of pods on nodes that are kept for charts, and as many evictions; of the others only sums are known."""
 _DIGITS: Final = 6
+_FEW: Final = 4
 
 
 class Ending(StrEnum):
@@ -191,6 +193,8 @@ class Records:
     gained_gpus: float = 0.0
     """GPUs of jobs for which others were evicted."""
     _gained: tuple[float, int] = (nan, -1)
+    later: dict[TaskPlan, str] = attrs.field(factory=dict)
+    """Parts of jobs whose pods came later and have not run together yet, with what is to be said of them."""
     saving: int = 0
     """Jobs that save their work at checkpoints."""
     losses: dict[Loss, float] = attrs.field(factory=lambda: dict.fromkeys(Loss, 0.0))
@@ -198,7 +202,9 @@ class Records:
 
     def arrive(self, plan: JobPlan, now: float) -> int:
         """Note the arrival of a job, and return its number."""
-        gpus = round(sum(task.gpus for task in plan.tasks[: plan.at_once or None]), _DIGITS)
+        first = [task.gpus for task in plan.tasks if not task.after]
+        after = [task.gpus for task in plan.tasks if task.after]
+        gpus = round(max(sum(first[: plan.at_once or None]), *after, 0.0), _DIGITS)
         metadata, behaviour = plan.group.metadata, plan.behaviour
         record = JobRecord(
             name=metadata.name,
@@ -215,6 +221,19 @@ class Records:
         self.saving += behaviour.checkpoint_every is not None
         self.jobs.append(record)
         return len(self.jobs) - 1
+
+    def come_later(self, job: int, task: TaskPlan) -> None:
+        """Note that pods of a job came later."""
+        pods = task.pods[-task.late :]
+        gpus = sum(each.gpus for each in pods)
+        size = f"{counted(len(pods), 'pod')} ({counted(gpus, 'GPU')})"
+        self.later[task] = f"{size} of {self.jobs[job].name}, which come {task.once}"
+
+    def later_notes(self) -> Iterator[str]:
+        """Yield what is said of parts that came later and never ran."""
+        told = list(self.later.values())
+        if told:
+            yield f"Never ran together: {first_of(told, _FEW)}."
 
     def start(self, job: int, now: float, waited: float) -> None:
         """Note that enough pods of a job, or of a part of it, run together after it waited."""

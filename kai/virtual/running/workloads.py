@@ -1,6 +1,6 @@
 """Small models of owners: they make pods, make them again after an eviction or a crash, and end with their work.
 
-    arrive → pods wait → bound → enough run together: work → over
+    arrive → pods wait → bound → enough run together: work → over → what comes after it begins
                 ↑                     │ an eviction, a crash or a failed node interrupts: saved work stays
                 └─────── made again ──┘
 
@@ -75,8 +75,10 @@ class Workloads:
         if plan.series is not None:
             self._latest[plan.series.name] = job
         most = plan.at_once or len(plan.tasks)
-        job.waiting = deque(plan.tasks[most:])
-        for task in plan.tasks[:most]:
+        job.blocked = [task for task in plan.tasks if task.after]
+        first = [task for task in plan.tasks if not task.after]
+        job.waiting = deque(first[most:])
+        for task in first[:most]:
             if task.arrival > now:
                 self.calendar.enter(task.arrival, partial(self._begin, job, task))
             else:
@@ -111,10 +113,12 @@ class Workloads:
     def _begin(self, job: Job, plan: TaskPlan) -> None:
         if job.is_over:
             return
-        task = Task(job=job, plan=plan, idle_since=self.calendar.now)
+        task = Task(job=job, plan=plan, idle_since=self.calendar.now, has_late=not plan.late)
         task.slots = tuple(Slot(task=task, plan=each) for each in plan.pods)
         job.tasks.append(task)
-        for slot in task.slots:
+        if plan.after:
+            self._come_later(task)
+        for slot in task.open_slots:
             self._fill(slot)
         if plan.leaves < inf:
             self.calendar.enter(plan.leaves, partial(self._take_back, task))
@@ -164,6 +168,11 @@ class Workloads:
 
     def _settle(self, task: Task, loss: Loss | None = None) -> None:
         """Have a task begin to work if enough of its pods run, or stop if not any more."""
+        if not task.has_late and not task.is_over and task.running == len(task.open_slots):
+            task.has_late = True
+            self._come_later(task)
+            for slot in task.slots[-task.plan.late :]:
+                self._fill(slot)
         if task.is_complete and not task.runs and not task.is_over:
             self._start(task)
         elif not task.is_complete and task.runs:
@@ -174,6 +183,7 @@ class Workloads:
         behaviour = job.plan.behaviour
         task.since = now
         task.run += 1
+        self.records.later.pop(task.plan, None)
         self.records.start(job.number, now, now - task.idle_since)
         if behaviour.duration is not None:
             end = now + behaviour.startup + behaviour.duration - task.progress
@@ -208,6 +218,7 @@ class Workloads:
         job = task.job
         self._interrupt(task, Loss.CRASH)
         self._end_all(task)
+        task.has_late = not task.plan.late
         job.failures += 1
         if job.failures > job.plan.behaviour.restarts:
             self._give_up(job, Ending.FAILED)
@@ -228,7 +239,7 @@ class Workloads:
     def _fill_again(self, task: Task) -> None:
         if task.is_over:
             return
-        for slot in task.slots:
+        for slot in task.open_slots:
             if slot.life is None:
                 self._fill(slot)
 
@@ -241,15 +252,26 @@ class Workloads:
                 for life in self._lives_of(task):
                     self._let_go(life)
         job.waiting.clear()
+        job.blocked.clear()
         self._job_is_over(job, ending)
 
     def _task_is_over(self, task: Task, ending: Ending) -> None:
         job = task.job
         job.left -= 1
+        if job.blocked:
+            self._begin_after(job, task)
         if job.waiting and not job.is_over:
             self._begin(job, job.waiting.popleft())
         if not job.left and not job.is_over:
             self._job_is_over(job, ending)
+
+    def _begin_after(self, job: Job, task: Task) -> None:
+        """Begin the tasks that waited for this one to be over, and for no other."""
+        job.done.add(job.plan.tasks.index(task.plan))
+        begun = [each for each in job.blocked if job.done.issuperset(each.after)]
+        job.blocked = [each for each in job.blocked if each not in begun]
+        for each in begun:
+            self._begin(job, each)
 
     def _job_is_over(self, job: Job, ending: Ending) -> None:
         job.is_over = True
@@ -358,6 +380,15 @@ class Workloads:
     def _add_group(self, group: PodGroup, job: Job) -> None:
         self.jobs[key_of(group)] = job
         self.cluster.groups.put(group)
+
+    def _come_later(self, task: Task) -> None:
+        """Note that pods come later, and have the group ask for what it asks for from now on."""
+        job, group = task.job, task.plan.group
+        self.records.come_later(job.number, task.plan)
+        if group is not None:
+            job.group = attrs.evolve(job.group, spec=group.spec)
+            self.cluster.groups.put(job.group)
+            self.is_changed = True
 
     def _drop_group(self, key: Key, job: Job) -> None:
         """Take a group out that has no pods and gets none."""

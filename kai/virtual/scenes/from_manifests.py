@@ -7,7 +7,8 @@ have; then ``kai.manifests`` reads everything at once, so that every mistake has
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import attrs
 
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects, collect
+from kai.api.codec.structuring import structure_all
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from kai.api.kubernetes.pod import Pod
@@ -30,6 +32,7 @@ from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside
 from kai.manifests.reading import Reading
+from kai.manifests.workloads.described import described_kinds
 from kai.model.units import GPU_UNIT
 from kai.simulation.cases.newest_time import newest_time
 from kai.simulation.deciding.cluster_reaction import recreated
@@ -45,6 +48,7 @@ from kai.virtual.scenes.annotations import (
 )
 from kai.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
 from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan, identity_of
+from kai.virtual.scenes.later_pods import LaterPods, with_later
 from kai.virtual.scenes.priority_classes import installed_classes
 from kai.virtual.scenes.random_numbers import generator
 from kai.virtual.scenes.workload_kinds import Owner, gang_of, is_scaled, owner_of, with_all_pods
@@ -89,6 +93,7 @@ def read_workload(
     start: float | None = None,
     scheduler: str = names.SCHEDULER_NAME,
     beside: Beside | None = None,
+    operators: frozenset[str] = frozenset(),
 ) -> Workload:
     """Return what a workload that is written as manifests comes to; CronJobs start Jobs ``until`` the horizon.
 
@@ -97,12 +102,14 @@ def read_workload(
 
     Raises: RefusedError with the place of each mistake where nothing is left, InputError where there is no job.
     """
-    documents, declared, findings = _taken(documents, scheduler, beside)
+    documents, declared, findings = _taken(
+        documents, Surroundings(scheduler_name=scheduler, operators=operators), beside
+    )
     told = _beginning(declared)
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]
     began = told or (_start(documents, start) if cron_jobs and until < inf else None)
     prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
-    reading = read(prepared, Surroundings(scheduler_name=scheduler))
+    reading = read(prepared, Surroundings(scheduler_name=scheduler, operators=operators, with_later=True))
     refused = RefusedError.of(reading.findings)
     if refused is not None:
         raise refused
@@ -140,10 +147,10 @@ def read_workload(
 
 
 def _taken(
-    documents: Sequence[Document], scheduler: str, beside: Beside | None
+    documents: Sequence[Document], around: Surroundings, beside: Beside | None
 ) -> tuple[list[Document], list[Declared], list[Finding]]:
     """Return the documents that are not refused, what each declares for the simulation, and all findings."""
-    judged = judge(documents, Surroundings(scheduler_name=scheduler), beside)
+    judged = judge(documents, around, beside)
     declared, wrong = _declarations(judged.reading.documents)
     faulty = {each.origin for each in wrong if each.is_refusal}
     pairs = zip(judged.reading.documents, declared, strict=True)
@@ -187,13 +194,14 @@ def _prepare(
     began, until = times
     notes: list[str] = []
     members = _members(documents)
+    kinds = described_kinds(document.manifest for document in documents)
     prepared: list[Document] = []
     arrivals: list[_Arrival | None] = []
     for at, document in enumerate(documents):
         manifest, said = document.manifest, declared[at]
         if _group_of(manifest) in members:
             continue  # it comes with its group
-        if not is_workload(manifest):
+        if not is_workload(manifest, kinds):
             prepared.append(document)
             arrivals.append(None)
             continue
@@ -299,6 +307,7 @@ def _plans(
     for job in reading.expansion.jobs:
         if job.at >= 0 and job.pods:
             of_place.setdefault(job.at, []).append(job)
+    later = _later_pods(reading, partial(_claimed_gpus, claims=claims, templates=templates, wanted=wanted))
     for at, jobs in of_place.items():
         arrival = arrivals[at]
         if arrival is None:
@@ -310,7 +319,24 @@ def _plans(
                 for each in job.pods
                 for pod in [pods[_own_key(each)]]
             ]
-            yield from _job_plans(arrival, number, group, planned, seed, is_replica=len(jobs) > 1)
+            more = later.get((at, key_of(group)), ())
+            yield from _job_plans(arrival, number, group, planned, more, seed, is_replica=len(jobs) > 1)
+
+
+def _later_pods(reading: Reading, claimed: Callable[[Pod], float]) -> dict[tuple[int, Key], list[LaterPods]]:
+    """Return what controllers make later, by the place of the workload and its group."""
+    found: dict[tuple[int, Key], list[LaterPods]] = {}
+    for each in reading.expansion.later:
+        group, *pods = structure_all([each.group, *each.pods]).objects
+        planned = tuple(
+            PodPlan(pod=pod, gpus=gpus_of(manifest) + claimed(pod))
+            for pod, manifest in zip(pods, each.pods, strict=True)
+            if isinstance(pod, Pod)
+        )
+        if isinstance(group, PodGroup):
+            one = LaterPods(conditions=each.conditions, pods=planned, group=group)
+            found.setdefault((each.at, key_of(group)), []).append(one)
+    return found
 
 
 def _claimed_gpus(
@@ -329,7 +355,14 @@ def _claimed_gpus(
 
 
 def _job_plans(
-    arrival: _Arrival, number: int, group: PodGroup, pods: Sequence[PodPlan], seed: int, *, is_replica: bool
+    arrival: _Arrival,
+    number: int,
+    group: PodGroup,
+    pods: Sequence[PodPlan],
+    later: Sequence[LaterPods],
+    seed: int,
+    *,
+    is_replica: bool,
 ) -> Iterator[JobPlan]:
     said, owner = arrival.declared, arrival.owner
     if said.arrival is not None or said.replicas is not None:
@@ -363,7 +396,7 @@ def _job_plans(
         yield JobPlan(
             arrival=at,
             group=_renamed_group(group, turn),
-            tasks=parts,
+            tasks=with_later(parts, _renamed_later(later, turn), at) if later else parts,
             at_once=0 if together else owner.at_once,
             replacement=owner.replacement,
             **common,
@@ -418,6 +451,12 @@ def _renamed_pod(plan: PodPlan, turn: int, *, with_group: bool = False) -> PodPl
         annotations=annotations,
     )
     return attrs.evolve(plan, pod=attrs.evolve(plan.pod, metadata=fresh))
+
+
+def _renamed_later(later: Sequence[LaterPods], turn: int) -> list[LaterPods]:
+    return [
+        attrs.evolve(each, pods=tuple(_renamed_pod(pod, turn, with_group=True) for pod in each.pods)) for each in later
+    ]
 
 
 def _renamed_group(group: PodGroup, turn: int) -> PodGroup:

@@ -89,6 +89,14 @@ class TaskPlan:
     arrival: float
     leaves: float = inf
     """When its owner takes it back."""
+    late: int = 0
+    """How many of its pods, the last ones, come when all others of it run."""
+    after: tuple[int, ...] = ()
+    """The tasks of its job, by their places, that must be over before it begins."""
+    once: str = ""
+    """What those pods wait for that come later, in words."""
+    group: PodGroup | None = None
+    """What its group asks for from then on, or once the late pods are there; None where nothing changes."""
 
     @property
     def gpus(self) -> float:

@@ -139,7 +139,8 @@ def load_scene(
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
     taken, _, said = adopted_documents([*file.documents, *documents], adoption)
     beside = Beside() if case is None else beside_of(case.objects)
-    found = read_workload(taken, seed, until, None if case is None else case.now, adoption.ours, beside)
+    start = None if case is None else case.now
+    found = read_workload(taken, seed, until, start, adoption.ours, beside, adoption.operators)
     objects, plans, notes = found.objects, found.plans, (*found.notes, *said)
     more: dict[str, Any] = {"began": found.began, "starts": found.began if found.is_dated else None}
     if case is not None:

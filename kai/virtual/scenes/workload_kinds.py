@@ -16,7 +16,7 @@ ALWAYS: Final = 1 << 30
 _JOB_BACKOFF: Final = 6
 """Source: the default of a Job's backoffLimit."""
 _SCALED: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
-_EACH: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_EACH: Final = frozenset({"Deployment", "InferenceService", "NIMService", "ReplicaSet", "StatefulSet"})
 """Pods of these progress each for itself."""
 
 
@@ -36,7 +36,7 @@ def owner_of(manifest: Mapping[str, Any]) -> Owner:
     kind, spec = str(manifest.get("kind")), mapping_of(manifest, "spec")
     if kind in {"Deployment", "ReplicaSet"}:
         return Owner(replacement=Replacement.NEW_GROUP, progresses_together=False)
-    if kind == "Job":
+    if _is_job(manifest):
         parallelism, backoff = spec.get("parallelism"), spec.get("backoffLimit")
         return Owner(
             replacement=Replacement.NEW_NAME,
@@ -62,9 +62,14 @@ def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[
     if replicas is not None and manifest.get("kind") in _SCALED:
         return {**manifest, "spec": {**spec, "replicas": replicas}}
     completions = spec.get("completions")
-    if manifest.get("kind") == "Job" and isinstance(completions, int) and spec.get("parallelism") != 0:
+    if _is_job(manifest) and isinstance(completions, int) and spec.get("parallelism") != 0:
         return {**manifest, "spec": {**spec, "parallelism": completions}}
     return manifest
+
+
+def _is_job(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a workload is a Job of Kubernetes: other groups have kinds of the same name."""
+    return manifest.get("kind") == "Job" and str(manifest.get("apiVersion")).startswith("batch/")
 
 
 def gang_of(spec: PodGroupSpec, pods: int) -> int:

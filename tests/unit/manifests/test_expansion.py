@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kai.manifests import expand
+from kai.manifests import Surroundings, expand
 from kai.manifests.grouping import PRIORITY_CLASSES
 from kai.manifests.unused import NOT_EXPANDED
+from kai.manifests.workloads.table import LOOKING, MODELS, source_of
 
 TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}}
 BY_OWNER = "one group for each top owner"
@@ -244,3 +245,101 @@ def test_a_service_has_the_priority_that_the_grouper_gives_it():
     assert {each["metadata"]["name"]: each["value"] for each in of_kind(found, "PriorityClass").values()} == {
         "inference": 125
     }
+
+
+CLIQUES = """\
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: serve}
+spec:
+  template:
+    topologyConstraint: {topologyName: dc, pack: {required: rack}}
+    cliques:
+    - name: a
+      topologyConstraint: {pack: {preferred: zone}}
+      spec: {replicas: 2, podSpec: &pods {schedulerName: kai-scheduler, containers: [{name: a, image: x}]}}
+    - {name: b, spec: {replicas: 1, podSpec: *pods}}
+    podCliqueScalingGroups:
+    - {name: g, cliqueNames: [b], topologyConstraint: {packDomain: rack}}
+"""
+BINDING = """\
+apiVersion: grove.io/v1alpha1
+kind: ClusterTopologyBinding
+metadata: {name: dc}
+spec: {levels: [{domain: zone, key: example.org/zone}, {domain: rack, key: example.org/rack}]}
+"""
+
+
+def test_topology_constraints_of_grove_are_those_of_the_group_and_its_sub_groups():
+    found = expand([*yaml.safe_load_all(CLIQUES), yaml.safe_load(BINDING)])
+    (topology,) = of_kind(found, "Topology").values()
+    assert topology["spec"]["levels"] == [{"nodeLabel": "example.org/zone"}, {"nodeLabel": "example.org/rack"}]
+    (group,) = of_kind(found, "PodGroup").values()
+    required = {"topology": "dc", "requiredTopologyLevel": "example.org/rack"}
+    assert group["spec"]["topologyConstraint"] == required
+    assert {each["name"]: each.get("topologyConstraint") for each in group["spec"]["subGroups"]} == {
+        "serve-0-g-0": required,
+        "serve-0-a": {"topology": "dc", "preferredTopologyLevel": "example.org/zone"},
+        "serve-0-g-0-b": None,
+    }
+
+
+def test_a_topology_of_grove_that_is_not_in_the_input_is_told():
+    found = expand(list(yaml.safe_load_all(CLIQUES)))
+    (said,) = (problem.message for problem in found.absent)
+    assert said.endswith(
+        "expected a ClusterTopologyBinding of this name in the input: without it the constraint is left out"
+    )
+    (group,) = of_kind(found, "PodGroup").values()
+    assert "topologyConstraint" not in group["spec"]
+
+
+def test_the_model_of_each_kind_says_whose_source_it_follows():
+    assert all(source_of(*key) for key in {**MODELS, **LOOKING})
+
+
+def test_a_kind_in_an_app_wrapper_that_kai_does_not_expand_is_told():
+    inner = workload("Training", "acme.io/v1", {"template": TEMPLATE})
+    found = expand([workload("AppWrapper", "workload.codeflare.dev/v1beta2", {"components": [{"template": inner}]})])
+    (said,) = (str(each) for each in found.unused)
+    assert said == f"not used: 1 Training of acme.io ({NOT_EXPANDED}; its pods are grouped in a cluster as {BY_OWNER})"
+
+
+SPARK = {"type": "Python", "driver": {"memory": "2g"}, "executor": {"memory": "10g", "cores": 4, "coreLimit": "5"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "role", "memory"),
+    [
+        ({}, "driver", "2867Mi"),
+        ({}, "executor", "14336Mi"),
+        ({"type": "Scala"}, "driver", "2432Mi"),
+        ({"type": "Scala"}, "executor", "11264Mi"),
+        ({"memoryOverheadFactor": "0.5"}, "driver", "3072Mi"),
+        ({"driver": {"memory": "1024m", "memoryOverhead": "1g"}}, "driver", "2048Mi"),
+    ],
+)
+def test_pods_of_spark_ask_for_memory_beside_their_heap(more, role, memory):
+    spec = {**SPARK, **more}
+    spec = {**spec, **{each: {**spec[each], "schedulerName": "kai-scheduler"} for each in ("driver", "executor")}}
+    found = expand([workload("SparkApplication", "sparkoperator.k8s.io/v1beta2", spec)], Surroundings(with_later=True))
+    pods = [*of_kind(found, "Pod").values(), *(pod for each in found.later for pod in each.pods)]
+    (asked,) = {
+        pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
+        for pod in pods
+        if pod["metadata"]["labels"]["spark-role"] == role
+    }
+    assert asked == memory
+
+
+def test_an_operator_that_names_the_scheduler_itself_needs_no_name_in_its_manifests():
+    pods = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    cluster = workload("RayCluster", "ray.io/v1", {"headGroupSpec": {"template": pods}})
+    assert not of_kind(expand([cluster]), "Pod")
+    around = Surroundings(operators=frozenset({"ray.io"}))
+    assert of_kind(expand([cluster], around), "Pod")["w-head"]["spec"]["schedulerName"] == "kai-scheduler"
+    job = workload("RayJob", "ray.io/v1", {"rayClusterSpec": cluster["spec"]})
+    (problem,) = expand([job], around).problems
+    assert (
+        "spec.submissionMode: found 'K8sJobMode', expected HTTPMode, SidecarMode or InteractiveMode" in problem.message
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kai.manifests import Later, Surroundings, expand
 from kai.manifests.claims import Claims
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
@@ -29,7 +30,7 @@ status: {allocatable: {cpu: 64, memory: 512Gi, pods: 110, nvidia.com/gpu: 8}}
 def test_what_is_said_of_a_published_manifest_and_what_comes_of_it(case):
     texts = {"case.yaml": case["given"], "cluster.yaml": CLUSTER}
     documents = [each for name, text in texts.items() for each in documents_of(*open_text(text.encode(), name))]
-    reading = read(documents)
+    reading = read(documents, Surroundings(with_later=True))
     claims = Claims.of([document.manifest for document in documents])
     said = [f"{finding.code} {finding.message}" for finding in lint(reading)]
     assert said == case.get("lint", [])
@@ -40,4 +41,28 @@ def test_what_is_said_of_a_published_manifest_and_what_comes_of_it(case):
         for job in reading.expansion.jobs
     }
     assert jobs == case["jobs"]
+    assert [_told(each) for each in reading.expansion.later] == case.get("later", [])
     assert [str(each).removeprefix("not used: ") for each in reading.expansion.unused] == case.get("unused", [])
+
+
+def _told(later: Later) -> str:
+    once = " and ".join(str(each) for each in later.conditions)
+    return f"{later.group['metadata']['name']}: {len(later.pods)} pods {once}"
+
+
+@pytest.mark.parametrize("name", ["pods of a Job with a zone for itself", "workers with a zone for themselves"])
+def test_pods_that_have_a_zone_for_themselves_attract_one_another_and_keep_others_away(name):
+    (given,) = (case["given"] for case in CASES if case["about"].startswith(name))
+    found = expand(list(yaml.safe_load_all(given)), Surroundings(with_later=True))
+    pods = [each for each in found.manifests if each["kind"] == "Pod"] + [
+        pod for each in found.later for pod in each.pods
+    ]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    for pod in pods:
+        labels, affinity = pod["metadata"]["labels"], pod["spec"]["affinity"]
+        (near,), (far,) = affinity["podAffinity"][required], affinity["podAntiAffinity"][required]
+        (mine,) = near["labelSelector"]["matchExpressions"]
+        assert (near["topologyKey"], far["topologyKey"]) == ("rack", "rack")
+        assert mine["values"] == [labels[mine["key"]]]
+        assert [each["operator"] for each in far["labelSelector"]["matchExpressions"]] == ["Exists", "NotIn"]
+    assert len(pods) == 3

@@ -109,3 +109,47 @@ def test_a_workload_is_described_by_what_the_cluster_has(has_runtime, code, tmp_
     absent = "found 'torch', expected a ClusterTrainingRuntime of this name in the input: it describes the pods"
     assert ("tune would start now." in said.out) == has_runtime
     assert (absent in said.err) != has_runtime
+
+
+STAGES = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: stage, labels: {kai.scheduler/queue: team-a}, annotations: {simulation.kai.scheduler/duration: 10m}}
+spec:
+  replicatedJobs:
+  - name: prepare
+    template: {spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: a, image: x}]}}}}
+  - name: train
+    dependsOn: [{name: prepare, status: Complete}]
+    template:
+      spec:
+        parallelism: PODS
+        template:
+          spec:
+            schedulerName: kai-scheduler
+            containers: [{name: a, image: x, resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+"""A JobSet whose second stage comes when the first is complete."""
+
+
+def test_would_run_tells_what_comes_later_and_that_it_never_fits(cluster, tmp_path, capsys):
+    job = tmp_path / "stage.yaml"
+    job.write_text(STAGES.replace("PODS", "4"))
+    assert run(["would-run", str(job), "--from", cluster]) == 0
+    said = capsys.readouterr().out
+    assert "then 4 pods x 8 GPUs once prepare is complete: 32 GPUs in all, more than the 16 of the cluster" in said
+    assert run(["would-run", str(job), "--from", cluster, "-o", "json"]) == 0
+    later = [{"job": "stage", "pods": 4, "gpus": 32.0, "once": "once prepare is complete"}]
+    assert json.loads(capsys.readouterr().out)["later"] == later
+
+
+@pytest.mark.parametrize(("pods", "hours", "never"), [(2, 16 * 10 / 60, False), (4, 0.0, True)])
+def test_what_comes_later_comes_in_virtual_time_when_its_condition_holds(pods, hours, never, tmp_path, capsys):
+    (tmp_path / "cluster.yaml").write_text(f"{QUEUES}\n---\n{NODES}")
+    (tmp_path / "stage.yaml").write_text(STAGES.replace("PODS", str(pods)))
+    assert run(["simulate", str(tmp_path), "--until", "1h", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    text = json.dumps(found)
+    assert ("Never ran together: 4 pods (32 GPUs) of stage, which come once prepare is complete." in text) == never
+    (queue,) = (each for each in found["queues"] if each["name"] == "team-a")
+    assert queue["gpuHours"] == pytest.approx(hours, abs=0.1)

@@ -84,6 +84,12 @@ def test_a_leader_that_must_be_ready_first_starts_alone(index, node, annotations
     assert spec_of(pod(work, index, node=node, **annotations), work)["minMember"] == minimum
 
 
+@pytest.mark.parametrize(("node", "minimum"), [("", 1), ("n1", 4)])
+def test_a_leader_with_a_zone_for_its_replica_does_not_wait_for_workers_that_wait_for_its_node(node, minimum):
+    work = lws(annotations={"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"})
+    assert spec_of(pod(work, 0, node=node), work)["minMember"] == minimum
+
+
 def test_workers_count_once_their_leader_is_ready_or_the_first_of_them_came():
     """Until then they do not exist, and a gang that lacks them is stale: its leader would be evicted."""
     work = lws(startup="LeaderReady")
