@@ -17,7 +17,7 @@ from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.failures import keep_logs_off
 from kai.cli.selectors import Selector, read_selector
-from kai.errors import UnreachableError
+from kai.errors import CommandLineError, UnreachableError
 from kai.notation import shown
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
     from kai.simulation.explaining.own_jobs import OwnJobs
     from kai.simulation.request import Request, Result
+    from kai.virtual.moments import Reached
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,6 +58,8 @@ class Source:
     """Other schedulers whose pods are decided on as well."""
     queue_from: str = ""
     """What workloads without a queue get theirs from; "" for none."""
+    at: str = ""
+    """The time of a run over time that is looked at; "" for its end."""
     again: int = 0
     """About how often what is read will be decided again."""
     command: str = "kai"
@@ -79,7 +82,10 @@ class Source:
 
         if self.is_live:
             return self._read_cluster()
-        case = cluster_of(read_case(self.place, self.request.registry, self.adoption))
+        if self.reached is not None:
+            case = self.reached.case
+        else:
+            case = cluster_of(read_case(self.place, self.request.registry, self.adoption))
         return case if self.chosen.policy is None else self.chosen.policy.over(case)
 
     def decide(self, request: "Request | None" = None) -> "Result":
@@ -109,6 +115,28 @@ class Source:
         if self.everywhere:
             return ""
         return self.namespace or case.origin.namespace
+
+    @cached_property
+    def reached(self) -> "Reached | None":
+        """The moment that is looked at of a run over time; None where no result of such a run is named.
+
+        Raises: CommandLineError for a time that is none, InputError for a run that cannot be repeated.
+        """
+        from kai.cli.deciding.saved import run_at
+        from kai.virtual.moments import reach
+
+        experiment = None if self.place in {"", STANDARD_INPUT} else run_at(self.place)
+        if experiment is None:
+            if self.at:
+                raise CommandLineError(
+                    f"--at {self.at}: found no run over time at {self.place}, expected a result of one"
+                )
+            return None
+        if self.schedulers or self.queue_from:
+            flag = "--scheduler-name" if self.schedulers else "--queue-from"
+            raise CommandLineError(f"{flag} cannot be used with {self.place}: a run over time keeps to its own")
+        at, is_date = _time_of(self.at)
+        return reach(experiment, at, self.place, is_date=is_date)
 
     @cached_property
     def request(self) -> "Request":
@@ -213,6 +241,28 @@ class Source:
             ) from None
 
 
+def _time_of(text: str) -> tuple[float | None, bool]:
+    """Return the seconds of ``--at``, None for the end of the run, and whether they are those of a date.
+
+    Raises: CommandLineError.
+    """
+    from kai import durations
+    from kai.traces.columns import instant_of
+
+    if not text:
+        return None, False
+    try:
+        if text[:4].isdecimal() and text[4:5] == "-":
+            return instant_of(text), True
+        seconds = durations.seconds(text)
+    except ValueError:
+        wanted = f"{durations.WANTED}, or a time such as 2026-01-31T12:00:00"
+        raise CommandLineError.about("command line", "--at", found=text, wanted=wanted) from None
+    if seconds < 0:
+        raise CommandLineError.about("command line", "--at", found=text, wanted="0 or more")
+    return seconds, False
+
+
 def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = True) -> Callable[[F], F]:
     """Return a decorator that adds the flags of sources and of output; they arrive as ``source`` and ``console``."""
 
@@ -229,6 +279,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             kubeconfig: str,
             config: str,
             user: str,
+            at: str,
             is_watch: bool = False,
             schedulers: tuple[str, ...],
             queue_from: str | None,
@@ -237,6 +288,8 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
         ) -> object:
             _refuse_contradictions(place, namespace, service, everywhere=everywhere, is_watch=is_watch)
             _refuse_served(service, schedulers, queue_from or "")
+            if at and not place:
+                raise click.UsageError("--at is used with --from: the result of kai simulate --out")
             _refuse_cluster_of_file(place, {"--context": context, "--kubeconfig": kubeconfig, "--as": user})
             source = Source(
                 place=place or "",
@@ -246,6 +299,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
                 context=context,
                 kubeconfig=kubeconfig,
                 config=config,
+                at=at,
                 user=user,
                 watch=is_watch,
                 service=service,
@@ -309,8 +363,14 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
             "place",
             metavar="SOURCE",
             type=click.Path(allow_dash=True, readable=False),
-            help="A scenario, manifests in a file or folder, a snapshot (zip), or - for standard input. "
-            "Default: the cluster of the current kubeconfig.",
+            help="A scenario, manifests in a file or folder, a snapshot (zip), what kai simulate --out wrote, or - for "
+            "standard input. Default: the cluster of the current kubeconfig.",
+        ),
+        click.option(
+            "--at",
+            default="",
+            metavar="TIME",
+            help="Look at a run over time at this time of it: 3h, 3d, a date. Default: its end.",
         ),
         click.option(
             "-n", "--namespace", default="", shell_complete=complete_namespaces, help="Show this namespace only."

@@ -1,7 +1,7 @@
 """Explanations as plain values, for documents. Names of jobs and pods are ``namespace/name``."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kai.api.values.times import instant_text
 from kai.documents.in_file import in_file
@@ -18,9 +18,27 @@ if TYPE_CHECKING:
     from kai.simulation.explaining.trials import ChangeTrial
     from kai.simulation.outcomes.job_lines import JobLine, Owner
     from kai.simulation.outcomes.overview import Job
+    from kai.virtual.moments import Fate
 
 _UNITS = {"gpu": GPU_UNIT}
 _MOST_NAMED = 6
+_WAITS_FOR_NOTHING: Final[Mapping[str, Any]] = {
+    "reason": None,
+    "also": [],
+    "evidence": [],
+    "suggestions": [],
+    "allChangesTried": None,
+    "waiting": None,
+    "position": None,
+    "waitingSince": None,
+    "waitingSeconds": None,
+    "since": None,
+    "eta": None,
+    "etaUnknown": None,
+    "evictedBy": [],
+    "alike": [],
+}
+"""The fields of an explanation about a job of which no pod waits."""
 
 
 def documents(found: "Explained") -> dict[str, Any]:
@@ -115,20 +133,25 @@ def settled_values(line: "JobLine") -> dict[str, Any]:
     return {
         **_place(job),
         "summary": settled(job),
-        "reason": None,
-        "also": [],
+        **_WAITS_FOR_NOTHING,
         "evidence": [{"label": "nodes", "text": ", ".join(job.nodes), "values": {"nodes": [*job.nodes]}}],
-        "suggestions": [],
-        "allChangesTried": None,
-        "waiting": None,
-        "position": None,
-        "waitingSince": None,
-        "waitingSeconds": None,
         "since": None if line.since is None else instant_text(line.since),
-        "eta": None,
-        "etaUnknown": None,
         "evictedBy": list(job.lost_to),
-        "alike": [],
+    }
+
+
+def fate_values(fate: "Fate") -> dict[str, Any]:
+    """Return what became of a job of a run over time that has no pods, in the form of an explanation."""
+    return {
+        "subject": {"kind": "PodGroup", "namespace": fate.namespace, "name": fate.name, "uid": ""},
+        "state": fate.state,
+        "queue": fate.queue,
+        "pods": fate.pods,
+        "gpus": fate.gpus,
+        "summary": fate.summary,
+        **_WAITS_FOR_NOTHING,
+        "evicted": [],
+        "assumptions": [],
     }
 
 

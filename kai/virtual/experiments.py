@@ -23,17 +23,20 @@ from kai.configuration.aliases import PluginEntry
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import CommandLineError
+from kai.intake import IntakeSettings
 from kai.manifests import Finding
 from kai.manifests.adoption import NONE, Adoption
 from kai.numerals import is_whole
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
+from kai.virtual.moments import archive_of, reasons_at_the_end
 from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.progress import STEPS, show_all, telling
 from kai.virtual.running.simulation import run
 from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.loading import Loaded, load
+from kai.virtual.scenes.scene import Scene
 
 _LOOK_SECONDS: Final = 0.5
 """Between two looks at how far runs are."""
@@ -58,16 +61,28 @@ class Experiment:
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     """What the policy says of how the cluster becomes a snapshot, by name."""
     policy: PolicyInput = attrs.field(factory=PolicyInput)
+    document: Mapping[str, Any] | None = None
+    """The policy's own words, as an archive carries them; None for the default one."""
     adoption: Adoption = NONE
     """Which workloads of other schedulers are taken over."""
-
     scheduler: str = ""
     """The scheduler that the policy decides as; "" where it does not say."""
+    keeps_end: bool = False
+    """Whether the cluster at the end is wanted as an archive."""
 
     @property
     def decides_as(self) -> str:
         """Return the scheduler whose pods are decided on; "" for that of the cluster, as for a trace: it names none."""
         return "" if is_trace(self.workload) else self.scheduler
+
+    def under_policy(self, scene: Scene) -> tuple[Configuration | None, IntakeSettings]:
+        """Return the configuration that decides a scene, and how its cluster becomes a snapshot."""
+        name = self.decides_as or scene.settings.scheduler_name
+        configuration = self.configuration
+        if configuration is not None:
+            parameters = attrs.evolve(configuration.parameters, scheduler_name=name)
+            configuration = attrs.evolve(configuration, parameters=parameters)
+        return configuration, attrs.evolve(scene.settings, **self.settings, scheduler_name=name)
 
     def load(self) -> Loaded:
         """Return the scene.
@@ -91,6 +106,8 @@ class Done:
 
     result: SimulationResult
     findings: tuple[Finding, ...] = ()
+    end: bytes | None = attrs.field(default=None, repr=False)
+    """The cluster at the end, as an archive, where it is wanted."""
 
 
 def carry_out(experiment: Experiment) -> Done:
@@ -102,19 +119,15 @@ def carry_out(experiment: Experiment) -> Done:
     began = time.process_time()
     declare_kinds(Registry.installed())
     loaded = experiment.load()
-    scene, configuration = loaded.scene, experiment.configuration
-    name = experiment.decides_as or scene.settings.scheduler_name
-    if configuration is not None:
-        parameters = attrs.evolve(configuration.parameters, scheduler_name=name)
-        configuration = attrs.evolve(configuration, parameters=parameters)
-    ran = run(
-        scene,
-        configuration,
-        until=experiment.until,
-        settings=attrs.evolve(scene.settings, **experiment.settings, scheduler_name=name),
-    )
+    scene = loaded.scene
+    configuration, settings = experiment.under_policy(scene)
+    ran = run(scene, configuration, until=experiment.until, settings=settings)
+    reasons = reasons_at_the_end(ran)
     seconds = round(time.process_time() - began, 3)
-    return Done(result=result_of(ran, experiment.policy, seconds), findings=loaded.findings)
+    result = result_of(ran, experiment.policy, seconds, reasons)
+    document = scene.document if experiment.configuration is None else experiment.document
+    end = archive_of(ran.end, document) if experiment.keeps_end else None
+    return Done(result=result, findings=loaded.findings, end=end)
 
 
 def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) -> tuple[Done, ...]:
@@ -204,7 +217,8 @@ def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
         raise CommandLineError.about("command line", "--sweep", found=path, wanted=wanted)
     before = experiment.policy
     name = shown if before.name == "default" else f"{before.name} {shown}"
-    return attrs.evolve(experiment, configuration=changed, policy=attrs.evolve(before, name=name))
+    policy = attrs.evolve(before, name=name, changes=(*before.changes, shown))
+    return attrs.evolve(experiment, configuration=changed, policy=policy)
 
 
 def _with_option(plugins: Sequence[PluginEntry], name: str, option: str, value: object) -> tuple[PluginEntry, ...]:

@@ -161,7 +161,7 @@ def carry_out_there(experiment: Experiment, workload: Parcel, cluster: Parcel | 
             raise type(error)(*(_renamed(text, names) for text in error.messages)) from None
     inputs = attrs.evolve(done.result.inputs, workload=experiment.workload, cluster=experiment.cluster)
     result = attrs.evolve(done.result, inputs=inputs)
-    return Done(result=result, findings=tuple(_named(each, names) for each in done.findings))
+    return attrs.evolve(done, result=result, findings=tuple(_named(each, names) for each in done.findings))
 
 
 def _named(finding: Finding, names: Mapping[str, str]) -> Finding:

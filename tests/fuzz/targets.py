@@ -317,6 +317,7 @@ TARGETS: Final = (
             ("openb", ".csv", texts.OPENB),
             ("helios", ".csv", texts.HELIOS),
             ("slurm", ".txt", texts.SLURM),
+            ("slurm as JSON", ".json", texts.SACCT_JSON),
             ("ours", ".csv", texts.OURS),
             ("philly", ".json", texts.PHILLY),
         )

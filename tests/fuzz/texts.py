@@ -44,6 +44,34 @@ SLURM: Final = (
     "JobID|User|Account|Partition|Submit|ElapsedRaw|NNodes|ReqTRES|State\n"
     "12|ann|lab|gpu|2026-01-05T08:00:00|3600|2|billing=64,cpu=64,gres/gpu=16,mem=512G,node=2|COMPLETED\n"
 )
+SACCT_JSON: Final = json.dumps(
+    {
+        "jobs": [
+            {
+                "account": "ml",
+                "user": "alice",
+                "allocation_nodes": 2,
+                "array": {"job_id": 83, "task_id": {"set": True, "infinite": False, "number": 2}, "task": ""},
+                "het": {"job_id": 0, "job_offset": None},
+                "job_id": 85,
+                "nodes": "v[2-3]",
+                "state": {"current": ["COMPLETED"], "reason": "None"},
+                "time": {
+                    "elapsed": 10,
+                    "eligible": 1795874099,
+                    "end": 1795874110,
+                    "start": 1795874100,
+                    "submission": 1795874099,
+                    "suspended": 0,
+                },
+                "tres": {
+                    "allocated": [{"type": "cpu", "name": "", "count": 2}, {"type": "gres", "name": "gpu", "count": 5}],
+                    "requested": [{"type": "mem", "name": "", "count": 2000}],
+                },
+            }
+        ]
+    }
+)
 OURS: Final = (
     "arrival_s,duration_s,pods,gpus_per_pod,gpu_share,min_member,queue,user,priority,preemptible\n"
     "60,3600,4,8,,2,a,ann,train,true\n0,,1,,0.5,,b,bob,,\n"

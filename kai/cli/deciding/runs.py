@@ -74,13 +74,15 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, a
     if len(paths) != 1:
         raise InputError(f"{' '.join(paths)}: found {len(paths)} workloads, expected one: a folder, a file or a trace")
     experiments = swept(experiments_of(paths[0], wanted), wanted.sweeps)
+    is_folder = wanted.out is not None and not wanted.out.endswith((".json", ".parquet"))
+    experiments = [attrs.evolve(each, keeps_end=is_folder) for each in experiments]
     done = carried_out(experiments, wanted)
     for text in dict.fromkeys(finding_text(finding) for each in done for finding in each.findings):
         console.talk(text)
     write_runs(done, console)
     results = [each.result for each in done]
     if wanted.out is not None:
-        save_runs(Path(wanted.out), results, console)
+        save_runs(Path(wanted.out), done, experiments, console)
     if wanted.report is not None:
         write_report(wanted.report, results, again, console)
     return INPUT if any(finding.is_refusal for each in done for finding in each.findings) else 0
@@ -144,6 +146,7 @@ def under(experiment: "Experiment", policy: str, place: str | None = None) -> "E
         configuration=read.configuration,
         settings=dict(read.settings),
         scheduler=read.scheduler_name,
+        document=read.document,
         policy=PolicyInput(name=Path(path).stem, path=path, sha256=digest),
     )
 

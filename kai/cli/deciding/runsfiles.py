@@ -15,6 +15,7 @@ from kai.errors import CommandLineError, ConfigError, InputError
 from kai.wording import found_by
 
 if TYPE_CHECKING:
+    from kai.virtual.experiments import Done, Experiment
     from kai.virtual.results.result import SimulationResult
 
 
@@ -85,11 +86,16 @@ def document(result: "SimulationResult") -> dict[str, Any]:
     return enveloped("SimulationResult", document_of(result), origin)
 
 
-def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Console) -> None:
+def save_runs(place: Path, done: "Sequence[Done]", experiments: "Sequence[Experiment]", console: Console) -> None:
     """Write results into a folder with their timelines, or into one file: documents line by line, or tables.
+
+    Beside them is what the runs were made of, with which ``kai why --at`` looks at any moment of them.
 
     Raises: InputError where that cannot be written.
     """
+    from kai.cli.deciding.saved import keep
+
+    results = [each.result for each in done]
     try:
         if place.suffix == ".parquet":
             from kai.virtual.results.parquet import write_tables
@@ -100,18 +106,26 @@ def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Conso
             _write_json(place, [document(result) for result in results])
             console.talk(f"saved {place}")
         else:
-            _save_folder(place, results, console)
+            _save_folder(place, done, console)
+        kept = keep(place, experiments, results)
+        if kept is not None:
+            console.talk(f"kept {kept}: the inputs, for kai why JOB --at 3h --from {shlex.quote(str(place))}", level=1)
     except OSError as error:
         raise InputError(f"{place}: found {found_by(error)}, expected a place to write to") from None
 
 
-def _save_folder(folder: Path, results: "Sequence[SimulationResult]", console: Console) -> None:
+def _save_folder(folder: Path, done: "Sequence[Done]", console: Console) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for number, result in enumerate(results, start=1):
-        stem = "" if len(results) == 1 else f"-{number}"
-        _write_json(folder / f"result{stem}.json", [document(result)])
-        _write_json(folder / f"timeline{stem}.json", [{"traceEvents": result.trace()}])
-    console.talk(f"saved {folder}: results (result*.json), and timelines (timeline*.json) that Perfetto opens")
+    for number, each in enumerate(done, start=1):
+        stem = "" if len(done) == 1 else f"-{number}"
+        _write_json(folder / f"result{stem}.json", [document(each.result)])
+        _write_json(folder / f"timeline{stem}.json", [{"traceEvents": each.result.trace()}])
+        if each.end is not None:
+            (folder / f"end{stem}.zip").write_bytes(each.end)
+    console.talk(
+        f"saved {folder}: results (result*.json), timelines (timeline*.json) that Perfetto opens, and the cluster at "
+        "the end (end*.zip)"
+    )
 
 
 def _write_json(path: Path, documents: Sequence[Mapping[str, Any]]) -> None:

@@ -1,20 +1,39 @@
-"""Results that were saved: in a file, or in a folder that ``kai demo --save`` left, whose run is asked for again."""
+"""Results that were saved: in a file, or in a folder that ``kai demo --save`` left, whose run is asked for again.
+
+What a run was made of is kept in an archive beside its result: workload, cluster and policies, and in ``runs.json`` how
+each run used them. A run follows from these alone, so any moment of it can be looked at again.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
+import re
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.errors import InputError
+from kai.lenient import mappings_of
 from kai.virtual.scenes.file_kinds import is_result
 
 if TYPE_CHECKING:
     from kai.cli.deciding.runs import Wanted
+    from kai.virtual.experiments import Experiment
+    from kai.virtual.results.result import SimulationResult
 
 FILES: Final = "scene"
 RESULT, TIMELINE, END = "result.json", "timeline.json", "end.zip"
+INPUTS: Final = "inputs.zip"
+_RUNS: Final = "runs.json"
+_NUMBER: Final = re.compile(r"(?:result|timeline|end)-([0-9]+)\.(?:json|zip)")
 
 
 def asked_again(place: str, wanted: Wanted) -> tuple[str, Wanted]:
@@ -51,3 +70,140 @@ def result_in(path: Path) -> dict[str, Any] | None:
     """Return the result of a run over time that a file holds; None for any other file."""
     found = document_in(path)
     return found if is_result(found) else None
+
+
+# --- What runs were made of ----------------------------------------------------------------------------------------
+
+
+def keep(place: Path, experiments: Sequence[Experiment], results: Sequence[SimulationResult]) -> Path | None:
+    """Keep what runs were made of beside their results; return where, None for what came by standard input.
+
+    Raises: OSError for a place that cannot be written to.
+    """
+    from kai.simulation.sources.files import STANDARD_INPUT
+    from kai.virtual.scenes.loading import files_of
+
+    if any(each.workload == STANDARD_INPUT for each in experiments):
+        return None
+    at = inputs_beside(place)
+    known: dict[str, str] = {}
+    with zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        def kept(path: str | None) -> str | None:
+            """Return where a file or a folder is in the archive; it is put there once."""
+            if path is None or not files_of(Path(path)):
+                return None
+            if path not in known:
+                known[path] = f"{len(known) + 1}/{Path(path).resolve().name}"
+                for file in files_of(Path(path)):
+                    below = file.relative_to(path) if file != Path(path) else ""
+                    archive.write(file, f"{known[path]}/{below}" if below else known[path])
+            return known[path]
+
+        runs = [
+            {
+                "workload": kept(each.workload),
+                "cluster": kept(each.cluster),
+                "policy": kept(each.policy.path) if each.policy.sha256 is not None else None,
+                "changes": list(each.policy.changes),
+                "untilSeconds": None if each.until == inf else each.until,
+                "seed": each.seed,
+                "since": each.since,
+                "skipsBadRows": each.skips_bad_rows,
+                "schedulers": sorted(each.adoption.schedulers),
+                "queueFrom": each.adoption.queue_from,
+                "name": result.policy,
+            }
+            for each, result in zip(experiments, results, strict=True)
+        ]
+        archive.writestr(_RUNS, json.dumps({"runs": runs}))
+    return at
+
+
+def inputs_beside(place: Path) -> Path:
+    """Return where the inputs of the runs are whose results are at a place: a folder, or one file."""
+    if place.suffix in {".json", ".parquet"}:
+        return place.with_name(f"{place.stem}-{INPUTS}")
+    return place / INPUTS
+
+
+def run_at(place: str) -> Experiment | None:
+    """Return the run whose result is at a place, ready to be repeated; None where there is no result of a run.
+
+    Raises: InputError for inputs that are missing or cannot be read, and for the results of several runs.
+    """
+    path = Path(place)
+    folder = path if path.is_dir() else path.parent
+    numbered = _NUMBER.fullmatch(path.name)
+    for at in (inputs_beside(path), folder / INPUTS):
+        if (path.is_dir() or path.suffix in {".json", ".parquet"}) and at.is_file():
+            return _repeated(at, int(numbered[1]) if numbered is not None else None, place)
+    if path.is_dir() and (path / FILES).is_dir() and result_in(path / RESULT) is not None:
+        return _of_a_demo(place)
+    if result_in(path) is not None or (path.is_dir() and result_in(path / RESULT) is not None):
+        wanted = f"them at {inputs_beside(path)}: kai simulate --out keeps them"
+        raise InputError(f"{place}: found no inputs of its run, expected {wanted}")
+    return None
+
+
+def start_in(place: str, name: str) -> float | None:
+    """Return when a job started in the run whose result is at a place, in seconds; None where that is not known."""
+    path = Path(place)
+    values = result_in(path / RESULT if path.is_dir() else path)
+    found = next((each for each in mappings_of(values, "jobs") if each.get("name") == name), {}).get("startSeconds")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _repeated(at: Path, number: int | None, place: str) -> Experiment:
+    """Return a run of those whose inputs are kept in an archive.
+
+    Raises: InputError for what is no such archive, and where it is not said which of several runs is meant.
+    """
+    try:
+        with zipfile.ZipFile(at) as archive:
+            runs = mappings_of(json.loads(archive.read(_RUNS)), "runs")
+            if number is None and len(runs) > 1:
+                names = ", ".join(f"result-{index}.json ({run.get('name')})" for index, run in enumerate(runs, start=1))
+                raise InputError(f"{place}: found {len(runs)} runs, expected one of them: --from {place}/{names}")
+            run = dict(enumerate(runs, start=1))[1 if number is None else number]
+            folder = tempfile.mkdtemp(prefix="kai-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            archive.extractall(folder)
+        return _experiment(run, folder)
+    except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile, zlib.error, RecursionError) as error:
+        raise InputError(f"{at}: found no inputs of a run ({error}), expected what kai simulate --out keeps") from None
+
+
+def _experiment(run: Mapping[str, Any], folder: str) -> Experiment:
+    from kai.cli.deciding.runs import swept, under
+    from kai.manifests.adoption import Adoption
+    from kai.virtual.experiments import Experiment
+
+    def at(name: str) -> str | None:
+        found = run.get(name)
+        return str(Path(folder) / found) if isinstance(found, str) else None
+
+    until = run.get("untilSeconds")
+    base = Experiment(
+        workload=at("workload") or "",
+        cluster=at("cluster"),
+        until=inf if until is None else float(until),
+        seed=int(run.get("seed") or 0),
+        since=run.get("since"),
+        skips_bad_rows=run.get("skipsBadRows") is True,
+        adoption=Adoption(
+            schedulers=frozenset(run.get("schedulers") or ()), queue_from=str(run.get("queueFrom") or "")
+        ),
+    )
+    policy = at("policy")
+    chosen = base if policy is None else under(base, policy)
+    for change in run.get("changes") or ():
+        (chosen,) = swept([chosen], [change])
+    return chosen
+
+
+def _of_a_demo(place: str) -> Experiment:
+    from kai.cli.deciding.runs import Wanted, experiments_of
+
+    workload, wanted = asked_again(place, Wanted())
+    return experiments_of(workload, wanted)[0]

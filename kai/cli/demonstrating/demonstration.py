@@ -67,7 +67,7 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
     ended = run.finish(at)
     _tell(ended, console)
     if wanted.save is not None:
-        save(wanted.save, scene, run, ended, console)
+        save(wanted.save, scene, ended, console)
     if not console.is_for_machines:
         _say_what_next(scene, wanted.save, console)
     return 0

@@ -12,16 +12,14 @@ from kai.cli.deciding.runsfiles import document
 from kai.cli.deciding.saved import END, FILES, RESULT, TIMELINE
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.dump import archive_document, packed
-from kai.scheduler.settings import SchedulerSettings
+from kai.virtual.moments import archive_of, reasons_at_the_end
 from kai.virtual.results.metrics import result_of
 from kai.wording import counted, first_of, found_by
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
     from kai.cli.demonstrating.scenes import DemoScene
-    from kai.virtual.running.simulation import Run, Simulation
+    from kai.virtual.running.simulation import Run
 
 _POLICIES: Final = {"default.yaml": frozenset[str](), "no-reclaim.yaml": frozenset({"reclaim"})}
 """Which actions policies leave out that are saved, to be compared on the scene."""
@@ -48,15 +46,13 @@ def prepare(folder: str, scene: DemoScene) -> None:
         raise InputError(f"{files}: found {found}, expected an empty folder, or the files of scene {scene.name} alone")
 
 
-def save(folder: str, scene: DemoScene, run: Simulation, ended: Run, console: Console) -> None:
+def save(folder: str, scene: DemoScene, ended: Run, console: Console) -> None:
     """Write everything into a folder, which is made if there is none.
 
     Raises: InputError for a folder that cannot be written to.
     """
     place = Path(folder)
-    result = result_of(ended)
-    given = CycleInput(objects=run.cluster.objects(), now=run.cluster.instant(ended.horizon), cycle=ended.cycles)
-    settings = SchedulerSettings(configuration=default_configuration(), intake=ended.scene.settings)
+    result = result_of(ended, reasons=reasons_at_the_end(ended))
     try:
         (place / FILES).mkdir(parents=True, exist_ok=True)
         for file in scene.files():
@@ -65,7 +61,7 @@ def save(folder: str, scene: DemoScene, run: Simulation, ended: Run, console: Co
             (place / name).write_text(_policy(without), encoding="utf-8")
         (place / RESULT).write_text(json.dumps(document(result)) + "\n", encoding="utf-8")
         (place / TIMELINE).write_text(json.dumps({"traceEvents": result.trace()}) + "\n", encoding="utf-8")
-        (place / END).write_bytes(packed(archive_document(given, settings)))
+        (place / END).write_bytes(archive_of(ended.end))
     except OSError as error:
         raise InputError(f"{folder}: found {found_by(error)}, expected a folder to write to") from None
     decided = counted(ended.decisions, "decision")

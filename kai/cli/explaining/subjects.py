@@ -100,7 +100,8 @@ def _without_pods(kind: str, name: str, source: "Source", result: "Result") -> N
 
 
 def _place(source: "Source") -> str:
-    return f" --from {source.place}" if source.place else ""
+    at = f" --at {source.at}" if source.at else ""
+    return f" --from {source.place}{at}" if source.place else ""
 
 
 def _unknown(

@@ -10,7 +10,7 @@ from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
 from kai.cli.explaining.servedjobs import is_for_service, job_told
 from kai.cli.explaining.subjectkinds import split_subject
-from kai.cli.explaining.subjects import find_subject
+from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
 from kai.cli.givenpath import GivenPath
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.overview import Overview
     from kai.simulation.request import Result
+    from kai.virtual.moments import Reached
 
 TRIED: Final = 8
 """About so many changes are decided for one job that waits."""
@@ -40,6 +41,7 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
   kai why queue/vision
   kai why node/gpu-07
   kai why --all
+  kai why 1119 --at 3d --from result
   kai why --evicted
   kai why train --evicted --decision-log decisions.jsonl
 """
@@ -136,12 +138,20 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
         shown = [line.job for line in result.lines if source.shows(case, line.job.namespace, line.labels)]
         found = WaitingAnswer.of(outcome, seen, shown, asked)
         return found, not found.items
-    subject = find_subject(asked.name, source, result)
+    try:
+        subject = find_subject(asked.name, source, result)
+    except NoSubjectError:
+        fate = None if source.reached is None else source.reached.fate(split_subject(asked.name)[1])
+        if fate is None:
+            raise
+        return JobAnswer.of_fate(fate, outcome.case.now), True
     if subject.kind == "queue":
         return _of_queue(outcome, seen, subject.name), True
     if subject.kind == "node":
         return _of_node(outcome, seen, subject.name), True
     jobs = [line.job for line in subject.lines]
+    if source.reached is not None:
+        asked.notes.extend(_later(source, source.reached, [line.job.name for line in subject.lines if line.waits]))
     told = JobAnswer.of(outcome, seen, subject.lines, asked)
     # A service says the same as this command, and knows of no events; with --detail it is not asked.
     told = _with_events(told, subject.lines, source) if asked.detail else told
@@ -153,12 +163,25 @@ def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[
     from kai.simulation.request import told
 
     case = source.case_of(result)
+    if source.reached is not None:  # what it was made of was looked at when it ran
+        return
     if asked.everything or asked.evicted:
         yield from (each for each in result.findings if each.is_refusal)
         return
     yield from (each for each in result.findings if each.origin is None)
     for line in find_subject(asked.name, source, result).lines:
         yield from told(case.about.get(line.job.key, ()))
+
+
+def _later(source: Source, reached: "Reached", names: Sequence[str]) -> Iterator[str]:
+    """Yield when jobs that wait at a moment of a run started later in it."""
+    from kai.cli.deciding.saved import start_in
+    from kai.wording import span_text
+
+    for name in names:
+        start = start_in(source.place, name)
+        if start is not None and start > reached.at:
+            yield f"in this run {name} started at T+{span_text(start)}, {span_text(start - reached.at)} later"
 
 
 def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kai.simulation.explaining.explanation import Fold
     from kai.simulation.outcomes.job_lines import JobLine
     from kai.simulation.outcomes.overview import Job, Overview
+    from kai.virtual.moments import Fate
 
 _MOST_NAMED = 6
 
@@ -70,6 +71,13 @@ class JobAnswer:
 
         kind, told = told_of_jobs(Explained(folds=tuple(folds), settled=tuple(settled)))
         return cls(kind=kind, told=told, now=now, wire=_wire(folds) if detail else None)
+
+    @classmethod
+    def of_fate(cls, fate: "Fate", now: float) -> "JobAnswer":
+        """Say what became of a job of a run over time that has no pods at a moment."""
+        from kai.documents.explanations import fate_values
+
+        return cls(kind="Explanation", told=fate_values(fate), now=now)
 
     @property
     def items(self) -> Sequence[Item]:

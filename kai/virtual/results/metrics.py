@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, isnan
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -53,14 +54,25 @@ class PolicyInput:
     name: str = "default"
     path: str = "default"
     sha256: str | None = None
+    changes: tuple[str, ...] = ()
+    """What is otherwise than it says: PATH=VALUE."""
 
 
-def result_of(run: Run, policy: PolicyInput | None = None, computing_seconds: float | None = None) -> SimulationResult:
-    """Return a run as plain values."""
+Reasons = Mapping[tuple[str, str], tuple[str, str]]
+"""Why jobs wait, by namespace and name: a code and a sentence."""
+
+
+def result_of(
+    run: Run,
+    policy: PolicyInput | None = None,
+    computing_seconds: float | None = None,
+    reasons: Reasons = MappingProxyType({}),
+) -> SimulationResult:
+    """Return a run as plain values; ``reasons`` say why jobs wait at its end."""
     policy = PolicyInput() if policy is None else policy
     scene, records = run.scene, run.records
     inputs = scene.inputs
-    jobs = tuple(_job(record) for record in records.jobs)
+    jobs = tuple(_job(record, reasons) for record in records.jobs)
     return SimulationResult(
         title=scene.title,
         policy=policy.name,
@@ -72,6 +84,9 @@ def result_of(run: Run, policy: PolicyInput | None = None, computing_seconds: fl
             policy=policy.path,
             policy_sha256=policy.sha256,
             seed=scene.seed,
+            changes=policy.changes,
+            since=inputs.since,
+            skips_bad_rows=inputs.skips_bad_rows,
         ),
         horizon_seconds=run.horizon,
         counts=_counts(run),
@@ -113,9 +128,11 @@ def longest_wait(job: JobResult, horizon: float) -> float:
     return max([waited(job, horizon), *job.waits_seconds])
 
 
-def _job(record: JobRecord) -> JobResult:
+def _job(record: JobRecord, reasons: Reasons) -> JobResult:
     started = not isnan(record.start)
     state = str(record.ending) if record.ending is not None else (State.RUNNING if started else State.WAITING).value
+    never = record.ending is None and not started
+    code, said = reasons.get((record.namespace, record.name), (None, None)) if never else (None, None)
     return JobResult(
         name=record.name,
         namespace=record.namespace,
@@ -135,6 +152,8 @@ def _job(record: JobRecord) -> JobResult:
         lost_gpu_seconds=round(record.lost, _DIGITS),
         crashed_gpu_seconds=round(record.crashed, _DIGITS),
         nodes=record.nodes,
+        reason=code,
+        reason_text=said,
     )
 
 

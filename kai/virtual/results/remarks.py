@@ -17,6 +17,8 @@ _LONG: Final = 60.0
 """Seconds; shorter waits are not worth a sentence."""
 _LONGS: Final = ((86400.0, "a day"), (3600.0, "an hour"))
 """From when on a wait is long: the first of them of which the run holds more than two."""
+_MOST_REASONS: Final = 3
+"""So many reasons of jobs that never started are told."""
 _MANY: Final = 10
 """So many younger jobs pass a job that it is worth a sentence: some always do."""
 _MOST_LATE: Final = 50
@@ -58,7 +60,7 @@ def _waited(result: SimulationResult) -> Iterator[str]:
     started = [job for job in result.jobs if job.start_seconds is not None]
     longest = sorted(started, key=lambda job: -waited(job, result.horizon_seconds))[:_FEW]
     said = [(job, waited(job, result.horizon_seconds)) for job in longest]
-    texts = [f"{job.name} {span_text(seconds)}" for job, seconds in said if seconds > _LONG]
+    texts = [f"{job.name} ({span_text(seconds)})" for job, seconds in said if seconds > _LONG]
     if texts:
         yield f"Longest waits before a start: {' and '.join(texts)}."
 
@@ -85,10 +87,20 @@ def needs_several(job: JobResult, result: SimulationResult) -> bool:
 
 
 def _never(result: SimulationResult) -> Iterator[str]:
-    never = [job for job in result.jobs if job.start_seconds is None and job.state == "waiting"]
-    if never:
-        names = first_of([job.name for job in sorted(never, key=_order)], 4)
-        yield f"{counted(len(never), 'job')} never started: {names}."
+    """Yield how many jobs never started, and of each reason what the first of its jobs waits for."""
+    never = sorted((job for job in result.jobs if job.start_seconds is None and job.state == "waiting"), key=_order)
+    if not never:
+        return
+    yield f"{counted(len(never), 'job')} never started: {first_of([job.name for job in never], 4)}."
+    by_reason: dict[str, list[JobResult]] = {}
+    for job in never:
+        by_reason.setdefault(job.reason or "", []).append(job)
+    told = sorted(((code, jobs) for code, jobs in by_reason.items() if code), key=lambda each: -len(each[1]))
+    for code, jobs in told[:_MOST_REASONS]:
+        others = f" So it is with {counted(len(jobs) - 1, 'more job')} ({code})." if len(jobs) > 1 else ""
+        yield f"At the end {jobs[0].reason_text}{others}"
+    if len(told) > _MOST_REASONS:
+        yield f"The result has {counted(len(told) - _MOST_REASONS, 'more reason')}."
 
 
 # --- Jobs that others pass -----------------------------------------------------------------------------------------

@@ -22,6 +22,11 @@ class InputItem:
     policy: str
     policy_sha256: str | None
     seed: int
+    changes: tuple[str, ...] = ()
+    """What is otherwise than the policy says: PATH=VALUE, as with --sweep."""
+    since: float | None = None
+    """The instant at which a trace begins, in seconds since the epoch; null for its first arrival."""
+    skips_bad_rows: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +86,10 @@ class JobResult:
     lost_gpu_seconds: float
     crashed_gpu_seconds: float
     nodes: tuple[str, ...]
+    reason: str | None = None
+    """Why it never started, as a code; null if it did, or did not wait to the end."""
+    reason_text: str | None = None
+    """The same as a sentence."""
 
 
 @attrs.frozen(kw_only=True)

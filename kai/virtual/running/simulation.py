@@ -77,6 +77,21 @@ class Run:
     """Of all nodes at the start."""
     staying: tuple[Stay, ...]
     """Of pods that are there at the horizon."""
+    end: Moment
+    """The cluster at the horizon."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Moment:
+    """What a cycle would be given at an instant of a run, and what would decide about it."""
+
+    objects: ClusterObjects
+    now: float
+    """In seconds since the epoch."""
+    cycle: int
+    past: Past
+    configuration: Configuration
+    settings: IntakeSettings
 
 
 def run(
@@ -95,18 +110,35 @@ def run(
         raise InputError(
             f"{scene.inputs.cluster}: faults by chance and autoscaling never end; say how long with --until"
         )
+    return simulation_of(scene, configuration, until=until, settings=settings).run()
+
+
+def simulation_of(
+    scene: Scene, configuration: Configuration | None, *, until: float = inf, settings: IntakeSettings | None = None
+) -> Simulation:
+    """Return a run that has not begun, under a configuration, or else that of the scene, or the default one.
+
+    Raises: ConfigError for names and options that cannot be used.
+    """
     chosen = configuration or scene.configuration or default_configuration()
-    simulation = Simulation(scene, make_profile(chosen), settings or scene.settings, until)
-    return simulation.run()
+    return Simulation(scene, make_profile(chosen), settings or scene.settings, until, configuration=chosen)
 
 
 class Simulation:
     """A run while it goes on."""
 
     def __init__(
-        self, scene: Scene, profile: Profile, settings: IntakeSettings, until: float, rhythm: Rhythm | None = None
+        self,
+        scene: Scene,
+        profile: Profile,
+        settings: IntakeSettings,
+        until: float,
+        rhythm: Rhythm | None = None,
+        *,
+        configuration: Configuration | None = None,
     ) -> None:
         self._scene, self._profile, self._until = scene, profile, until
+        self._settings, self._configuration = settings, configuration or default_configuration()
         self._rhythm = rhythm or Rhythm()
         self._haste = self._rhythm.haste()
         self._calendar = Calendar()
@@ -148,11 +180,7 @@ class Simulation:
     def run(self) -> Run:
         """Have everything happen up to the horizon."""
         self.begin()
-        progress = Progress(self._scene, self._until)
-        while (at := self.next) < inf:
-            self.step()
-            progress.show(at, self.records)
-        progress.finish()
+        self.advance(inf, Progress(self._scene, self._until))
         return self.finish()
 
     def begin(self) -> None:
@@ -212,6 +240,26 @@ class Simulation:
                 for each in self.workloads.lives.values()
                 if each.node
             ),
+            end=self.moment(horizon),
+        )
+
+    def advance(self, until: float, progress: Progress) -> None:
+        """Have everything happen up to an instant, and tell how far that is."""
+        while (at := self.next) <= until and at < inf:
+            self.step()
+            progress.show(at, self.records)
+        progress.finish()
+
+    def moment(self, at: float) -> Moment:
+        """Return what a cycle would be given at an instant up to which everything has happened."""
+        objects, past = self._given(at)
+        return Moment(
+            objects=objects,
+            now=self.cluster.instant(at),
+            cycle=self._cycles,
+            past=past,
+            configuration=self._configuration,
+            settings=self._settings,
         )
 
     @property
@@ -264,14 +312,7 @@ class Simulation:
             self._haste.take(now)
         self.workloads.is_changed = self.workloads.has_independent_pods = False
         self._changed = self._came = inf
-        objects = self.cluster.objects()
-        self._moved.look(objects, now)
-        objects = self._moved.shown(objects)
-        past = Past(
-            awaited=self._moved.served_first(self._awaited),
-            protected=self._moved.spared(()),
-            evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
-        )
+        objects, past = self._given(now)
         snapshot = self._intake.take(objects, self.cluster.instant(now), past, revision=self._cycles)
         settle_on(snapshot, self._profile, self.to_come)
         sink = Recorder()
@@ -297,6 +338,17 @@ class Simulation:
         carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
         self._stamp(snapshot, report, carried_out)
         self._nodes.scale()
+
+    def _given(self, now: float) -> tuple[ClusterObjects, Past]:
+        """Return the cluster as a cycle sees it, and what there was before."""
+        objects = self.cluster.objects()
+        self._moved.look(objects, now)
+        past = Past(
+            awaited=self._moved.served_first(self._awaited),
+            protected=self._moved.spared(()),
+            evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
+        )
+        return self._moved.shown(objects), past
 
     def _note_moved(self, statement: tuple[Decision, ...], snapshot: Snapshot) -> None:
         """Keep the places of the pods that a statement moves; a device has the name that a bind would give it."""

@@ -103,7 +103,7 @@ def load_trace(
         events=file.events,
         faults=file.faults,
         autoscale=file.autoscale,
-        inputs=_inputs(workload, cluster),
+        inputs=attrs.evolve(_inputs(workload, cluster), since=since, skips_bad_rows=skips_bad_rows),
         counts={"rows": trace.rows},
         dropped=trace.dropped,
         notes=(
@@ -244,6 +244,7 @@ def _of_snapshot(inherited: Inherited) -> dict[str, Any]:
         "began": case.now or NEW_YEAR,
         "starts": case.now or None,
         "configuration": case.configuration,
+        "document": case.document,
         "settings": case.settings,
         "notes": inherited.notes,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from typing import Any
 
 import attrs
 
@@ -83,6 +84,9 @@ class Inputs:
     workload_sha256: str | None = None
     cluster: str | None = None
     cluster_sha256: str | None = None
+    since: float | None = None
+    """The instant at which a trace begins; None for its first arrival."""
+    skips_bad_rows: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -108,6 +112,8 @@ class Scene:
     autoscale: tuple[Autoscale, ...] = ()
     configuration: Configuration | None = None
     """The configuration that a snapshot carries; None for the default one."""
+    document: Mapping[str, Any] | None = None
+    """The same as it was written."""
     settings: IntakeSettings = attrs.field(factory=IntakeSettings)
     inputs: Inputs
     counts: Mapping[str, int] = EMPTY

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -314,13 +315,14 @@ def test_all_flags_that_cannot_be_used_are_named_at_once(capsys, good):
     assert second.startswith("  help: --now: a start is given by arrivals that are dates; --check: ")
 
 
-def test_a_configuration_is_the_one_policy_of_a_run_over_time(capsys, good, tmp_path):
-    (tmp_path / "quiet.yaml").write_text("actions: allocate\n")
-    run_of = [
-        out(capsys, good, "--until", "1h", flag, str(tmp_path / "quiet.yaml")).out for flag in ("--config", "--policy")
-    ]
-    assert "policy quiet" in run_of[0]
-    assert run_of[0] == run_of[1]
+def test_a_configuration_is_the_one_policy_of_a_run_over_time(capsys, tmp_path):
+    case, policy = Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml", tmp_path / "quiet.yaml"
+    policy.write_text("actions: allocate\n")
+    first, second = (
+        out(capsys, str(case), "--until", "1h", flag, str(policy)).out for flag in ("--config", "--policy")
+    )
+    assert "policy quiet" in first
+    assert first == second
 
 
 def test_a_configuration_beside_policies_is_refused_over_time(capsys, good):

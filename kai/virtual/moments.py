@@ -1,0 +1,154 @@
+"""A run at one moment: the cluster as a case that is decided once more, and what became of each job by then.
+
+A run follows from its inputs alone, so a moment of it is reached by running it again up to there.
+"""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kai.errors import InputError
+from kai.scheduler.cycle_input import CycleInput
+from kai.scheduler.dump import archive
+from kai.scheduler.settings import SchedulerSettings
+from kai.simulation.cases.case import Case
+from kai.simulation.explaining.explanation import summary
+from kai.simulation.request import Request
+from kai.virtual.running.progress import Progress
+from kai.virtual.running.simulation import Moment, Run, Simulation, simulation_of
+from kai.virtual.scenes.scene import Scene
+from kai.wording import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kai.virtual.experiments import Experiment
+    from kai.virtual.running.records import JobRecord
+
+
+@attrs.frozen(kw_only=True)
+class Fate:
+    """What became of a job that has no pods at a moment: it is over, or still to come."""
+
+    namespace: str
+    name: str
+    queue: str
+    state: str
+    pods: int
+    gpus: float
+    summary: str
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Reached:
+    """A run up to a moment."""
+
+    case: Case
+    scene: Scene
+    simulation: Simulation
+    at: float
+
+    def fate(self, name: str) -> Fate | None:
+        """Return what became of the job, or the jobs' owner, of a name; None where no job of the run is called so."""
+        for record in self.simulation.records.jobs:
+            if name in {record.name, record.owner, f"{record.namespace}/{record.name}"}:
+                return _over(record)
+        for plan in self.scene.arrivals():
+            if name in {plan.name, plan.owner, plan.key}:
+                wait = span_text(plan.arrival - self.at)
+                return Fate(
+                    namespace=plan.group.metadata.namespace,
+                    name=plan.name,
+                    queue=plan.queue,
+                    state="to come",
+                    pods=sum(len(task.pods) for task in plan.tasks),
+                    gpus=sum(task.gpus for task in plan.tasks),
+                    summary=f"{plan.name} is not there yet: it arrives at T+{span_text(plan.arrival)}, {wait} later.",
+                )
+        return None
+
+
+def _over(record: JobRecord) -> Fate:
+    state = "waiting" if record.ending is None else str(record.ending)
+    parts = [f"it arrived at T+{span_text(record.arrival)}"]
+    if isnan(record.start):
+        parts.append("never started")
+    else:
+        parts.append(f"started at T+{span_text(record.start)}")
+    text = f"{record.name} has no pods: {', '.join(parts)}."
+    if record.ending is not None:
+        text = f"{record.name} is over: {', '.join(parts)} and ended at T+{span_text(record.end)} ({state})."
+    return Fate(
+        namespace=record.namespace,
+        name=record.name,
+        queue=record.queue,
+        state=state,
+        pods=record.pods,
+        gpus=record.gpus,
+        summary=text,
+    )
+
+
+def reach(experiment: Experiment, at: float | None, name: str, *, is_date: bool = False) -> Reached:
+    """Return a run at a moment, or at its end. Cost: that of the run up to there.
+
+    ``at`` is in seconds from the start, or since the epoch where it ``is_date``.
+
+    Raises: InputError for a moment before the start or after the end, and as the run.
+    """
+    scene = experiment.load().scene
+    if at is not None and is_date:
+        at -= scene.began if scene.starts is None else scene.starts
+        if at < 0:
+            raise InputError(f"{name}: found a time before the run, expected one of the run")
+    configuration, settings = experiment.under_policy(scene)
+    simulation = simulation_of(scene, configuration, until=experiment.until, settings=settings)
+    simulation.begin()
+    until = experiment.until if at is None else min(at, experiment.until)
+    simulation.advance(until, Progress(scene, until))
+    is_over = simulation.next == inf
+    end = simulation.now if experiment.until == inf else experiment.until
+    if at is not None and is_over and at > end:
+        raise InputError(f"{name}: found {span_text(at)}, expected a time of the run, which ended at {span_text(end)}")
+    reached = end if at is None else at
+    return Reached(case=case_of(simulation.moment(reached), name), scene=scene, simulation=simulation, at=reached)
+
+
+def case_of(moment: Moment, name: str) -> Case:
+    """Return a moment of a run as a case."""
+    return Case(
+        name=name,
+        title=name,
+        objects=moment.objects,
+        now=moment.now,
+        configuration=moment.configuration,
+        settings=moment.settings,
+        past=moment.past,
+    )
+
+
+def archive_of(moment: Moment, document: Mapping[str, object] | None = None) -> bytes:
+    """Return a moment of a run as an archive, with the words of its configuration, that the other commands read."""
+    given = CycleInput(objects=moment.objects, now=moment.now, cycle=moment.cycle, past=moment.past)
+    settings = SchedulerSettings(configuration=moment.configuration, intake=moment.settings, document=document)
+    return archive(given, settings)
+
+
+def reasons_at_the_end(run: Run) -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return why jobs wait that never started: a code and a sentence by namespace and name. Cost: a cycle, if any do.
+
+    Holds: a job whose queue is missing or runs no jobs has a reason as well.
+    """
+    never = {(each.namespace, each.name) for each in run.records.jobs if each.ending is None and isnan(each.start)}
+    if not never:
+        return {}
+    seen = Request().decide(case_of(run.end, run.scene.title)).overview
+    jobs = () if seen is None else seen.jobs
+    return {
+        (job.namespace, job.name): (job.words.code, summary(job, job.words))
+        for job in jobs
+        if job.words is not None and (job.namespace, job.name) in never
+    }
