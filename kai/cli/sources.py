@@ -123,7 +123,7 @@ class Source:
         Raises: CommandLineError for a time that is none, InputError for a run that cannot be repeated.
         """
         from kai.cli.deciding.saved import run_at
-        from kai.virtual.moments import reach
+        from kai.virtual.experiments import look_at
 
         experiment = None if self.place in {"", STANDARD_INPUT} else run_at(self.place)
         if experiment is None:
@@ -136,7 +136,7 @@ class Source:
             flag = "--scheduler-name" if self.schedulers else "--queue-from"
             raise CommandLineError(f"{flag} cannot be used with {self.place}: a run over time keeps to its own")
         at, is_date = _time_of(self.at)
-        return reach(experiment, at, self.place, is_date=is_date)
+        return look_at(experiment, at, self.place, is_date=is_date)
 
     @cached_property
     def request(self) -> "Request":

@@ -29,7 +29,7 @@ from kai.manifests.adoption import NONE, Adoption
 from kai.numerals import is_whole
 from kai.progress import heard_by
 from kai.simulation.sources.plugin_kinds import declare_kinds
-from kai.virtual.moments import archive_of, reasons_at_the_end
+from kai.virtual.moments import Reached, archive_of, reach, reasons_at_the_end
 from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
 from kai.virtual.running.progress import STEPS, show_all, telling
@@ -128,6 +128,17 @@ def carry_out(experiment: Experiment) -> Done:
     document = scene.document if experiment.configuration is None else experiment.document
     end = archive_of(ran.end, document) if experiment.keeps_end else None
     return Done(result=result, findings=loaded.findings, end=end)
+
+
+def look_at(experiment: Experiment, at: float | None, name: str, *, is_date: bool = False) -> Reached:
+    """Return the run of an experiment at a moment, or at its end: as ``reach``, and what it raises beside that.
+
+    Raises: InputError and ConfigError that name what is wrong.
+    """
+    declare_kinds(Registry.installed())
+    scene = experiment.load().scene
+    configuration, settings = experiment.under_policy(scene)
+    return reach(scene, configuration, settings, experiment.until, at, name, is_date=is_date)
 
 
 def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) -> tuple[Done, ...]:

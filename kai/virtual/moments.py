@@ -25,7 +25,8 @@ from kai.wording import span_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kai.virtual.experiments import Experiment
+    from kai.configuration.reading import Configuration
+    from kai.intake import IntakeSettings
     from kai.virtual.running.records import JobRecord
 
 
@@ -92,25 +93,32 @@ def _over(record: JobRecord) -> Fate:
     )
 
 
-def reach(experiment: Experiment, at: float | None, name: str, *, is_date: bool = False) -> Reached:
+def reach(
+    scene: Scene,
+    configuration: Configuration | None,
+    settings: IntakeSettings,
+    horizon: float,
+    at: float | None,
+    name: str,
+    *,
+    is_date: bool = False,
+) -> Reached:
     """Return a run at a moment, or at its end. Cost: that of the run up to there.
 
     ``at`` is in seconds from the start, or since the epoch where it ``is_date``.
 
     Raises: InputError for a moment before the start or after the end, and as the run.
     """
-    scene = experiment.load().scene
     if at is not None and is_date:
         at -= scene.began if scene.starts is None else scene.starts
         if at < 0:
             raise InputError(f"{name}: found a time before the run, expected one of the run")
-    configuration, settings = experiment.under_policy(scene)
-    simulation = simulation_of(scene, configuration, until=experiment.until, settings=settings)
+    simulation = simulation_of(scene, configuration, until=horizon, settings=settings)
     simulation.begin()
-    until = experiment.until if at is None else min(at, experiment.until)
+    until = horizon if at is None else min(at, horizon)
     simulation.advance(until, Progress(scene, until))
     is_over = simulation.next == inf
-    end = simulation.now if experiment.until == inf else experiment.until
+    end = simulation.now if horizon == inf else horizon
     if at is not None and is_over and at > end:
         raise InputError(f"{name}: found {span_text(at)}, expected a time of the run, which ended at {span_text(end)}")
     reached = end if at is None else at
