@@ -249,12 +249,12 @@ def _is_cluster_file(value: object) -> bool:
 
 
 def _holds_manifests(text: bytes, name: str) -> bool:
-    """Return whether a text that is called as a trace holds manifests; tables are no mappings."""
+    """Return whether a text that is called as a trace holds manifests; tables are no mappings, and logs have jobs."""
     try:
         _, values = open_text(text, name)
     except RefusedError:
         return False
-    return bool(values) and all(isinstance(value, Mapping) for value in values)
+    return bool(values) and all(isinstance(value, Mapping) and "jobs" not in value for value in values)
 
 
 def _is_configuration(value: object) -> bool:

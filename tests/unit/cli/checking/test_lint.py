@@ -373,3 +373,24 @@ def test_what_kai_wrote_is_no_cluster(words, write, capsys):
 def test_cluster_files_and_traces_are_checked_as_what_they_are(write, capsys, name, text, said):
     assert run(["lint", write(text, name)]) == (0 if said.startswith("ok") else 1)
     assert capsys.readouterr().out.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "sacct.json",
+            '{"jobs": [{"job_id": 1, "time": {"submission": 5}}, {}]}',
+            "sacct.json: T001 found no job in 2 rows",
+        ),
+        (
+            "jobs.csv",
+            "submit_time,gpus\n5,8\n",
+            "jobs.csv:1:1: R002 found columns submit_time, gpus, expected kai's own",
+        ),
+        ("sacct.txt", "JobID|Submit|ElapsedRaw|ReqTRES\n1|5|60|cpu=1\n", "ok: 1 trace"),
+    ],
+)
+def test_accounting_of_slurm_and_tables_of_ones_own_are_traces(write, capsys, name, text, said):
+    run(["lint", write(text, name)])
+    assert capsys.readouterr().out.startswith(said)
