@@ -123,7 +123,6 @@ class Source:
         Raises: CommandLineError for a time that is none, InputError for a run that cannot be repeated.
         """
         from kai.cli.deciding.saved import run_at
-        from kai.virtual.experiments import look_at
 
         experiment = None if self.place in {"", STANDARD_INPUT} else run_at(self.place)
         if experiment is None:
@@ -135,6 +134,8 @@ class Source:
         if self.schedulers or self.queue_from:
             flag = "--scheduler-name" if self.schedulers else "--queue-from"
             raise CommandLineError(f"{flag} cannot be used with {self.place}: a run over time keeps to its own")
+        from kai.virtual.experiments import look_at
+
         at, is_date = _time_of(self.at)
         return look_at(experiment, at, self.place, is_date=is_date)
 

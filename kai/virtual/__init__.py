@@ -6,5 +6,6 @@ Read `running.simulation` first. The rooms, each of which imports only those abo
     running/  the loop, the embedded cluster, owners of pods, and what is recorded of them
     results/  figures, documents, comparisons of what came out
 
-`experiments` describes runs so that another process carries them out; `remote` sends them to other machines.
+`moments` looks at one moment of a run again. `experiments` describes runs so that another process carries them out;
+`remote` sends them to other machines.
 """
