@@ -3,9 +3,11 @@
 import json
 import os
 import shlex
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -13,6 +15,11 @@ import click
 from kai.cli.console import Console
 from kai.errors import CommandLineError, ConfigError, InputError
 from kai.wording import found_by
+
+INPUTS: Final = "inputs.zip"
+"""What runs were made of, beside their results."""
+RUNS: Final = "runs.json"
+"""In that archive: how each run used it."""
 
 if TYPE_CHECKING:
     from kai.virtual.experiments import Done, Experiment
@@ -93,8 +100,6 @@ def save_runs(place: Path, done: "Sequence[Done]", experiments: "Sequence[Experi
 
     Raises: InputError where that cannot be written.
     """
-    from kai.cli.deciding.saved import keep
-
     results = [each.result for each in done]
     try:
         if place.suffix == ".parquet":
@@ -126,6 +131,58 @@ def _save_folder(folder: Path, done: "Sequence[Done]", console: Console) -> None
         f"saved {folder}: results (result*.json), timelines (timeline*.json) that Perfetto opens, and the cluster at "
         "the end (end*.zip)"
     )
+
+
+def keep(place: Path, experiments: "Sequence[Experiment]", results: "Sequence[SimulationResult]") -> Path | None:
+    """Keep what runs were made of beside their results; return where, None for what came by standard input.
+
+    Raises: OSError for a place that cannot be written to.
+    """
+    from kai.simulation.sources.files import STANDARD_INPUT
+    from kai.virtual.scenes.loading import files_of
+
+    if any(each.workload == STANDARD_INPUT for each in experiments):
+        return None
+    at = inputs_beside(place)
+    known: dict[str, str] = {}
+    with zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        def kept(path: str | None) -> str | None:
+            """Return where a file or a folder is in the archive; it is put there once."""
+            if path is None or not files_of(Path(path)):
+                return None
+            if path not in known:
+                known[path] = f"{len(known) + 1}/{Path(path).resolve().name}"
+                for file in files_of(Path(path)):
+                    below = file.relative_to(path) if file != Path(path) else ""
+                    archive.write(file, f"{known[path]}/{below}" if below else known[path])
+            return known[path]
+
+        runs = [
+            {
+                "workload": kept(each.workload),
+                "cluster": kept(each.cluster),
+                "policy": kept(each.policy.path) if each.policy.sha256 is not None else None,
+                "changes": list(each.policy.changes),
+                "untilSeconds": None if each.until == inf else each.until,
+                "seed": each.seed,
+                "since": each.since,
+                "skipsBadRows": each.skips_bad_rows,
+                "schedulers": sorted(each.adoption.schedulers),
+                "queueFrom": each.adoption.queue_from,
+                "name": result.policy,
+            }
+            for each, result in zip(experiments, results, strict=True)
+        ]
+        archive.writestr(RUNS, json.dumps({"runs": runs}))
+    return at
+
+
+def inputs_beside(place: Path) -> Path:
+    """Return where the inputs of the runs are whose results are at a place: a folder, or one file."""
+    if place.suffix in {".json", ".parquet"}:
+        return place.with_name(f"{place.stem}-{INPUTS}")
+    return place / INPUTS
 
 
 def _write_json(path: Path, documents: Sequence[Mapping[str, Any]]) -> None:

@@ -13,13 +13,14 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.cli.deciding.runsfiles import INPUTS, RUNS, inputs_beside
 from kai.errors import InputError
 from kai.lenient import mappings_of
 from kai.virtual.scenes.file_kinds import is_result
@@ -27,12 +28,9 @@ from kai.virtual.scenes.file_kinds import is_result
 if TYPE_CHECKING:
     from kai.cli.deciding.runs import Wanted
     from kai.virtual.experiments import Experiment
-    from kai.virtual.results.result import SimulationResult
 
 FILES: Final = "scene"
 RESULT, TIMELINE, END = "result.json", "timeline.json", "end.zip"
-INPUTS: Final = "inputs.zip"
-_RUNS: Final = "runs.json"
 _NUMBER: Final = re.compile(r"(?:result|timeline|end)-([0-9]+)\.(?:json|zip)")
 
 
@@ -75,58 +73,6 @@ def result_in(path: Path) -> dict[str, Any] | None:
 # --- What runs were made of ----------------------------------------------------------------------------------------
 
 
-def keep(place: Path, experiments: Sequence[Experiment], results: Sequence[SimulationResult]) -> Path | None:
-    """Keep what runs were made of beside their results; return where, None for what came by standard input.
-
-    Raises: OSError for a place that cannot be written to.
-    """
-    from kai.simulation.sources.files import STANDARD_INPUT
-    from kai.virtual.scenes.loading import files_of
-
-    if any(each.workload == STANDARD_INPUT for each in experiments):
-        return None
-    at = inputs_beside(place)
-    known: dict[str, str] = {}
-    with zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as archive:
-
-        def kept(path: str | None) -> str | None:
-            """Return where a file or a folder is in the archive; it is put there once."""
-            if path is None or not files_of(Path(path)):
-                return None
-            if path not in known:
-                known[path] = f"{len(known) + 1}/{Path(path).resolve().name}"
-                for file in files_of(Path(path)):
-                    below = file.relative_to(path) if file != Path(path) else ""
-                    archive.write(file, f"{known[path]}/{below}" if below else known[path])
-            return known[path]
-
-        runs = [
-            {
-                "workload": kept(each.workload),
-                "cluster": kept(each.cluster),
-                "policy": kept(each.policy.path) if each.policy.sha256 is not None else None,
-                "changes": list(each.policy.changes),
-                "untilSeconds": None if each.until == inf else each.until,
-                "seed": each.seed,
-                "since": each.since,
-                "skipsBadRows": each.skips_bad_rows,
-                "schedulers": sorted(each.adoption.schedulers),
-                "queueFrom": each.adoption.queue_from,
-                "name": result.policy,
-            }
-            for each, result in zip(experiments, results, strict=True)
-        ]
-        archive.writestr(_RUNS, json.dumps({"runs": runs}))
-    return at
-
-
-def inputs_beside(place: Path) -> Path:
-    """Return where the inputs of the runs are whose results are at a place: a folder, or one file."""
-    if place.suffix in {".json", ".parquet"}:
-        return place.with_name(f"{place.stem}-{INPUTS}")
-    return place / INPUTS
-
-
 def run_at(place: str) -> Experiment | None:
     """Return the run whose result is at a place, ready to be repeated; None where there is no result of a run.
 
@@ -161,7 +107,7 @@ def _repeated(at: Path, number: int | None, place: str) -> Experiment:
     """
     try:
         with zipfile.ZipFile(at) as archive:
-            runs = mappings_of(json.loads(archive.read(_RUNS)), "runs")
+            runs = mappings_of(json.loads(archive.read(RUNS)), "runs")
             if number is None and len(runs) > 1:
                 names = ", ".join(f"result-{index}.json ({run.get('name')})" for index, run in enumerate(runs, start=1))
                 raise InputError(f"{place}: found {len(runs)} runs, expected one of them: --from {place}/{names}")
