@@ -174,6 +174,7 @@ SAMPLES = {
     + JOB.replace("name: train", "name: other")
     .replace("kai-scheduler", "default-scheduler")
     .replace("{nvidia.com/gpu: 1}", "{}"),
+    "J043": POD.replace("spec:", "spec:\n  schedulingGroup: {podGroupName: g}"),
     "W001": on_pods('{mps: "true"}'),
 }
 ELSEWHERE = {
