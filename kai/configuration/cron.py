@@ -1,11 +1,11 @@
 """Times that come again, as cron writes them: ``0 0 * * 1`` is every Monday at midnight, in UTC.
 
 Five fields: minute, hour, day of the month, month, day of the week; ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``
-and ``@yearly`` are the usual. cronsim reads the fields and walks back through the calendar.
+and ``@yearly`` are the usual. cronsim reads the fields and walks back through the calendar. Kubernetes reads schedules
+of CronJobs in another way (`kai.manifests.schedules`).
 """
 
 import datetime as dt
-from collections.abc import Iterator
 from typing import Final, Self
 
 import attrs
@@ -56,7 +56,3 @@ class Cron:
     def before(self, moment: dt.datetime) -> dt.datetime | None:
         """Return the last of these times before ``moment``, that one left out; None if there is none for years."""
         return next(CronSim(self.fields, moment, reverse=True), None)
-
-    def after(self, moment: dt.datetime) -> Iterator[dt.datetime]:
-        """Yield these times after ``moment``, that one left out, in its time zone; there are years of them."""
-        yield from CronSim(self.fields, moment)

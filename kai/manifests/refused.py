@@ -7,7 +7,6 @@ what must be given hold for kinds of Kubernetes itself; other controllers may fi
 Source: the validation of Kubernetes, tried on a real API server; tests/unit/manifests/refused.yaml has the cases.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from kai.manifests.faults import (
 )
 from kai.manifests.findings import Document, Finding, field_of
 from kai.manifests.positions import Path
+from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.selection import faults_of_selection
 from kai.manifests.workloads.table import PATCHES, has_model, pod_templates
 from kai.numerals import is_number
@@ -54,7 +54,6 @@ _HIGHEST_PRIORITY: Final = 1_000_000_000
 _OF_THE_SYSTEM: Final = "system-"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _LONGEST_CRON: Final = 52
-_CRON: Final = re.compile(r"\S+(?: +\S+){4}|@(?:yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)")
 
 
 def check_refused(document: Document) -> Iterator[Finding]:
@@ -183,12 +182,17 @@ def _of_priority(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> It
     yield from one_of((), manifest, "preemptionPolicy", ("PreemptLowerPriority", "Never"))
 
 
+def _of_schedule(schedule: object, at: Path) -> Iterator[Fault]:
+    try:
+        Schedule.read(schedule if isinstance(schedule, str) else "")
+    except ValueError:
+        yield Fault(at, shown(schedule), WANTED)
+
+
 def _of_controller(kind: str, spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fault]:
     at: Path = ("spec",)
     if kind == "CronJob":
-        schedule = spec.get("schedule")
-        if not isinstance(schedule, str) or not _CRON.fullmatch(schedule.strip()):
-            yield Fault((*at, "schedule"), shown(schedule), "five fields, as in 0 3 * * *")
+        yield from _of_schedule(spec.get("schedule"), (*at, "schedule"))
         yield from one_of(at, spec, "concurrencyPolicy", ("Allow", "Forbid", "Replace"))
         if len(str(metadata.get("name", ""))) > _LONGEST_CRON:
             yield Fault(("metadata", "name"), "a longer name", f"at most {_LONGEST_CRON} characters")

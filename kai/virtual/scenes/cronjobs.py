@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.configuration.cron import WANTED, Cron
 from kai.errors import InputError
 from kai.lenient import mapping_of, part_of
+from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.workloads.making import uid_of
 from kai.virtual.scenes.job_plans import Overlap, Series
 from kai.wording import counted
@@ -53,7 +53,7 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
     metadata, spec = mapping_of(manifest, "metadata"), mapping_of(manifest, "spec")
     place = str(metadata.get("namespace") or "default"), str(metadata.get("name"))
     title = f"CronJob {place[0]}/{place[1]}"
-    cron, zone = _schedule(spec, title)
+    schedule, zone = _schedule(spec, title)
     owner = {
         **metadata,
         "namespace": place[0],
@@ -62,7 +62,8 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
     }
     found: list[tuple[float, Mapping[str, Any]]] = []
     start = dt.datetime.fromtimestamp(since, tz=zone)
-    for moment in cron.after(start - _MINUTE):
+    before = start if schedule.every else start - _MINUTE
+    for moment in schedule.after(before):
         at = moment.timestamp()
         if at >= until:
             break
@@ -90,16 +91,16 @@ def once_note(manifest: Mapping[str, Any]) -> str:
     return f"CronJob {name} runs once, when it arrives: its schedule counts with --until."
 
 
-def _schedule(spec: Mapping[str, Any], title: str) -> tuple[Cron, dt.tzinfo]:
+def _schedule(spec: Mapping[str, Any], title: str) -> tuple[Schedule, dt.tzinfo]:
     text, name = spec.get("schedule"), spec.get("timeZone")
     try:
-        cron = Cron.read(str(text))
+        schedule = Schedule.read(str(text))
     except ValueError:
         raise InputError.about(title, "spec.schedule", found=text, wanted=WANTED) from None
     if not name:
-        return cron, dt.UTC
+        return schedule, dt.UTC
     try:
-        return cron, zoneinfo.ZoneInfo(str(name))
+        return schedule, zoneinfo.ZoneInfo(str(name))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         wanted = "the name of a time zone that this machine knows"
         raise InputError.about(title, "spec.timeZone", found=name, wanted=wanted) from None

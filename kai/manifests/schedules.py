@@ -1,0 +1,168 @@
+"""Schedules of CronJobs: when a Job comes, as Kubernetes' controller reads the five fields.
+
+Kubernetes reads them with robfig/cron, whose answers differ from those of Debian's cron:
+
+- a local time that a change of clocks leaves out does not come, and one that comes twice brings a Job each time;
+- with a day of the month and a day of the week, either suffices, and ``*/2`` counts as such a day;
+- Sunday is 0 and never 7; ``L``, ``W`` and ``#`` are refused; ``@every 90m`` is a schedule.
+
+On the day of a change, robfig/cron itself passes over some hours in zones whose clocks change by half an hour or at
+midnight; those come here.
+
+Source: robfig/cron v3.0.1, which Kubernetes 1.36 and 1.37 use; a test has its answers.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Self
+
+import attrs
+
+from kai import durations
+from kai.notation import shown
+
+WANTED: Final = 'five fields such as "0 3 * * 1", @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m'
+_SHORT: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_EVERY: Final = "@every "
+_LONGEST: Final = 1_000
+_YEARS: Final = 5
+"""For so long a time that fits is looked for, as robfig/cron does."""
+_DAY: Final = dt.timedelta(days=1)
+_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS: Final = {name: at for at, name in enumerate(_MONTH_NAMES, 1)}
+_DAYS: Final = {name: at for at, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
+
+
+@attrs.frozen(kw_only=True)
+class _Field:
+    """One of the five fields."""
+
+    name: str
+    least: int
+    most: int
+    names: Mapping[str, int] = {}
+
+    def read(self, text: str) -> tuple[frozenset[int], bool]:
+        """Return which values fit, and whether the field leaves the day open, as ``*`` and ``?`` do.
+
+        Raises: ValueError for text that is none.
+        """
+        values: set[int] = set()
+        is_open = False
+        for part in text.split(","):
+            span, slash, step_text = part.partition("/")
+            first, dash, last = span.partition("-")
+            if first in {"*", "?"} and not dash:
+                low, high = self.least, self.most
+            else:
+                low = self._value(first)
+                high = self._value(last) if dash else self.most if slash else low
+            step = self._number(step_text) if slash else 1
+            if not step or low > high or low < self.least or high > self.most:
+                raise ValueError(f"the {self.name} {shown(part)} is none")
+            is_open |= first in {"*", "?"} and step == 1
+            values.update(range(low, high + 1, step))
+        return frozenset(values), is_open
+
+    def _value(self, text: str) -> int:
+        named = self.names.get(text.lower())
+        return self._number(text) if named is None else named
+
+    def _number(self, text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 4):
+            raise ValueError(f"the {self.name} {shown(text)} is none")
+        return int(text)
+
+
+_FIELDS: Final = (
+    _Field(name="minute", least=0, most=59),
+    _Field(name="hour", least=0, most=23),
+    _Field(name="day of the month", least=1, most=31),
+    _Field(name="month", least=1, most=12, names=_MONTHS),
+    _Field(name="day of the week", least=0, most=6, names=_DAYS),
+)
+
+
+@attrs.frozen(kw_only=True)
+class Schedule:
+    """When the Jobs of a CronJob come."""
+
+    every: dt.timedelta | None = None
+    """The time from one to the next, if the schedule says no more."""
+    times: Sequence[dt.time] = ()
+    """Times of a day that fits, in order."""
+    dates: frozenset[int] = frozenset()
+    months: frozenset[int] = frozenset()
+    weekdays: frozenset[int] = frozenset()
+    is_any_date: bool = False
+    is_any_weekday: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return the schedule that ``text`` describes.
+
+        Raises: ValueError for text that an API server refuses.
+        """
+        if text.startswith(_EVERY):
+            try:
+                seconds = durations.seconds(text.removeprefix(_EVERY))
+            except ValueError:
+                raise ValueError(f"found {shown(text)}, expected {WANTED}") from None
+            return cls(every=dt.timedelta(seconds=max(1, int(seconds))))
+        fields = _SHORT.get(text, text).split()
+        if len(fields) != len(_FIELDS) or len(text) > _LONGEST:
+            raise ValueError(f"found {shown(text)}, expected {WANTED}")
+        try:
+            minutes, hours, dates, months, weekdays = (
+                field.read(part) for field, part in zip(_FIELDS, fields, strict=True)
+            )
+        except ValueError as error:
+            raise ValueError(f"found {shown(text)} ({error}), expected {WANTED}") from None
+        return cls(
+            times=[dt.time(hour, minute) for hour in sorted(hours[0]) for minute in sorted(minutes[0])],
+            dates=dates[0],
+            months=months[0],
+            weekdays=weekdays[0],
+            is_any_date=dates[1],
+            is_any_weekday=weekdays[1],
+        )
+
+    def after(self, moment: dt.datetime) -> Iterator[dt.datetime]:
+        """Yield the times after ``moment``, that one left out, in its time zone; none that is years away."""
+        if self.every is not None:
+            while True:
+                moment = (moment.astimezone(dt.UTC) + self.every).astimezone(moment.tzinfo)
+                yield moment
+        # A clock that goes back over midnight shows the day before once more, so that day is looked at as well.
+        day, quiet, seen = moment.date() - _DAY, 0, moment.timestamp()
+        while quiet <= _YEARS * 366 and day.year < dt.MAXYEAR:
+            found = [at for at in self._on(day, moment.tzinfo) if at.timestamp() > seen] if self._fits(day) else []
+            yield from found
+            seen, quiet = (found[-1].timestamp(), 0) if found else (seen, quiet + 1)
+            day += _DAY
+
+    def _fits(self, day: dt.date) -> bool:
+        by_date, by_weekday = day.day in self.dates, day.isoweekday() % 7 in self.weekdays
+        is_day = by_date and by_weekday if self.is_any_date or self.is_any_weekday else by_date or by_weekday
+        return is_day and day.month in self.months
+
+    def _on(self, day: dt.date, zone: dt.tzinfo | None) -> list[dt.datetime]:
+        """Return the instants of a day at which its clock shows one of the times, in order."""
+        found = {}
+        for time in self.times:
+            for fold in (0, 1):
+                local = dt.datetime.combine(day, time, tzinfo=zone).replace(fold=fold)
+                real = local.astimezone(dt.UTC).astimezone(zone)
+                if (real.date(), real.time()) == (day, time):  # else the clocks leave this time out
+                    found[real.timestamp()] = real
+        return [found[at] for at in sorted(found)]
