@@ -16,7 +16,7 @@ from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
-from kai.model.rows import Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
+from kai.model.rows import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED
 
 MOST_STEPS: Final = 64
@@ -140,11 +140,12 @@ class Giver:
         return {pod: self._session.accepted(pod) for pod in self._placed.tolist()}
 
     def freed_by(self, pods: PodRows) -> dict[int, int]:
-        """Return the thousandths of GPUs that ``pods`` hold, by node where they stood."""
+        """Return the thousandths of GPUs that ``pods`` hold, by node; a node that is gone has none."""
         freed = dict[int, int]()
         for pod in pods.tolist():
             node, amount = self._at[pod]
-            freed[node] = freed.get(node, 0) + amount
+            if node != NONE:
+                freed[node] = freed.get(node, 0) + amount
         return freed
 
     @cached_property
@@ -170,6 +171,8 @@ class Giver:
             facts, columns, known = self._session.facts, self._session.columns, dict[int, int]()
             for pod in self.pods(steps).tolist():
                 shape, (node, amount) = int(facts.pods.shape[pod]), self._at[pod]
+                if node == NONE:
+                    continue
                 kind, part = int(facts.shapes.kind[shape]), int(facts.shapes.memory[shape])
                 if kind == KIND_FRACTION:
                     part = int(facts.shapes.portion[shape] * facts.nodes.gpu_memory[node])
