@@ -456,8 +456,8 @@ def test_a_reservation_pod_is_admitted_where_it_belongs_and_nowhere_else(control
 def test_the_page_on_versions_says_which_features_the_api_server_has(bare_control_plane):
     metrics = bare_control_plane.admin.request("GET", "/metrics")
     has = dict(re.findall(r'^kubernetes_feature_enabled\{name="(\w+)".*\} ([01])$', metrics, re.MULTILINE))
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines]
+    table = next(block for block in PAGE.read_text().split("\n\n") if block.startswith("|"))
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     column = rows[0].index(programs.minor())
     said = {row[1]: row[column] for row in rows[2:]}
     named = {"1": "on", "0": "off"}
