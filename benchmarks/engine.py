@@ -1,6 +1,6 @@
 """Call kai: the only module of the benchmarks that knows it.
 
-What runs here is what the scheduler's service runs (``kai.scheduler.service``), without network and threads: lists and
+What runs here is what the scheduler runs (``kai.scheduler.loop.service``), without network and threads: lists and
 watch events go into its store, a cycle takes the store's objects, decides, and encodes every write that an API server
 would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 """
@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import Factory, define, field, frozen
@@ -16,32 +17,30 @@ from attrs import Factory, define, field, frozen
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
-from kai.api.cluster_objects import FIELD_OF
 from kai.api.conventions.caps import NAMESPACE_SHAPES
-from kai.api.kinds import BY_NAME, ApiObject
+from kai.api.kinds import BY_NAME, FIELD_OF, ApiObject
 from kai.api.kubernetes.pod import Pod
-from kai.api.memory.collector import growing, paused, settle
-from kai.api.memory.mapped_pages import COMPILER, give_back
+from kai.api.memory import COMPILER, give_back, growing, paused, settle
 from kai.api.scheduling.pod_group import PodGroup
-from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.raw import line_of, manifest_of, take
 from kai.cluster.caching.store import Watched, WatchedStore
-from kai.cluster.clock import SystemClock
 from kai.cluster.port import Arrivals
 from kai.cluster.requests import Evict as EvictRequest
-from kai.cluster.transport.encoding import encode_write
-from kai.cluster.transport.paths import Served
+from kai.cluster.threads import SystemClock
+from kai.cluster.transport.encoding import Served, encode_write
 from kai.configuration.profiles import default_profile
-from kai.engine.cycle import run_cycle
-from kai.engine.profile import Profile
+from kai.engine.cycle import Profile, run_cycle
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.kernels.warm import warm as warm_kernels
-from kai.scheduler import orders
-from kai.scheduler.committing.bind_templates import BindTemplates
+from kai.scheduler.committing import orders
+from kai.scheduler.committing.binds import BindTemplates
 from kai.scheduler.committing.verifying import pod_of
 from kai.scheduler.settings import SchedulerSettings
 from kai.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kai.cluster.caching.assume_cache import AssumeCache
 
 
 @frozen

@@ -5,13 +5,16 @@ start (``ConfigError``), the reading of an input (``InputError``) or of a comman
 to the API server (``ApiError``), the use of a plugin (``PluginError``) or a cycle (``InvariantError``). A message names
 the object, the field, what was found and what would be right, and fits on one line; the command line prints it as it
 is.
+
+Libraries that come with an extra of kai: loaded where they are used, and named with what installs them.
 """
 
+import importlib
 from collections.abc import Iterable
 from types import FrameType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from kai.notation import shown
+from kai.basics.wording import shown
 
 _DEEPEST: Final = 8
 
@@ -161,3 +164,19 @@ class ActionError(PluginError):
 
 class InvariantError(KaiError):
     """A law of the engine does not hold: a bug of ours. The cycle is abandoned and nothing of it is written."""
+
+
+def load_extra(module: str, extra: str, use: str) -> Any:  # noqa: ANN401 - libraries without types
+    """Return a library that comes with an extra; ``use`` says what is done by which library.
+
+    Raises: ConfigError that says how to install it, where it is not.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing(extra, use) from None
+
+
+def missing(extra: str, use: str) -> ConfigError:
+    """Return the error for an extra that is not installed."""
+    return ConfigError(f"{use}; install it with pip install 'kai-scheduler[{extra}]'")

@@ -44,7 +44,7 @@ def no_look_at_everything() -> Iterator[None]:
     A scheduler does it once, after its first cycle. `tests/unit/api/memory` and `tests/architecture` try it.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kai.scheduler.cycling.settle", lambda: None)
+        patched.setattr("kai.scheduler.cycle.cycling.settle", lambda: None)
         yield
 
 

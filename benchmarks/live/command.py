@@ -42,7 +42,7 @@ from benchmarks.live.steady import Pace, run_steadily
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
-from kai.scheduler.rhythm import Rhythm
+from kai.scheduler.loop.wakeups import Rhythm
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.results.metrics import percentile
 from kai.virtual.running.simulation import Simulation

@@ -19,9 +19,8 @@ import attrs
 
 from kai.api.kinds import Key
 from kai.model.axis import GPU_UNIT
-from kai.virtual.running.calendar import Calendar
 from kai.virtual.running.embedded_cluster import EmbeddedCluster
-from kai.virtual.running.live_jobs import Life, State
+from kai.virtual.running.live_jobs import Calendar, Life, State
 from kai.virtual.running.meters import Meters
 from kai.virtual.running.records import Eviction, JobRecord, Records
 from kai.virtual.running.workloads import Workloads

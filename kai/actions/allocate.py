@@ -16,14 +16,14 @@ from collections.abc import Iterator
 import attrs
 
 from kai.actions.placing import must_wait, place_waiting_group
-from kai.engine.budget import BudgetAnswer
 from kai.engine.fast_path import FastPath
 from kai.engine.heaps import GroupHeap
+from kai.engine.host import BudgetAnswer
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.engine.shortcuts import ALLOCATE
 from kai.framework.decisions import Cause
-from kai.model.rows import GroupRows
+from kai.model.axis import GroupRows
 
 
 @attrs.frozen

@@ -6,14 +6,14 @@ Source: the peer's actions/consolidation, and docs/differences.md for gangs that
 import attrs
 import numpy as np
 
-from kai.actions.search.prospects import Prospects
+from kai.actions.search.hopeless import Prospects
 from kai.actions.search.waiting import EvictionPass
 from kai.engine.portion import Portion
 from kai.engine.readiness import could_start_again
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
-from kai.model.rows import Bools, GroupRows
+from kai.model.axis import Bools, GroupRows
 
 
 def _preemptible(session: Session, groups: GroupRows) -> GroupRows:

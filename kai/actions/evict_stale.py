@@ -16,8 +16,8 @@ from kai.engine.portion import Portion
 from kai.engine.readiness import have_some, hold_enough, lack_some
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
-from kai.model.rows import GroupRows, PodRows
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.axis import GroupRows, PodRows
+from kai.model.pod import ACTIVE_ALLOCATED, Status
 
 Times = Literal["stale_since", "partial_since"]
 

@@ -15,14 +15,14 @@ from itertools import count
 
 import numpy as np
 
-from kai.engine.descent import Descent, descend
+from kai.basics.trees import Descent, descend
 from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict, record_no_node
 from kai.engine.session import Session
 from kai.engine.shortcuts import SAME_TRY
 from kai.engine.statement import Statement
 from kai.framework.verdict import Code, Reason, Verdict
-from kai.model.rows import GroupRow, NodeRows, PodRows, SubGroupRow
+from kai.model.axis import GroupRow, NodeRows, PodRows, SubGroupRow
 
 MOST_TRIES = 16_384
 """Node sets in which the sub-groups of one group are tried, all together; it waits where that is not enough."""

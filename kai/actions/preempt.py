@@ -10,7 +10,7 @@ from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
-from kai.model.rows import Bools
+from kai.model.axis import Bools
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:

@@ -13,8 +13,8 @@ from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code, Fact, Verdict
-from kai.kernels.group_state import keep_queues
-from kai.model.rows import Bools, Float64s, GroupRow, Int64s
+from kai.kernels.victims import keep_queues
+from kai.model.axis import Bools, Float64s, GroupRow, Int64s
 
 
 def _may_reclaim(session: Session, portion: Portion) -> Verdict:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import ssl
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from cryptography import x509
@@ -19,6 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kai.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # A certificate from the future is refused, and clocks may be hours apart. A day costs nothing: its authority signs
 # nothing else.

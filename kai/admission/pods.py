@@ -1,29 +1,206 @@
 """Pods at the door: what kai changes about them, and what it does not let in.
 
 Only pods of our scheduler are looked at; all others pass untouched, whatever they hold.
+
+The way from one manifest to another as a JSON patch (RFC 6902).
+
+What a pod may ask of GPUs: whole ones, or a part by fraction or by memory, but not both.
+
+Keeping pods from helping themselves to GPUs through ``NVIDIA_VISIBLE_DEVICES``.
+
+A container runtime for GPUs opens every device that the variable names, whether or not Kubernetes granted it. Where the
+switch is on, a pod may set the variable only to a word that means none, and containers that were granted no GPU get it
+set so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from kai.admission.deviceaccess import (
-    refuse_in_added,
-    refuse_visible_devices,
-    void_in_added,
-    void_visible_devices,
+from kai.admission.podshape import (
+    ContainerShape,
+    Draw,
+    PodDraft,
+    PodShape,
+    inject_memory_limit,
+    inject_references,
+    read_pod,
 )
-from kai.admission.gpurequests import refuse_gpu_requests
-from kai.admission.gpusharing import Draw, inject_memory_limit, inject_references
-from kai.admission.patching import json_patch
-from kai.admission.podshape import PodDraft, PodShape, read_pod
-from kai.admission.reading import piece_of
-from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, refused
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, AdmissionSettings, piece_of, refused
 from kai.api import names
+from kai.api.conventions import gpu_sharing
 from kai.api.conventions.caps import excess, excess_of
-from kai.api.values.bad_value import BadValue
+from kai.api.conventions.gpu_sharing import ContainerPlace
+from kai.api.values import BadValue, amount
+from kai.basics.parsing import floating, unsigned
+
+
+def json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the operations that turn `before` into `after`, in order.
+
+    Holds: applied to `before` they give `after`; equal manifests give none.
+    Cost: parts that are the same object in both are not looked into, so a caller that copies only what it changes pays
+    for the change, not for the manifest.
+    """
+    return tuple(_between(before, after, ""))
+
+
+def _between(before: object, after: object, path: str) -> list[dict[str, Any]]:
+    if before is after:
+        return []
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return _between_mappings(before, after, path)
+    if isinstance(before, list) and isinstance(after, list):
+        return _between_lists(before, after, path)
+    if before == after and type(before) is type(after):
+        return []
+    return [{"op": "replace", "path": path, "value": after}]
+
+
+def _between_mappings(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    operations: list[dict[str, Any]] = []
+    for key in before:
+        place = f"{path}/{pointer_step(key)}"
+        if key in after:
+            operations += _between(before[key], after[key], place)
+        else:
+            operations.append({"op": "remove", "path": place})
+    operations += [
+        {"op": "add", "path": f"{path}/{pointer_step(key)}", "value": after[key]} for key in after if key not in before
+    ]
+    return operations
+
+
+def _between_lists(before: list[Any], after: list[Any], path: str) -> list[dict[str, Any]]:
+    operations: list[dict[str, Any]] = []
+    for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        operations += _between(old, new, f"{path}/{index}")
+    # From the end, because every removal moves up what stands behind it.
+    operations += [{"op": "remove", "path": f"{path}/{index}"} for index in range(len(before) - 1, len(after) - 1, -1)]
+    operations += [
+        {"op": "add", "path": f"{path}/{index}", "value": after[index]} for index in range(len(before), len(after))
+    ]
+    return operations
+
+
+def pointer_step(key: str) -> str:
+    """Return a key as it is written in a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def refuse_gpu_requests(shape: PodShape) -> str:
+    """Return why the pod's requests for GPUs are refused; empty if they are not.
+
+    Source: messages and their order are the peer's, whose users' scripts match on them. Whole GPUs are looked for in
+    the limits of all containers.
+    """
+    fraction = shape.annotations.get(names.GPU_FRACTION)
+    memory = shape.annotations.get(names.GPU_MEMORY)
+    devices = shape.annotations.get(names.GPU_FRACTION_DEVICES)
+    whole = any(names.NVIDIA_GPU in container.limits for container in (*shape.containers, *shape.init_containers))
+    shares = fraction is not None or memory is not None
+    if not shares and shape.annotations.get(names.MPS) == "true":
+        return "MPS is only supported with GPU fraction request"
+    if fraction is not None and whole:
+        return "cannot have both GPU fraction request and whole GPU resource request/limit"
+    if memory is not None and (fraction is not None or whole):
+        return "cannot request both GPU and GPU memory"
+    if devices is not None and not shares:
+        return "cannot request multiple fractional devices without specifying fraction portion or gpu-memory"
+    if memory is not None and not unsigned(memory):
+        return "gpu-memory annotation value must be a positive integer greater than 0"
+    if fraction is not None and (reason := _refuse_fraction(fraction)):
+        return reason
+    if devices is not None and not unsigned(devices):
+        return "fraction count annotation value must be a positive integer greater than 0"
+    return ""
+
+
+def _refuse_fraction(text: str) -> str:
+    number = floating(text)
+    # NaN is neither too small nor too large; like a hexadecimal number it fails as a quantity below.
+    if number is None or not (math.isnan(number) or 0 < number < 1):
+        return "gpu-fraction annotation value must be a positive number smaller than 1.0"
+    try:
+        amount(text, 10**9)
+    except BadValue:
+        return (
+            "gpu-fraction annotation value must be a float written with a decimal point or a scientific notation"
+            f" .given value: {text}"
+        )
+    return ""
+
+
+_HARMLESS: Final = ("void", "none")
+
+
+def void_visible_devices(shape: PodShape, draft: PodDraft) -> None:
+    """Hide all GPUs from every container that asks for none; the one that shares GPUs is told its own later.
+
+    Source: the peer sets the literal value of the first such variable and leaves a reference beside it in place, which
+    the API server then refuses; so do we, since a silently dropped reference would surprise more.
+    """
+    for place, container in _others(shape):
+        if not container.requests_device:
+            draft.change_container(place, env=_void(draft.container(place), container))
+
+
+def void_in_added(shape: PodShape, draft: PodDraft, known: Collection[str]) -> None:
+    """Hide all GPUs from the ephemeral containers but those of ``known`` names, which cannot be changed any more."""
+    for index, container in enumerate(shape.ephemeral_containers):
+        if container.name not in known:
+            fields = draft.ephemeral_containers[index]
+            draft.ephemeral_containers[index] = {**fields, "env": _void(fields, container)}
+
+
+def refuse_visible_devices(shape: PodShape) -> str:
+    """Return why the pod's own setting of the variable is refused; empty if it is not."""
+    return _refuse_devices(container for _, container in _others(shape))
+
+
+def refuse_in_added(shape: PodShape, known: Collection[str]) -> str:
+    """Return why the setting of ephemeral containers of other than ``known`` names is refused; empty if it is not."""
+    return _refuse_devices(container for container in shape.ephemeral_containers if container.name not in known)
+
+
+def _void(fields: Mapping[str, Any], container: ContainerShape) -> list[dict[str, Any]]:
+    """Return the variables of a container with the one that hides all GPUs."""
+    variables = list(fields.get("env") or ())
+    for index, variable in enumerate(container.variables):
+        if variable.name == gpu_sharing.VISIBLE_DEVICES:
+            variables[index] = {**variables[index], "value": "void"}
+            return variables
+    return [*variables, {"name": gpu_sharing.VISIBLE_DEVICES, "value": "void"}]
+
+
+def _refuse_devices(containers: Iterable[ContainerShape]) -> str:
+    for container in containers:
+        for variable in container.variables:
+            if variable.name != gpu_sharing.VISIBLE_DEVICES or variable.value in _HARMLESS:
+                continue
+            if variable.value:
+                return (
+                    f"container {container.name} has an environment variable NVIDIA_VISIBLE_DEVICES"
+                    f" defined with a value of {variable.value}. This is forbidden due to conflicts with Nvidia's"
+                    " device plugin. The only values that are allowed are 'void' or 'none'"
+                )
+            if variable.is_reference:
+                return (
+                    f"container {container.name} has an environment variable NVIDIA_VISIBLE_DEVICES defined with a"
+                    " valueFrom reference. This is forbidden due to possible conflicts with Nvidia's device plugin"
+                )
+    return ""
+
+
+def _others(shape: PodShape) -> list[tuple[ContainerPlace, ContainerShape]]:
+    """Return all containers, init containers first, without the one that shares GPUs."""
+    sharer = shape.sharing_place()
+    containers = [(ContainerPlace(i, initial=True), c) for i, c in enumerate(shape.init_containers)]
+    containers += [(ContainerPlace(i), c) for i, c in enumerate(shape.containers)]
+    return [(place, container) for place, container in containers if place != sharer]
+
 
 _EPHEMERAL: Final = "ephemeralcontainers"
 

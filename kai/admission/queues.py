@@ -11,9 +11,15 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.admission.reading import piece_of
-from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, Manifest, refused
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import (
+    ALLOWED,
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionSettings,
+    Manifest,
+    piece_of,
+    refused,
+)
 from kai.api.conventions.queue_rules import amount, excess
 
 UNLIMITED: Final = math.inf

@@ -69,7 +69,7 @@ Seconds: TypeAlias = Annotated[float, Format("duration")]
 """A duration in seconds; Go duration text on the wire."""
 
 Quantity: TypeAlias = Annotated[str, Format("quantity")]
-"""A Kubernetes quantity as text, checked; numbers are read through `kai.api.values.quantity`."""
+"""A Kubernetes quantity as text, checked; numbers are read through `kai.api.values`."""
 
 Requests: TypeAlias = Annotated[Mapping[str, str], Format("requests")]
 """Resource name to quantity text, none negative; in the unit of its resource every amount fits into 64 bits."""

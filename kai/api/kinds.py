@@ -1,16 +1,23 @@
-"""The table of kinds: which class reads which apiVersion and kind, where it is served and where a snapshot keeps it."""
+"""The table of kinds: which class reads which apiVersion and kind, where it is served and where a snapshot keeps it.
+
+Kinds that plugins read: made known before manifests are read, or before the watches of a service begin.
+
+ClusterObjects: everything that a snapshot is made of, as one frozen value.
+
+The store of the service, a scenario, a directory of manifests and the peer's snapshot all end in this shape, so that
+tests enter the engine by the same gate as production.
+"""
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
-from kai.api.kubernetes.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
 from kai.api.kubernetes.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from kai.api.kubernetes.foreign import Foreign
-from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.numa import NodeResourceTopology
+from kai.api.kubernetes.meta import ConfigMap, Foreign, Namespace, PodDisruptionBudget, PriorityClass
+from kai.api.kubernetes.node import Node, NodeResourceTopology
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import (
     CsiDriver,
@@ -22,9 +29,10 @@ from kai.api.kubernetes.storage import (
 )
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import Queue
+from kai.api.scheduling.queue import Queue, Topology
 from kai.api.scheduling.shard import Config, SchedulingShard
-from kai.api.scheduling.topology import Topology
+from kai.basics.wording import shown
+from kai.errors import ConfigError, InputError
 
 ApiObject: TypeAlias = (
     Pod
@@ -151,3 +159,161 @@ def title_of(kind: str, namespace: str, name: str) -> str:
     if not place.isprintable():  # a message is one line, whatever stands in a file
         place = ascii(place)[1:-1]
     return f"{kind.lower()} {place}" if place else f"a {kind.lower()} without a name"
+
+
+HANDED_ON: Final = (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    NodeResourceTopology,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    Topology,
+)
+"""Kinds of kai that plugins may read, as they were written."""
+DECLARED: Final[dict[tuple[str, str], Kind]] = {}
+
+
+def declare(api_version: str, kind: str, plural: str, *, namespaced: bool, plugin: str = "") -> type[ApiObject]:
+    """Make a kind known to everything that reads objects, and return its class; again is the same.
+
+    ``plugin`` names the plugin that reads it, for messages.
+
+    Raises: ConfigError for a kind that kai reads itself, and for two different declarations of one.
+    """
+    known = BY_NAME.get((api_version, kind))
+    place = f"{f'plugin {shown(plugin)}: ' if plugin else ''}{api_version} {kind}"
+    if known is None:
+        cls: type[Foreign] = attrs.frozen(kw_only=True)(type(kind, (Foreign,), {"__module__": __name__}))
+        declared = Kind(cls, kind, plural, (api_version,), namespaced)
+        BY_NAME[api_version, kind] = BY_CLASS[cls] = DECLARED[api_version, kind] = declared
+        return cls
+    if DECLARED.get((api_version, kind)) is None and known.cls not in HANDED_ON:
+        raise ConfigError(f"{place}: found a kind that kai reads itself, expected one of the plugin's own")
+    if (known.plural, known.namespaced) != (plural, namespaced):
+        found = f"{plural}, namespaced: {namespaced}"
+        raise ConfigError(f"{place}: found {found}, expected {known.plural}, namespaced: {known.namespaced}")
+    return known.cls
+
+
+class KindRead(Protocol):
+    """A kind as a plugin names it, whose package this one does not know."""
+
+    @property
+    def api_version(self) -> str:
+        """Return group and version."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Return the kind."""
+        ...
+
+    @property
+    def plural(self) -> str:
+        """Return its name in paths."""
+        ...
+
+    @property
+    def namespaced(self) -> bool:
+        """Say whether objects are in namespaces."""
+        ...
+
+
+def declare_all(kinds: Iterable[tuple[KindRead, str]]) -> tuple[type[ApiObject], ...]:
+    """Make kinds known, each with the name of a plugin that reads it, and return their classes.
+
+    Raises: ConfigError for a kind that kai reads itself.
+    """
+    return tuple(
+        declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced, plugin=plugin)
+        for each, plugin in kinds
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ClusterObjects:
+    """The objects of a cluster at one moment, in no meaningful order; no two of a kind have the same name."""
+
+    nodes: tuple[Node, ...] = ()
+    pods: Sequence[Pod] = ()
+    pod_groups: Sequence[PodGroup] = ()
+    queues: tuple[Queue, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    bind_requests: tuple[BindRequest, ...] = ()
+    topologies: tuple[Topology, ...] = ()
+    config_maps: tuple[ConfigMap, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_drivers: tuple[CsiDriver, ...] = ()
+    csi_nodes: tuple[CsiNode, ...] = ()
+    csi_storage_capacities: tuple[CsiStorageCapacity, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
+    node_resource_topologies: tuple[NodeResourceTopology, ...] = ()
+    foreign: Sequence[Foreign] = ()
+    """Objects of all kinds that only plugins read."""
+
+
+FIELD_OF: Final[dict[type[ApiObject], str]] = {
+    Node: "nodes",
+    Pod: "pods",
+    PodGroup: "pod_groups",
+    Queue: "queues",
+    PriorityClass: "priority_classes",
+    BindRequest: "bind_requests",
+    Topology: "topologies",
+    ConfigMap: "config_maps",
+    Namespace: "namespaces",
+    PodDisruptionBudget: "pod_disruption_budgets",
+    PersistentVolumeClaim: "persistent_volume_claims",
+    PersistentVolume: "persistent_volumes",
+    StorageClass: "storage_classes",
+    CsiDriver: "csi_drivers",
+    CsiNode: "csi_nodes",
+    CsiStorageCapacity: "csi_storage_capacities",
+    ResourceClaim: "resource_claims",
+    ResourceClaimTemplate: "resource_claim_templates",
+    ResourceSlice: "resource_slices",
+    DeviceClass: "device_classes",
+    DeviceTaintRule: "device_taint_rules",
+    NodeResourceTopology: "node_resource_topologies",
+}
+"""The field of ClusterObjects that holds objects of a class; configuration (shards) is not part of a cluster."""
+
+
+def collect(objects: Iterable[ApiObject]) -> ClusterObjects:
+    """Sort objects into ClusterObjects, in their order; objects of kinds that no snapshot needs are left out.
+
+    Raises: InputError for an object without a name, and for a second one of the same kind, namespace and name.
+    """
+    fields: dict[str, list[ApiObject]] = {}
+    seen: set[tuple[type[ApiObject], str, str]] = set()
+    errors: list[InputError] = []
+    for obj in objects:
+        cls = type(obj)
+        metadata = obj.metadata
+        if not metadata.name:
+            errors.append(InputError.about(title(obj), "metadata.name", found=None, wanted="a name"))
+            continue
+        key = (cls, metadata.namespace if BY_CLASS[cls].namespaced else "", metadata.name)
+        if key in seen:
+            wanted = "one object of this kind and name"
+            errors.append(InputError.about(title(obj), "metadata.name", found="a second one", wanted=wanted))
+            continue
+        seen.add(key)
+        field = "foreign" if issubclass(cls, Foreign) else FIELD_OF.get(cls)
+        if field is not None:
+            fields.setdefault(field, []).append(obj)
+    if errors:
+        raise InputError.joined(errors)
+    # The table above says which class goes where; attrs has no way to tell mypy.
+    chosen: dict[str, Any] = {field: tuple(members) for field, members in fields.items()}
+    return ClusterObjects(**chosen)

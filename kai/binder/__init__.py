@@ -12,7 +12,7 @@ from kai.binder.attempt import attempt
 from kai.binder.bind import Binder
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.queue import BindQueue
-from kai.binder.settings import BinderSettings, ReservationSettings
+from kai.binder.sharers import BinderSettings, ReservationSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group
 

@@ -10,20 +10,19 @@ The status of the request is written last, so an attempt that was cut off before
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
-from kai.api.conventions.grants import ordered_grant
+from kai.api.conventions.binding import ordered_grant
 from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
 from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.api.scheduling.queue import Queue
-from kai.backoff import doubling_pause
+from kai.basics.deadlines import doubling_pause
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import refuse_pod
 from kai.binder.outcome import BindFailureError, Outcome, Verdict, WithdrawnError
@@ -35,10 +34,14 @@ from kai.binder.reporting import (
     succeeded,
     write_status,
 )
-from kai.binder.settings import BinderSettings
 from kai.binder.sweep import sweep_group
 from kai.cluster.requests import NamespaceEnding
 from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kai.binder.sharers import BinderSettings
 
 _NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
 

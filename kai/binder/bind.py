@@ -20,12 +20,13 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions import gpu_sharing
-from kai.api.conventions.grants import grant_of
+from kai.api.conventions.binding import grant_of
 from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Fits, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, locked
 from kai.api.scheduling.bind_request import BindRequest
+from kai.basics.kubernetes_version import KubernetesVersion, newest
 from kai.binder.checks import (
     Check,
     Sight,
@@ -35,15 +36,11 @@ from kai.binder.checks import (
     refuse_reservation,
     refuse_share,
 )
-from kai.binder.context import BindContext, BindStep
-from kai.binder.gpusharing import shares_gpu
-from kai.binder.orders import order_for_sure
-from kai.binder.outcome import BindFailureError, WithdrawnError
+from kai.binder.outcome import BindContext, BindFailureError, BindStep, WithdrawnError, order_for_sure
 from kai.binder.reservation import ATTEMPTS, group_key, holds_gpu, leave_groups, node_key, reserve_device
-from kai.binder.settings import BinderSettings
-from kai.binder.sharers import granted, portion_used
+from kai.binder.sharers import BinderSettings, granted, portion_used
+from kai.binder.steps import shares_gpu
 from kai.binder.sweep import sweep_node
-from kai.kubernetes_version import KubernetesVersion, newest
 
 # What a decision was made on, among the annotations of a pod; others come and go without meaning anything to us.
 _DECIDING: Final = (

@@ -14,16 +14,15 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api import names
-from kai.api.conventions import lack_of_room
+from kai.api.conventions import binding
 from kai.api.conventions.amounts import Amount, effective_requests, exact
 from kai.api.kinds import title
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.binder.claims import requested_by_claim
-from kai.binder.matching import is_wanted, untolerated
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
+from kai.binder.claims import is_wanted, requested_by_claim, untolerated
 from kai.binder.sharers import portion_granted
-from kai.kubernetes_version import NEWEST, KubernetesVersion
 
 # Portions are written with two places, so each may be half a hundredth more than what was meant; and they are floats.
 _ROUNDING: Final = 0.005 + 1e-9
@@ -98,7 +97,7 @@ def refuse_overfull(sight: Sight) -> str:
         left = exact(allocatable.get(name, "0")).billionths - held[name].billionths
         if wanted[name].billionths > left:
             free = Amount(max(left, 0), wanted[name].binary).text
-            return lack_of_room.short_of(title(sight.node), name, free=free, wanted=wanted[name].text)
+            return binding.short_of(title(sight.node), name, free=free, wanted=wanted[name].text)
     return ""
 
 
@@ -107,7 +106,7 @@ def refuse_reservation(node: Node, others: Iterable[Pod], kubernetes: Kubernetes
     wanted = {names.NVIDIA_GPU: _one()}
     held = _held(others, wanted, kubernetes)[names.NVIDIA_GPU]
     if exact(node.status.allocatable.get(names.NVIDIA_GPU, "0")).billionths - held.billionths < _one().billionths:
-        return lack_of_room.no_gpu_to_share(title(node))
+        return binding.no_gpu_to_share(title(node))
     return ""
 
 
@@ -122,7 +121,7 @@ def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
     held = [portion for portion in portions if portion]
     total = own + sum(held)
     if total > 1 + _ROUNDING * (1 + len(held)):
-        return lack_of_room.device_overfull(group, title(sight.node), total)
+        return binding.device_overfull(group, title(sight.node), total)
     return ""
 
 

@@ -9,14 +9,16 @@ attempts are never counted past one there; and while it retries it reports succe
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
-from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Now, Plan, Reason, Ref, RefusedError, find, patch
-from kai.api.scheduling.bind_request import BindRequest
-from kai.api.values.times import instant_text
-from kai.binder.orders import is_gone, order_for_sure
+from kai.api.values import instant_text
+from kai.binder.outcome import is_gone, order_for_sure
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.pod import Pod
+    from kai.api.scheduling.bind_request import BindRequest
 
 BOUND: Final = "Bound"
 _ATTEMPTS: Final = 5

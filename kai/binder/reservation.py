@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
 from kai.api.conventions import gpu_sharing
-from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.api.kubernetes.selection import Toleration
 from kai.api.plans import (
     Fits,
     Plan,
@@ -35,7 +33,11 @@ from kai.api.plans import (
     wait_until,
 )
 from kai.binder.outcome import BindFailureError
-from kai.binder.settings import PodResources, ReservationSettings
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.meta import ObjectMeta
+    from kai.api.kubernetes.node import Toleration
+    from kai.binder.sharers import PodResources, ReservationSettings
 
 _NAME_PREFIX: Final = "gpu-reservation"
 _CONTAINER: Final = "resource-reservation"

@@ -9,6 +9,8 @@ nothing of single binds: that the server is away is one line for all of them.
 
 Besides what the queue asks for, everything is swept at the start and now and then: a reservation pod may have been
 deleted by a user.
+
+The shell of sweeps: what is left over is deleted, lost grants are written again, and the log says so once.
 """
 
 from __future__ import annotations
@@ -31,12 +33,10 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.plans import Emit, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
-from kai.backoff import doubling_pause
+from kai.basics.deadlines import doubling_pause
 from kai.binder.attempt import attempt, attempt_unwritten, give_back
 from kai.binder.bind import Binder
-from kai.binder.outcome import Outcome, Verdict
-from kai.binder.outcome_log import log_outcome
-from kai.binder.plan_runner import PlanRunner
+from kai.binder.outcome import Outcome, PlanRunner, Verdict, log_outcome
 from kai.binder.queue import (
     AttemptEnded,
     AttemptWaits,
@@ -51,19 +51,62 @@ from kai.binder.queue import (
     Started,
     StartSweep,
     SweepEnded,
+    Terms,
     Tick,
     WakeAt,
 )
-from kai.binder.reading import IndexedApi, swept_pods
-from kai.binder.settings import BinderSettings
+from kai.binder.sharers import BinderSettings, IndexedApi, swept_pods
 from kai.binder.steps import StepOptions, resolve_steps
-from kai.binder.sweeping import Sweeping
-from kai.binder.terms import Terms
+from kai.binder.sweep import restore_grants, sweep_everything, sweep_group, sweep_requests
 from kai.cluster.election.takeover import catch_up
-from kai.cluster.pieces import pieces
-from kai.cluster.port import Change, Cluster
-from kai.cluster.signals import BindEnded, Observe, unobserved
+from kai.cluster.port import Change, Cluster, Connectivity
+from kai.cluster.signals import BindEnded, Observe, unobserved, warn
+from kai.cluster.threads import pieces
 from kai.cluster.work import Alarm
+
+
+@attrs.define(eq=False)
+class Sweeping:
+    """Sweeps for one binder."""
+
+    settings: BinderSettings
+    plans: PlanRunner
+    connectivity: Connectivity
+    _lost: frozenset[str] = frozenset()
+    """UIDs of the pods that had lost their grants at the last look."""
+
+    async def sweep(self, group: str) -> bool:
+        """Sweep one GPU group, or everything if it is ""; return whether that succeeded."""
+        if not group:
+            await self._restore()
+            await self._sweep_requests()
+        plan = sweep_group(group, self.settings) if group else sweep_everything(self.settings)
+        deleted = await self.plans.run(plan)
+        if isinstance(deleted, str):
+            warn(self.connectivity, "sweep failed", group=group, why=deleted)
+        elif deleted:
+            structlog.get_logger().info("swept", group=group, deleted=list(deleted))
+        return not isinstance(deleted, str)
+
+    async def _restore(self) -> None:
+        """Write lost grants again, and say so once for each pod."""
+        found = await self.plans.run(restore_grants(self.settings))
+        if isinstance(found, str):
+            structlog.get_logger().debug("grants not restored", why=found)
+            return
+        for each in found:
+            if each.uid not in self._lost:
+                structlog.get_logger().warning("grant lost", why=each.message, restored=each.is_restored)
+        self._lost = frozenset(each.uid for each in found)
+
+    async def _sweep_requests(self) -> None:
+        """Delete bind requests that claim a binding that was never made, so that their pods are decided on again."""
+        deleted = await self.plans.run(sweep_requests(self.settings))
+        if isinstance(deleted, str):
+            structlog.get_logger().debug("bind requests not swept", why=deleted)
+        elif deleted:
+            structlog.get_logger().warning("bind requests of pods without a node deleted", deleted=list(deleted))
+
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0

@@ -4,23 +4,269 @@ Steps run in descending priority and stop at the first failure. All are undone t
 after a crash the binder does not know which did, so every `undo` must do nothing where nothing was done.
 
 Source: names, priorities and arguments are those of the peer's binder plugins, so that its configuration is understood.
+
+The config maps through which the container of a pod learns which GPUs it shares.
+
+The steps that tell a container which GPUs it shares, how much of them, and how much memory that is.
+
+Admission made the container read keys of config maps that did not exist; now the GPUs are known and the maps are made.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.api import names
+from kai.api.conventions import gpu_sharing
 from kai.api.fields import EMPTY
+from kai.api.kinds import title
+from kai.api.kubernetes.meta import ConfigMap
+from kai.api.plans import Plan, Ref, create, delete, find, get, patch
+from kai.api.values import BadValue
+from kai.basics.parsing import floating, signed, truth
 from kai.binder.claims import DynamicResources
-from kai.binder.context import BindStep
-from kai.binder.gpusharing import GpuSharing, HamiCore
+from kai.binder.outcome import BindContext, BindFailureError, BindStep
 from kai.binder.volumes import VolumeBinding
 from kai.errors import ConfigError
-from kai.numerals import signed, truth
+
+if TYPE_CHECKING:
+    from kai.api.conventions.gpu_sharing import Readers, SharedMaps
+    from kai.api.kubernetes.pod import Container, Pod
+
+
+def upsert_config_map(
+    pod: Pod,
+    name: str,
+    values: Mapping[str, str],
+    *,
+    renewed: Mapping[str, str] = EMPTY,
+) -> Plan[ConfigMap]:
+    """Return the config map of a pod that holds `values`; it is made, or an existing one brought up to date.
+
+    What else the pod's own map holds stays. One that an earlier pod of the name left, or that holds the same already,
+    is taken over and emptied first. Any other stays as it is: an annotation of the pod chooses the name, and the user
+    who writes it need not have any right to config maps. `renewed` are values for keys that are only written where they
+    exist.
+
+    Source: the peer takes over whatever has the name.
+    Raises: BindFailureError if the name is taken; RefusedError.
+    """
+    ref = Ref(ConfigMap, name, pod.metadata.namespace)
+    existing = yield from find(ref)
+    if existing is not None:
+        # It may be the one that a failed attempt has just taken back, and a pod without its map never starts.
+        existing = yield from find(ref, fresh=True)
+    if existing is None:
+        made = yield from create(ref, _manifest(pod, name, values))
+        if made is not None:
+            return made
+        existing = yield from get(ref, fresh=True)
+    body = _change(pod, existing, values, renewed)
+    if not body:
+        return existing
+    return (yield from patch(ref, body, uid=existing.metadata.uid))
+
+
+def delete_config_map(pod: Pod, name: str) -> Plan[bool]:
+    """Delete a config map that was made for a pod; return False if there is none, or it was not made for this one.
+
+    Raises: RefusedError.
+    """
+    ref = Ref(ConfigMap, name, pod.metadata.namespace)
+    existing = yield from find(ref)
+    if existing is None or not (_is_of(pod, existing) or _is_left(existing)):
+        return False
+    return (yield from delete(ref, uid=existing.metadata.uid))
+
+
+def _owners_json(pod: Pod) -> list[dict[str, str]]:
+    return [{"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}]
+
+
+def _manifest(pod: Pod, name: str, values: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": pod.metadata.namespace, "ownerReferences": _owners_json(pod)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(values)}
+
+
+def _change(pod: Pod, existing: ConfigMap, values: Mapping[str, str], renewed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the merge patch that brings a config map up to date; empty if it is."""
+    if not _is_of(pod, existing):
+        if not (_is_left(existing) or _is_of_an_earlier_life(pod, existing) or _says_the_same(existing, values)):
+            raise _taken(pod, existing)
+        return _take_over(pod, existing, values)
+    wanted = {**values, **{key: value for key, value in renewed.items() if key in existing.data}}
+    changed = {key: value for key, value in wanted.items() if existing.data.get(key) != value}
+    return {"data": changed} if changed else {}
+
+
+def _take_over(pod: Pod, existing: ConfigMap, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the merge patch that leaves nothing of a config map but its name."""
+    return {
+        "metadata": {
+            "ownerReferences": _owners_json(pod),
+            "labels": None,
+            "annotations": None,
+        },
+        "data": {**dict.fromkeys(key for key in existing.data if key not in values), **values},
+        "binaryData": None,
+    }
+
+
+def _is_of(pod: Pod, existing: ConfigMap) -> bool:
+    return any(owner.uid == pod.metadata.uid for owner in existing.metadata.owner_references)
+
+
+def _is_of_an_earlier_life(pod: Pod, existing: ConfigMap) -> bool:
+    """Return whether only a pod that had this one's name owns a map: it is gone, and so will be the map."""
+    owners = existing.metadata.owner_references
+    return bool(owners) and all((owner.kind, owner.name) == ("Pod", pod.metadata.name) for owner in owners)
+
+
+def _is_left(existing: ConfigMap) -> bool:
+    """Return whether a map without an owner can only have been made for pods that share GPUs."""
+    return not existing.metadata.owner_references and gpu_sharing.is_drawn(existing.metadata.name)
+
+
+def _says_the_same(existing: ConfigMap, values: Mapping[str, str]) -> bool:
+    """Return whether a map holds exactly what the pod's own would: taking it over loses nothing."""
+    return bool(values) and dict(existing.data) == dict(values)
+
+
+def _taken(pod: Pod, existing: ConfigMap) -> BindFailureError:
+    found = f"found one that was not made for {title(pod)}"
+    wanted = f"expected none of that name: its annotation {names.SHARED_GPU_CONFIG_MAP} must begin no other's name"
+    return BindFailureError(f"{title(existing)}: {found}, {wanted}", retryable=False)
+
+
+_CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
+
+
+@attrs.frozen(kw_only=True)
+class GpuSharing:
+    """Writes the config maps of a pod that shares GPUs."""
+
+    uses_cdi: bool = False
+    """Whether the device plugin wants devices by their CDI names."""
+    name: str = "gpusharing"
+
+    def prepare(self, context: BindContext, /) -> Plan[None]:
+        """Write the pod's devices and portion where its container reads them.
+
+        Source: the peer writes each map two or three times over; the content is the same.
+        Raises: BadValue if the pod names no container of its own; BindFailureError; RefusedError.
+        """
+        if not shares_gpu(context):
+            return
+        pod = context.pod
+        container, maps = sharing_container(pod)
+        received = context.request.spec.received_gpu
+        if received is None:
+            raise BindFailureError(f"{title(context.request)}: names no received GPU", retryable=False)
+        visible = ",".join(f"{_CDI_DEVICE}{device}" if self.uses_cdi else device for device in context.devices)
+        devices = {gpu_sharing.VISIBLE_DEVICES: visible}
+        portion = {gpu_sharing.NUM_OF_GPUS: received.portion, gpu_sharing.GPU_PORTION: received.portion}
+        legacy = {gpu_sharing.LEGACY_VISIBLE_DEVICES: visible}
+        if _reads_devices_by_key(container):
+            yield from upsert_config_map(pod, maps.capabilities, {**devices, **portion}, renewed=legacy)
+            yield from upsert_config_map(pod, maps.environment, {})
+        else:
+            yield from upsert_config_map(pod, maps.capabilities, portion)
+            yield from upsert_config_map(pod, maps.environment, devices, renewed=legacy)
+
+    def undo(self, context: BindContext, /) -> Plan[None]:
+        """Delete the pod's config maps.
+
+        Raises: RefusedError.
+        """
+        if not shares_gpu(context):
+            return
+        try:
+            _, maps = sharing_container(context.pod)
+        except (BadValue, BindFailureError):
+            return  # what cannot be named was never made
+        yield from delete_config_map(context.pod, maps.capabilities)
+        yield from delete_config_map(context.pod, maps.environment)
+
+
+@attrs.frozen(kw_only=True)
+class HamiCore:
+    """Writes the memory limit that a library inside the container keeps; needs the maps that `GpuSharing` makes."""
+
+    name: str = "hamicore"
+
+    def prepare(self, context: BindContext, /) -> Plan[None]:
+        """Write how much memory the pod's portion is, if the node tells the size of its GPUs.
+
+        Raises: BadValue if the pod names no container of its own; BindFailureError; RefusedError.
+        """
+        if not shares_gpu(context):
+            return
+        limit = _memory_limit(context)
+        if limit is None:
+            return
+        _, maps = sharing_container(context.pod)
+        yield from upsert_config_map(context.pod, maps.capabilities, {gpu_sharing.CUDA_MEMORY_LIMIT: f"{limit}m"})
+
+    def undo(self, context: BindContext, /) -> Plan[None]:
+        """Do nothing: the maps go with `GpuSharing`."""
+        yield from ()
+
+
+def shares_gpu(context: BindContext) -> bool:
+    """Return whether the bind is of a pod that was given a part of a GPU."""
+    return context.request.spec.received_resource_type == names.FRACTION
+
+
+def sharing_container(pod: Pod) -> tuple[Container, SharedMaps]:
+    """Return the container that gets the shared GPUs, and its maps: those that it reads.
+
+    Raises: BadValue that names the pod, if there is no such container; BindFailureError if admission chose no maps.
+    """
+    annotations, initial, others = pod.metadata.annotations, pod.spec.init_containers, pod.spec.containers
+    try:
+        place = gpu_sharing.sharing_container(annotations, _readers(initial), _readers(others))
+    except BadValue as error:
+        raise error.of(title(pod)) from None
+    container = (initial if place.initial else others)[place.index]
+    maps = gpu_sharing.shared_maps(annotations, place, _maps_of(container))
+    if maps is None:
+        message = f"{title(pod)}: has no annotation {names.SHARED_GPU_CONFIG_MAP}; it was created without admission"
+        raise BindFailureError(message, retryable=False)
+    return container, maps
+
+
+def _readers(containers: Iterable[Container]) -> Readers:
+    return [(container.name, _maps_of(container)) for container in containers]
+
+
+def _maps_of(container: Container) -> tuple[str, ...]:
+    references = [each.value_from.config_map_key_ref for each in container.env if each.value_from is not None]
+    return tuple(reference.name for reference in references if reference is not None)
+
+
+def _reads_devices_by_key(container: Container) -> bool:
+    """Return whether the container reads its devices from a key of a config map, and not as a whole environment."""
+    return any(
+        variable.name == gpu_sharing.VISIBLE_DEVICES
+        and variable.value_from is not None
+        and variable.value_from.config_map_key_ref is not None
+        for variable in container.env
+    )
+
+
+def _memory_limit(context: BindContext) -> int | None:
+    """Return the MiB that the pod's portion of a GPU is; None if the node does not tell, or if it is less than one."""
+    received = context.request.spec.received_gpu
+    total = signed(context.node.metadata.labels.get(names.NODE_GPU_MEMORY, ""))
+    portion = floating(received.portion) if received is not None else None
+    if total is None or portion is None or not 0 < portion < math.inf or total <= 0:
+        return None
+    return int(total * portion) or None
+
 
 BIND_TIMEOUT: Final = "bindTimeoutSeconds"
 CDI_ENABLED: Final = "cdiEnabled"

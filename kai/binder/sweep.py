@@ -11,24 +11,45 @@ awaited for that: each bind sweeps its node, and would wait there for all binds 
 
 Source: the peer decides on its cache, and finds the groups of a finished pod on several devices by a label that such
 pods never carry. It also takes each pod for a user that has the label, wherever it is, and none that has lost it.
+
+Restoring grants that were lost: what a pod was given is written on the pod, which its owner may edit.
+
+Where the admission policies run, only kai may write a grant. Where they do not, the owner of a pod may delete it, or
+put something else in its place. What was granted is then read from the bind request, as long as there is one, and
+written again, so that all who read the pod go by it. A pod that was bound without a bind request has no second record:
+it is read by its labels. That gives no GPU away, since it has whole ones or none, and those are in its specification.
+
+Source: the peer has no grants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.api import names
 from kai.api.conventions import gpu_sharing
-from kai.api.conventions.grants import shared_gpus
-from kai.api.kinds import key_of
+from kai.api.conventions.binding import Grant, ordered_grant, shared_gpus
+from kai.api.kinds import key_of, title
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.api.plans import Plan, Ref, delete, every, find, locked
+from kai.api.plans import Plan, Ref, RefusedError, delete, every, find, locked, patch
 from kai.api.scheduling.bind_request import CLOSED, BindRequest, is_for
-from kai.binder.reading import SHARING, UNBOUND
+from kai.api.values import BadValue
 from kai.binder.reservation import group_key
-from kai.binder.settings import BinderSettings
-from kai.binder.sharers import groups_used, misses_grant
+from kai.binder.sharers import (
+    SHARING,
+    UNBOUND,
+    UNGRANTED,
+    BinderSettings,
+    granted,
+    groups_used,
+    has_bound,
+    misses_grant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
@@ -218,3 +239,49 @@ def groups_to_sweep(before: Pod | None, after: Pod | None, scheduler_name: str) 
     sides = [side for side in (before, after) if side is not None]
     labelled = {group for side in sides for group in gpu_sharing.gpu_groups(side.metadata.labels)}
     return tuple(sorted(labelled.union(*(shared_gpus(side, scheduler_name) for side in sides))))
+
+
+@attrs.frozen(kw_only=True)
+class Lost:
+    """A pod whose grant was lost."""
+
+    uid: str
+    message: str
+    """Which pod it is, what was found and what was expected."""
+    is_restored: bool
+
+
+def restore_grants(settings: BinderSettings) -> Plan[tuple[Lost, ...]]:
+    """Return the running pods that have lost what was granted, after writing again what is known of it."""
+    found = []
+    for pod in (yield from every(Pod, among=UNGRANTED)):
+        if misses_grant(pod, settings):
+            lost = yield from _restored(pod)
+            if lost is not None:
+                found.append(lost)
+    return tuple(found)
+
+
+def _restored(pod: Pod) -> Plan[Lost | None]:
+    metadata = pod.metadata
+    text = metadata.annotations.get(names.GRANTED)
+    request = yield from find(Ref(BindRequest, metadata.name, metadata.namespace))
+    record = None
+    if request is not None and has_bound(request, pod) and ordered_grant(request) is not None:
+        record = granted(request)
+    if text is None and record is None:
+        return None  # it was bound by the peer, or before there were grants
+    is_restored = record is not None and (yield from _is_written(pod, record))
+    wanted = "what was granted when the pod was bound"
+    message = str(BadValue(text, wanted, path=("metadata", "annotations", names.GRANTED)).of(title(pod)))
+    return Lost(uid=metadata.uid, message=message, is_restored=is_restored)
+
+
+def _is_written(pod: Pod, grant: Grant) -> Plan[bool]:
+    """Write a grant and return whether that was possible: one pod that cannot be written must not hinder the others."""
+    body = {"metadata": {"annotations": {names.GRANTED: grant.text}}}
+    try:
+        yield from patch(Ref.to(pod), body, uid=pod.metadata.uid)
+    except RefusedError:
+        return False
+    return True

@@ -10,21 +10,23 @@ Source: the volume binding of the Kubernetes scheduler, from filter to pre-bind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
 from kai.api.kinds import key_of, title
-from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.plans import Now, Plan, Ref, every, find, patch, wait_until
-from kai.api.values.quantity import amount
-from kai.binder.context import BindContext
-from kai.binder.matching import label_selector_matches, node_selector_matches
-from kai.binder.outcome import BindFailureError
+from kai.api.values import amount
+from kai.binder.claims import label_selector_matches, node_selector_matches
+from kai.binder.outcome import BindContext, BindFailureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai.api.kubernetes.node import Node
+    from kai.api.kubernetes.pod import Pod
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _FILESYSTEM: Final = "Filesystem"

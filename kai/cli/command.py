@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn, cast
 
 import click
 
-from kai.api.memory.collector import spared
+from kai.api.memory import spared
 from kai.cli.failures import (
     INTERRUPTED,
     USAGE,
@@ -48,11 +48,11 @@ COMMANDS = {
     "replay": ("deciding.replay:replay", "Decide once more on a snapshot and show the decisions as a plan."),
     "diff": ("deciding.diff:diff", "Compare two policies, two results or two snapshots."),
     "doctor": ("checking.doctor:doctor", "Check that an installation is healthy; each finding has a line that helps."),
-    "warm": ("warm:warm", "Compile the kernels that larger clusters are decided with, and keep them."),
-    "version": ("version:version", "Show the versions of all parts."),
+    "warm": ("about:warm", "Compile the kernels that larger clusters are decided with, and keep them."),
+    "version": ("about:version", "Show the versions of all parts."),
     "reserve": ("running.reserve:reserve", "Hold a GPU that pods share; what reservation pods run."),
-    "completion": ("completion:completion", "Print the shell script that completes commands and options."),
-    "help": ("help:help_", "Show the help of a command."),
+    "completion": ("about:completion", "Print the shell script that completes commands and options."),
+    "help": ("about:help_", "Show the help of a command."),
 }
 """Names, where in ``kai.cli`` their commands are, and what the help says: the help must not import them."""
 
@@ -140,7 +140,7 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001 - as click calls it
     if is_wanted and not context.resilient_parsing:
-        from kai.documents.distribution import DISTRIBUTION, installed
+        from kai.documents.envelope import DISTRIBUTION, installed
 
         write_out(f"kai {installed(DISTRIBUTION)}\n")
         context.exit()

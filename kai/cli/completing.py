@@ -13,8 +13,7 @@ from click.shell_completion import CompletionItem
 from kai.errors import KaiError
 
 if TYPE_CHECKING:
-    from kai.api.cluster_objects import ClusterObjects
-    from kai.api.kinds import ApiObject
+    from kai.api.kinds import ApiObject, ClusterObjects
     from kai.simulation.cases.case import Case
 
 _PATIENCE_SECONDS = 2.0
@@ -85,7 +84,7 @@ def _owners(context: click.Context) -> dict[str, set[str]]:
 def complete_namespaces(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the namespaces whose names begin so: of a file those in which it has jobs."""
     del parameter
-    from kai.api.kubernetes.core import Namespace
+    from kai.api.kubernetes.meta import Namespace
 
     if context.params.get("place"):
         return _items({each.metadata.namespace for each in _written(context).pod_groups}, begun)
@@ -95,8 +94,8 @@ def complete_namespaces(context: click.Context, parameter: click.Parameter, begu
 def complete_contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the contexts of the kubeconfig whose names begin so."""
     del parameter
-    from kai.cluster.transport.contexts import read_contexts
     from kai.cluster.transport.credentials import Source
+    from kai.cluster.transport.kubeconfig import read_contexts
 
     paths = Source(kubeconfig=context.params.get("kubeconfig") or "").paths
     return _items([each.name for each in read_contexts(paths).known], begun)
@@ -119,7 +118,7 @@ def _items(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
     """Return the names of a kind in the source that the flags before name; none where it cannot be read."""
-    from kai.api.cluster_objects import FIELD_OF
+    from kai.api.kinds import FIELD_OF
 
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
@@ -139,7 +138,7 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
 
 def _written(context: click.Context) -> "ClusterObjects":
-    from kai.api.cluster_objects import ClusterObjects
+    from kai.api.kinds import ClusterObjects
 
     case = _case(context)
     return ClusterObjects() if case is None else case.objects

@@ -13,7 +13,7 @@ from typing import Final, TextIO
 
 import attrs
 
-from kai.wording import span_text
+from kai.basics.wording import span_text
 
 _BAR: Final = 20
 _FALLBACK: Final = (80, 24)
@@ -25,7 +25,7 @@ _EARLIEST: Final = 1.0
 
 @attrs.define
 class ProgressLine:
-    """Shows the work that `kai.progress` reports, unless the user asked for silence."""
+    """Shows the work that `kai.basics.progress` reports, unless the user asked for silence."""
 
     quiet: bool = False
     plain: bool = False

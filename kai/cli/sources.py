@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import click
 
+from kai.basics.wording import shown
 from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.failures import keep_logs_off
 from kai.cli.selectors import Selector, read_selector
 from kai.errors import CommandLineError, UnreachableError
-from kai.notation import shown
 
 if TYPE_CHECKING:
     from kai.cli.deciding.installed import Chosen
@@ -122,7 +122,7 @@ class Source:
 
         Raises: CommandLineError for a time that is none, InputError for a run that cannot be repeated.
         """
-        from kai.cli.deciding.saved import run_at
+        from kai.cli.deciding.runs import run_at
 
         experiment = None if self.place in {"", STANDARD_INPUT} else run_at(self.place)
         if experiment is None:
@@ -142,7 +142,7 @@ class Source:
     @cached_property
     def request(self) -> "Request":
         """The request of a command that reads: it changes nothing, and what is installed is looked up once."""
-        from kai.simulation.deciding.search_budget import READING
+        from kai.simulation.deciding.run import READING
         from kai.simulation.request import Request
 
         return Request(searches=READING, again=self.again)
@@ -247,7 +247,7 @@ def _time_of(text: str) -> tuple[float | None, bool]:
 
     Raises: CommandLineError.
     """
-    from kai import durations
+    from kai.basics import parsing
     from kai.traces.columns import instant_of
 
     if not text:
@@ -255,9 +255,9 @@ def _time_of(text: str) -> tuple[float | None, bool]:
     try:
         if text[:4].isdecimal() and text[4:5] == "-":
             return instant_of(text), True
-        seconds = durations.seconds(text)
+        seconds = parsing.seconds(text)
     except ValueError:
-        wanted = f"{durations.WANTED}, or a time such as 2026-01-31T12:00:00"
+        wanted = f"{parsing.DURATION_WANTED}, or a time such as 2026-01-31T12:00:00"
         raise CommandLineError.about("command line", "--at", found=text, wanted=wanted) from None
     if seconds < 0:
         raise CommandLineError.about("command line", "--at", found=text, wanted="0 or more")

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from kai.api.memory.collector import paused
-from kai.cli.console import Console
+from kai.api.memory import paused
+from kai.basics.wording import counted
+from kai.cli.console import Console, write_kind
 from kai.cli.failures import INPUT, flush_out, report_error, say_error, write_out
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
-from kai.cli.writing import write_kind
 from kai.errors import ConfigError, UnreachableError
-from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served

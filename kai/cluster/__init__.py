@@ -7,7 +7,7 @@ Begin with `port`, which says what there is, and `connect`, which puts it togeth
     requesting/  requests carried out, sent in turn, repeated where that is safe
     election/    leader election by a lease
 
-Beside them are `requests` (what may be asked), `carrying` (plans of several requests), `work` (queues of controllers),
-`pieces`, `signals` and `warning` (long batches, what happened, what failed), `clock` and `threads`.
+Beside them are `requests` (what may be asked), `work` (plans of several requests, and queues of controllers), `signals`
+(what happened) and `threads` (the clock, long batches, computing beside the event loop).
 Nothing is imported here: what asks one question needs a client, and none of the objects that a cluster has.
 """

@@ -7,31 +7,33 @@ writes stands between the lease and its renewal.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import attrs
 
 from kai.api.kinds import BY_CLASS
+from kai.basics.wording import first_of
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.caching.watch import ListWatch, WatchSettings
 from kai.cluster.caching.watching import Watcher
-from kai.cluster.clock import SystemClock, system_draw
 from kai.cluster.election.leading import LeaseLeadership
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.port import Clock, Cluster, Draw
 from kai.cluster.requesting.sending import Sender
 from kai.cluster.requesting.window import Window
 from kai.cluster.requesting.write import Requests
-from kai.cluster.transport.calls import Transport
+from kai.cluster.threads import SystemClock, system_draw
 from kai.cluster.transport.client import Account, Client, user_agent
 from kai.cluster.transport.credentials import Source
-from kai.cluster.transport.encoding import Reporter
-from kai.cluster.transport.paths import Served
-from kai.cluster.transport.reachability import Observed, Reachability
-from kai.cluster.transport.rights import Rights
-from kai.wording import first_of
+from kai.cluster.transport.encoding import Reporter, Served
+from kai.cluster.transport.reachability import Observed, Reachability, Rights
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from kai.cluster.transport.calls import Transport
 
 
 @attrs.frozen(kw_only=True)

@@ -11,16 +11,18 @@ Holds: a reply is a value. What the API server refuses is a `Refusal`; an answer
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import ApiObject, Key
-from kai.cluster.requests import Request
+from kai.api.kinds import ApiObject, ClusterObjects, Key
+from kai.basics.kubernetes_version import KubernetesVersion, newest
 from kai.cluster.threads import Threads
-from kai.kubernetes_version import KubernetesVersion, newest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kai.cluster.requests import Request
 
 T = TypeVar("T", bound=ApiObject)
 A = TypeVarTuple("A")
@@ -311,7 +313,7 @@ class Api(Protocol):
 
         Requests for one object are carried out in the order in which they were made; others side by side. What was
         written shows in the store before the reply is returned. `Lock` and `Unlock` belong to the code that runs a
-        plan (`kai.cluster.carrying`) and are no requests here.
+        plan (`kai.cluster.work`) and are no requests here.
         """
         ...
 

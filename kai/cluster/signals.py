@@ -2,16 +2,22 @@
 
 Roles send signals and metrics take them (`kai.cli.running.rolemetrics`). The classes are beneath all roles, so that
 metrics import no role that does not run in this process.
+
+Warnings about what the API server did not do; an outage is told once for all, by what watches the connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
+import structlog
 
 from kai.api.scheduling.queue import Queue
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Connectivity
 
 
 @attrs.frozen(kw_only=True)
@@ -85,3 +91,9 @@ Observe: TypeAlias = Callable[[Signal], None]
 
 def unobserved(_: Signal) -> None:
     """Take no notice."""
+
+
+def warn(connectivity: Connectivity, event: str, **facts: object) -> None:
+    """Log a warning; where the server is away or may be, log it for those who debug."""
+    log = structlog.get_logger()
+    (log.debug if connectivity.may_be_away else log.warning)(event, **facts)

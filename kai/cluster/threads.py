@@ -1,21 +1,82 @@
-"""Where a real process computes what takes long: in threads, so that the event loop goes on meanwhile."""
+"""Where a real process computes what takes long: in threads, so that the event loop goes on meanwhile.
+
+The clock and the chance of a real process; everything else in this package is given them.
+
+Long batches in pieces, between which the event loop turns.
+
+The first batch of a subscription brings each object that there is. A role that took tens of thousands of them at one go
+would hold the loop for a second as its term begins, just when a new leader is to decide.
+"""
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
-from types import FrameType
-from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple, cast
 
+import anyio
 import structlog
 from anyio import CancelScope, to_thread
-from anyio.lowlevel import checkpoint_if_cancelled, current_token
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled, current_token
 
 from kai.errors import places
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+    from types import FrameType
+
+_COUNTING_SLEEP: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemClock:
+    """The clocks of the operating system."""
+
+    def monotonic(self) -> float:
+        """Return seconds since some moment; other clocks being set does not show, and a machine's sleep counts.
+
+        A term that ran out while the machine was suspended is over; the usual clock stands still meanwhile.
+        """
+        return time.clock_gettime(_COUNTING_SLEEP)
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; for no time at all, let others run."""
+        await anyio.sleep(max(0.0, seconds))
+
+
+def system_draw() -> float:
+    """Return a random number from 0 up to 1, for jitter."""
+    return random.random()  # noqa: S311 - spreads retries over time; nothing is secret
+
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 256
+"""So much of what takes some ten microseconds is done before others have their turn."""
+
+
+async def pieces(batch: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    """Yield a batch in pieces, in its order; the loop turns between them."""
+    for first in range(0, len(batch), AT_ONCE):
+        if first:
+            await checkpoint()
+        yield batch[first : first + AT_ONCE]
+
+
+async def pieces_of(batches: AsyncIterable[Sequence[T]]) -> AsyncIterator[Sequence[T]]:
+    """Yield batches in pieces as they come, in their order; the loop turns between the pieces of one."""
+    async for batch in batches:
+        async for piece in pieces(batch):
+            yield piece
+
 
 _LONG: Final = 60.0
 """Seconds after which a computation that has not ended is told of; again after twice as long, and so on."""

@@ -14,11 +14,11 @@ import attrs
 import cattrs
 from attrs import NOTHING, Attribute
 
-from kai import durations
+from kai.basics import parsing
+from kai.basics.parsing import is_number, is_whole
+from kai.basics.wording import shown
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import told
-from kai.notation import shown
-from kai.numerals import is_number, is_whole
 
 T = TypeVar("T")
 Options = Mapping[str, object]
@@ -261,7 +261,7 @@ def from_text(field: "Attribute[Any]", text: str) -> object:
         if float not in kinds:
             raise ValueError
     if float in kinds:
-        return durations.seconds(stripped) if field.name.endswith("_seconds") else float(stripped)
+        return parsing.seconds(stripped) if field.name.endswith("_seconds") else float(stripped)
     if int in kinds:
         return int(stripped)
     if str in kinds or typing.get_origin(kind) is typing.Literal:

@@ -1,24 +1,75 @@
 """Past usage of queues: where it is read from, over which window, and how fast it fades.
 
 The keys are the peer's, in its configuration file (``usageDBConfig``) as in a SchedulingShard. What is left out has the
-peer's defaults. The reading itself is the service's: see ``kai.scheduler.usage``.
+peer's defaults. The reading itself is the service's: see ``kai.scheduler.cycle.past_usage``.
 
 Source: the peer's pkg/scheduler/cache/usagedb.
+
+Times that come again, as cron writes them: ``0 0 * * 1`` is every Monday at midnight, in UTC.
+
+Five fields: minute, hour, day of the month, month, day of the week; ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``
+and ``@yearly`` are the usual. cronsim reads the fields and walks back through the calendar. Kubernetes reads schedules
+of CronJobs in another way (`kai.manifests.schedules`).
 """
 
 import datetime as dt
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 import attrs
+from cronsim import CronSim, CronSimError
 
-from kai import durations
-from kai.configuration.cron import Cron
+from kai.basics import parsing
+from kai.basics.wording import shown
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError
-from kai.notation import shown
+
+WANTED: Final = 'five fields such as "0 0 * * 1", or @hourly, @daily, @weekly, @monthly, @yearly'
+_FIELDS: Final = 5
+_SHORT: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_LONGEST_EXPRESSION: Final = 1_000
+_SOME_DAY: Final = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
+
+
+@attrs.frozen(kw_only=True)
+class Cron:
+    """Minutes of the calendar: all those that every field allows."""
+
+    text: str
+    fields: str
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return the times that ``text`` describes.
+
+        Raises: ValueError for text that is none, or that no day fits.
+        """
+        fields = _SHORT.get(text.strip().lower(), text).replace("?", "*")
+        count = len(fields.split())
+        if count != _FIELDS or len(fields) > _LONGEST_EXPRESSION:
+            raise ValueError(f"found {count} fields, expected {WANTED}")
+        made = cls(text=text, fields=fields)
+        try:
+            if made.before(_SOME_DAY) is None:
+                raise ValueError(f"found {shown(text)}, which no day fits, expected {WANTED}")
+        except CronSimError as error:
+            raise ValueError(f"found {shown(text)} ({error}), expected {WANTED}") from None
+        return made
+
+    def before(self, moment: dt.datetime) -> dt.datetime | None:
+        """Return the last of these times before ``moment``, that one left out; None if there is none for years."""
+        return next(CronSim(self.fields, moment, reverse=True), None)
+
 
 _KEYS: Final = ("clientType", "connectionString", "connectionStringEnvVar", "usageParams")
 _PARAMS: Final = (
@@ -176,9 +227,9 @@ def _duration(found: Mapping[str, object], key: str, place: str, default: float)
     if found.get(key) is None:
         return default
     try:
-        return durations.seconds(_text(found, key, place))
+        return parsing.seconds(_text(found, key, place))
     except ValueError:
-        raise ConfigError(f"{place}.{key}: found {shown(found[key])}, expected {durations.WANTED}") from None
+        raise ConfigError(f"{place}.{key}: found {shown(found[key])}, expected {parsing.DURATION_WANTED}") from None
 
 
 def _window_type(params: Mapping[str, object], place: str) -> WindowType:
@@ -230,11 +281,11 @@ def _extra_duration(extra: Mapping[str, str], key: str, default: float, place: s
     if text is None:
         return default
     try:
-        seconds = durations.seconds(text)
+        seconds = parsing.seconds(text)
     except ValueError:
         seconds = 0.0
     if seconds >= _SHORTEST:
         return seconds
-    wanted = f"{durations.WANTED}, of a millisecond at least"
-    notes.append(f"{place}.extraParams.{key}: found {shown(text)}, expected {wanted}; used {durations.text(default)}")
+    wanted = f"{parsing.DURATION_WANTED}, of a millisecond at least"
+    notes.append(f"{place}.extraParams.{key}: found {shown(text)}, expected {wanted}; used {parsing.text(default)}")
     return default

@@ -2,15 +2,15 @@
 
 from typing import cast
 
-from kai.configuration import aliases
-from kai.configuration.aliases import PluginEntry
+from kai.basics.wording import shown
+from kai.configuration import peer
 from kai.configuration.options import build, described
+from kai.configuration.peer import PluginEntry
 from kai.configuration.reading import ON_FAILURE, Configuration, default_configuration
 from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
-from kai.engine.profile import Action, Profile
+from kai.engine.cycle import Action, Profile
 from kai.errors import ConfigError, told
 from kai.framework.hooks import OnFailure, Plugin, PluginUse
-from kai.notation import shown
 
 
 def make_profile(configuration: Configuration, registry: Registry | None = None) -> Profile:
@@ -67,9 +67,9 @@ def _action(name: str, place: str, registry: Registry) -> Action:
 def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
     where = f"{place}: {entry.key}.{entry.name}"
     elsewhere = {option: f"{place}: {key}.{entry.name}" for option, key in entry.elsewhere.items()}
-    if entry.name not in registry.plugins and aliases.ours(entry.name):
+    if entry.name not in registry.plugins and peer.ours(entry.name):
         raise UnknownNameError(
-            f"{where}: found KAI-Scheduler's name of a plugin", help=f"did you mean {aliases.ours(entry.name)}?"
+            f"{where}: found KAI-Scheduler's name of a plugin", help=f"did you mean {peer.ours(entry.name)}?"
         )
     cls = registry.plugin(entry.name, where)
     owner = origin_of(registry.plugins[entry.name][0])

@@ -25,16 +25,15 @@ from difflib import get_close_matches
 
 import attrs
 
-from kai.configuration import aliases
-from kai.configuration.aliases import Arguments, Options, PluginEntry
+from kai.basics.wording import shown
+from kai.configuration import peer
 from kai.configuration.options import build, described, from_text
 from kai.configuration.past_usage import UsageSettings, read_usage
-from kai.configuration.peer_settings import BUDGETED, read_budgets, read_depths, read_victims
+from kai.configuration.peer import BUDGETED, Arguments, Options, PluginEntry, read_budgets, read_depths, read_victims
 from kai.configuration.registry import Registry, UnknownNameError, suggestion
 from kai.engine.shortcuts import TABLE as SHORTCUTS
 from kai.errors import ConfigError
 from kai.framework.parameters import Parameters, SearchBudgets
-from kai.notation import shown
 
 ON_FAILURE = "on_failure"
 """The option of every plugin that says how cycles go on when it fails."""
@@ -48,7 +47,7 @@ SWITCHES = (
 _ALLOCATE = "allocate"
 _SPREADING = frozenset({"pod_topology_spread"})
 _MISSED = {
-    "pods may be placed where node selectors, taints or volumes forbid it": frozenset(aliases.PREDICATES) - _SPREADING,
+    "pods may be placed where node selectors, taints or volumes forbid it": frozenset(peer.PREDICATES) - _SPREADING,
     "pods that demand to be spread may be in one place": _SPREADING,
     "queues have no fair share, quotas or limits": frozenset({"proportion"}),
     "gangs that need several nodes take nothing back from others": frozenset({"gang"}),
@@ -298,12 +297,12 @@ def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, note
 
 
 def _default_plugins() -> tuple[PluginEntry, ...]:
-    return merged(entry for name in aliases.DEFAULT_PLUGINS for entry in aliases.PLUGINS[name](Arguments(name, {})))
+    return merged(entry for name in peer.DEFAULT_PLUGINS for entry in peer.PLUGINS[name](Arguments(name, {})))
 
 
 def _peer_actions(value: object, place: str) -> tuple[str, ...]:
     if not value:
-        return aliases.DEFAULT_ACTIONS
+        return peer.DEFAULT_ACTIONS
     if not isinstance(value, str):
         raise ConfigError(f"{place}: found {shown(value)}, expected names separated by commas")
     return tuple(name.strip() for name in value.split(",") if name.strip())
@@ -343,7 +342,7 @@ def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: l
     name = plugin["name"]
     texts = _options(plugin.get("arguments"), f"{place}.arguments")
     values = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in texts.items()}
-    translation = aliases.PLUGINS.get(name)
+    translation = peer.PLUGINS.get(name)
     if translation is None:
         return (_third_party(name, values, place, registry),)
     arguments = Arguments(name, values)
@@ -362,7 +361,7 @@ def _third_party(name: str, values: Mapping[str, str], place: str, registry: Reg
     """Return a plugin that is not the peer's, its arguments read by the types of its fields."""
     known = registry or Registry.installed()
     if name not in known.plugins:
-        names = sorted({*aliases.PLUGINS, *known.plugins})
+        names = sorted({*peer.PLUGINS, *known.plugins})
         raise UnknownNameError(
             f"{place}.name: found {shown(name)}, expected the name of a plugin", help=suggestion(name, names)
         )

@@ -14,10 +14,10 @@ from typing import Any, Self, cast
 
 import attrs
 
+from kai.basics.wording import shown
 from kai.errors import ConfigError, told
 from kai.framework.decisions import BUILT_IN, Action, Cause, cause_of, priority_of
 from kai.framework.objects import Objects
-from kai.notation import shown
 
 PLUGINS = "kai.plugins"
 ACTIONS = "kai.actions"

@@ -2,7 +2,7 @@
 
 A user who may write a namespace may name another queue in a pod group while its pods run, or delete it. What these pods
 hold was granted on the account of one queue and stays there until they are gone, in the books of the scheduler
-(`kai.intake.held`, `kai.intake.orphans`) as in the statuses of queues. Which group is at odds is kept here, and the sum
+(`kai.intake.held`, `kai.intake.held`) as in the statuses of queues. Which group is at odds is kept here, and the sum
 of each queue (`kai.controllers.sums`).
 
 Source: the peer adds a group to the queue that it names, and forgets pods whose group is gone.
@@ -17,18 +17,18 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions.amounts import add_up, effective_requests, texts
-from kai.api.conventions.grants import account_of, grant_of, group_of, held_under
+from kai.api.conventions.binding import account_of, grant_of, group_of, held_under
 from kai.api.kinds import Key
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources, PodGroupSpec
+from kai.basics.kubernetes_version import KubernetesVersion, newest
 from kai.cluster.port import Change, Index, Store
 from kai.controllers.podgroup import Surroundings, pod_group_resources
 from kai.controllers.sums import Sum, Sums
 from kai.errors import InputError
-from kai.kubernetes_version import KubernetesVersion, newest
 
 
 def _group(pod: Pod) -> Iterable[str]:

@@ -22,8 +22,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -32,11 +31,14 @@ from kai.api.codec.structuring import unstructure
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.amounts import Amount, exact
 from kai.api.kinds import Key, key_of
+from kai.api.kubernetes.node import NodeAffinity, Toleration
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.api.kubernetes.selection import NodeAffinity, Toleration
 from kai.api.scheduling.bind_request import BindRequest, is_for
-from kai.api.values.bad_value import BadValue
-from kai.numerals import floating, signed
+from kai.api.values import BadValue
+from kai.basics.parsing import floating, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _Place: TypeAlias = tuple[frozenset[tuple[str, str]], NodeAffinity | None, frozenset[Toleration]]
 """To which nodes a pod may go."""

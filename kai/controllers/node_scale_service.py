@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
 
 from kai.api import names
-from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.port import Change, Cluster, Index
-from kai.cluster.signals import Observe, unobserved
-from kai.cluster.warning import warn
+from kai.cluster.signals import Observe, unobserved, warn
 from kai.cluster.work import Ended, Look, QueueOptions, Workers
 from kai.controllers.node_scale import (
     UNSCHEDULABLE_STATUS,
@@ -25,6 +22,11 @@ from kai.controllers.node_scale import (
     is_relevant,
     stands_for,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai.api.kinds import ApiObject
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, BindRequest)
 """The kinds that the node-scale adjuster needs in its store."""

@@ -22,19 +22,18 @@ import attrs
 from kai.api import names
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.amounts import Amount, effective_requests, exact, plus, texts
-from kai.api.conventions.grants import group_of, told_share
+from kai.api.conventions.binding import group_of, told_share
 from kai.api.fields import INT64_MAX
 from kai.api.kinds import title
-from kai.api.kubernetes.core import PriorityClass
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod, claim_behind
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
-from kai.api.values.bad_value import BadValue
-from kai.api.values.quantity import amount
+from kai.api.values import BadValue, amount
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
+from kai.basics.parsing import signed
 from kai.controllers.sums import changed_lists
-from kai.kubernetes_version import NEWEST, KubernetesVersion
-from kai.numerals import signed
 
 _SIZE: Final = re.compile(r"[0-9].*")
 _MEGABYTE: Final = 10**6

@@ -5,29 +5,31 @@ Events are gathered for a moment, so that a gang that starts costs a write or tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
 import structlog
 
 from kai.api import names
-from kai.api.conventions.grants import group_of, told_share
+from kai.api.conventions.binding import group_of, told_share
 from kai.api.kinds import ApiObject, Key, key_of, title
-from kai.api.kubernetes.core import PriorityClass
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Patch, Ref
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
-from kai.cluster.pieces import pieces_of
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
+from kai.cluster.threads import pieces_of
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.controllers.holdings import MEMBERS
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
 from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
 """The kinds that the pod-group controller needs in its store."""

@@ -2,36 +2,120 @@
 
 One look at one queue adds its children to the sum of the pod groups that are held on its account, and says what is
 wrong with it; what it writes is a change of the queue, which leads to a look at its parent, so totals go up the tree.
+
+The two queues of a fresh installation, so that a workload that names no queue has one.
+
+They cannot be part of what is applied at installation: a client that applies a kind and an object of it at once does
+not know the kind yet. So the queue controller makes them, once its list of queues is complete and if it is empty. Where
+there is a single queue, its author decides which there are, also that there is no default queue; unless it is the
+first of ours, alone, since then we were cut off between the two.
+
+Source: names and values of the peer's chart, which makes them at installation and never again.
+
+The status of a queue: its children, and what the pod groups below it ask for and hold.
+
+One look at one queue adds up the statuses of its children and of its own pod groups, as they are now; a change travels
+up the tree one level a look. That stands still on a cycle of queues only because a queue on a cycle is not added to
+itself.
+
+Source: the peer's queue controller, which has no such guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
 import structlog
 
-from kai.ancestry import descendants
+from kai.api import names
 from kai.api.codec.structuring import unstructure
+from kai.api.conventions.amounts import texts
 from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import Queue
-from kai.cluster.pieces import pieces_of
+from kai.api.scheduling.queue import Queue, QueueResource, QueueResources, QueueSpec, QueueStatus
+from kai.basics.trees import ancestry, descendants
 from kai.cluster.port import Change, Cluster, Index
-from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
-from kai.cluster.warning import warn
+from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved, warn
+from kai.cluster.threads import pieces_of
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
-from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, held_by
-from kai.controllers.queue import queue_totals, status_patch
 from kai.controllers.queue_tree import conditions_after, tree_findings
+from kai.controllers.sums import Sum, changed_lists
 from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Nothing is guaranteed, everything that is idle may be used.
+_SHARE: Final = QueueResource(quota=0.0, limit=names.UNLIMITED, over_quota_weight=1.0)
+_SHARES: Final = QueueResources(gpu=_SHARE, cpu=_SHARE, memory=_SHARE)
+_OURS: Final = {"app.kubernetes.io/part-of": "kai"}
+_PARTS: Final = ("cpu", "gpu", "memory")
+
+
+def first_queues(existing: Iterable[Queue]) -> tuple[dict[str, Any], ...]:
+    """Return the manifests of the queues to create, the parent first; none if there is any queue of another author."""
+    first = _manifest(names.DEFAULT_PARENT_QUEUE, "")
+    second = _manifest(names.DEFAULT_QUEUE, names.DEFAULT_PARENT_QUEUE)
+    known = tuple(existing)
+    if not known:
+        return (first, second)
+    return (second,) if len(known) == 1 and _is_our_first(known[0]) else ()
+
+
+def _is_our_first(queue: Queue) -> bool:
+    labels = queue.metadata.labels
+    return queue.metadata.name == names.DEFAULT_PARENT_QUEUE and _OURS.items() <= labels.items()
+
+
+def _manifest(name: str, parent: str) -> dict[str, Any]:
+    metadata = ObjectMeta(name=name, labels=_OURS)
+    manifest = unstructure(Queue(metadata=metadata, spec=QueueSpec(parent_queue=parent, resources=_SHARES)))
+    # A quota of 0 is a default and therefore left out; here it is the point.
+    return {
+        **manifest,
+        "spec": {
+            **manifest["spec"],
+            "resources": {part: {"quota": 0, **manifest["spec"]["resources"][part]} for part in _PARTS},
+        },
+    }
+
+
+def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus:
+    """Return the status of a queue with its children and the totals below it; ``own`` is the sum of its pod groups.
+
+    Others than its children may be among ``queues``.
+
+    Raises: BadValue if an amount in a status is not a quantity.
+    """
+    known = {other.metadata.name: other for other in queues}
+    children = [known[name] for name in sorted(known) if known[name].spec.parent_queue == queue.metadata.name]
+    parents = {other.metadata.name: other.spec.parent_queue for other in (*known.values(), queue)}
+    above = ancestry(queue.metadata.name, parents)
+    total = Sum.of(*(child.status for child in children if child.metadata.name not in above)) + own
+    return attrs.evolve(
+        queue.status,
+        child_queues=tuple(child.metadata.name for child in children),
+        allocated=texts(total.allocated),
+        allocated_non_preemptible=texts(total.allocated_non_preemptible),
+        requested=texts(total.requested),
+    )
+
+
+def status_patch(queue: Queue, totals: QueueStatus) -> dict[str, Any] | None:
+    """Return the merge patch of the queue's children and totals; None if nothing changed, however it is written."""
+    changes = changed_lists(queue.status, totals)
+    if queue.status.child_queues != totals.child_queues:
+        changes["childQueues"] = list(totals.child_queues) or None
+    return {"status": changes} if changes else None
+
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
 """The kinds that the queue controller needs in its store."""

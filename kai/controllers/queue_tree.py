@@ -11,8 +11,7 @@ Source: the peer declares `Orphan` and `OverQuota` on queues, with these meaning
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -20,8 +19,12 @@ from kai.api import names
 from kai.api.conventions.amounts import exact
 from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_of
 from kai.api.kubernetes.meta import Condition
-from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kai.api.scheduling.pod_group import PodGroup
+    from kai.api.scheduling.queue import Queue
 
 ORPHAN: Final = "Orphan"
 """The parent does not exist."""

@@ -7,15 +7,17 @@ a group that changes is taken out of them as it was and put in as it is, which i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api.conventions.amounts import Amount, add_up, exact, plus, same
 from kai.api.kinds import Key
 from kai.api.scheduling.pod_group import PodGroupResources
-from kai.api.scheduling.queue import QueueStatus
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
+
+if TYPE_CHECKING:
+    from kai.api.scheduling.queue import QueueStatus
 
 _NOTHING: Final = PodGroupResources()
 

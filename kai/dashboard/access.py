@@ -3,22 +3,60 @@
 On this machine nothing is asked of a reader, but the name under which it was found is: a page of a stranger that gives
 its own name our address would otherwise read through the browser of a reader who opened it. Elsewhere a reader brings a
 token, and the API server says whose it is and what its owner may list. What it does not say is refused.
+
+What a reader may see, and what others are called where they have to be mentioned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import anyio
 import attrs
 
-from kai.ancestry import ancestry
+from kai.basics.trees import ancestry
 from kai.cluster.requesting.reviews import KEPT, Identity, Permission, Reviews
-from kai.dashboard.scope import EVERYTHING, Scope
-from kai.telemetry.connections import Request
 from kai.telemetry.listener import STRANGE_NAME, is_asked_locally
+
+if TYPE_CHECKING:
+    from kai.telemetry.connections import Request
+
+FOREIGN_NAMESPACE: Final = "another namespace"
+FOREIGN_JOB: Final = "another job"
+FOREIGN_QUEUE: Final = "another queue"
+FOREIGN_POD: Final = "another pod"
+FOREIGN_NODE: Final = "a node"
+
+
+@attrs.frozen(kw_only=True)
+class Scope:
+    """What a reader may see; None is everything."""
+
+    namespaces: frozenset[str] | None = None
+    """Whose pod groups may be listed."""
+    queues: frozenset[str] | None = None
+    """The queues that may be read."""
+    nodes: bool = True
+    """Whether nodes may be listed."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is hidden."""
+        return self.namespaces is None and self.queues is None and self.nodes
+
+    def sees(self, namespace: str) -> bool:
+        """Return whether jobs of a namespace may be seen."""
+        return self.namespaces is None or namespace in self.namespaces
+
+    def reads(self, queue: str) -> bool:
+        """Return whether a queue may be read."""
+        return self.queues is None or queue in self.queues
+
+
+EVERYTHING: Final = Scope()
+
 
 COOKIE: Final = "kai-token"
 TOKEN_HEADER: Final = "X-Kai-Token"  # noqa: S105 - the name of a header

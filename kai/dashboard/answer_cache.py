@@ -16,11 +16,10 @@ import attrs
 from anyio import to_thread
 
 from kai.cluster.port import Clock
-from kai.dashboard.access import Access, JobQueues, Reader
+from kai.dashboard.access import EVERYTHING, Access, JobQueues, Reader, Scope
 from kai.dashboard.feed import Feed
 from kai.dashboard.look import Look, WholeLook
 from kai.dashboard.own import OwnLook
-from kai.dashboard.scope import EVERYTHING, Scope
 from kai.telemetry.connections import Response
 
 LEAST_SECONDS: Final = 1.0

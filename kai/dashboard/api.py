@@ -6,26 +6,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from kai.api.values.times import instant_text
-from kai.dashboard.access import missing_rights
-from kai.dashboard.feed import CycleLine, Happening
+from kai.api.values import instant_text
+from kai.basics.wording import shown
+from kai.dashboard.access import FOREIGN_NAMESPACE, missing_rights
 from kai.dashboard.look import History, Look, WholeLook
-from kai.dashboard.scope import FOREIGN_NAMESPACE
-from kai.documents.entitlements import entitlement_values
 from kai.documents.explanations import eviction, explanation, past_eviction, settled_values, told_of_jobs
-from kai.documents.jobs import job_values
-from kai.documents.nodes import node_values, occupancy_values
-from kai.documents.queues import queue_items
-from kai.notation import shown
+from kai.documents.items import entitlement_values, job_values, node_values, occupancy_values, queue_items
 from kai.simulation.explaining.explanation import Fold
 from kai.simulation.explaining.past_evictions import SERVICE, PastEviction, rule_of
 from kai.simulation.outcomes.job_lines import lines_named
 from kai.telemetry.connections import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kai.dashboard.feed import CycleLine, Happening
 
 T = TypeVar("T")
 ROOT: Final = "/api/v1"

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.colors import OTHERS
+from kai.basics.trees import OTHERS
+from kai.basics.wording import number_text
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED
-from kai.simulation.outcomes.gpu_slots import FREE, UNHEALTHY, NodeSlots, Slot
-from kai.simulation.outcomes.mig_slices import Slices
+from kai.simulation.outcomes.gpu_slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slices, Slot
 from kai.simulation.outcomes.queue_lines import QueueLine
-from kai.wording import number_text
 
 WIDTH = 1000
 

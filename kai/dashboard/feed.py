@@ -18,7 +18,7 @@ from kai.api.fields import EMPTY
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.model.axis import GPU_UNIT
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.quota_gpus import counted_on
+from kai.simulation.outcomes.states import counted_on
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400

@@ -12,17 +12,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from kai.api.fields import EMPTY
-from kai.colors import colors_of
+from kai.basics.trees import colors_of
+from kai.dashboard.access import EVERYTHING, Scope
 from kai.dashboard.feed import CycleLine, EndedCycle, Happening
-from kai.dashboard.scope import EVERYTHING, Scope
 from kai.documents.envelope import enveloped
 from kai.model.axis import GPU
-from kai.model.queue import Queue
 from kai.simulation.cases.origin import Origin
 from kai.simulation.explaining.assumptions import assumptions
 from kai.simulation.explaining.evictions import Eviction, Evictions
@@ -40,7 +39,10 @@ from kai.simulation.outcomes.job_lines import JobLine, job_lines
 from kai.simulation.outcomes.node_occupancy import Occupancy, occupancy, spare
 from kai.simulation.outcomes.overview import Job, Overview, overview
 from kai.simulation.outcomes.owners import Above, owners_in
-from kai.simulation.outcomes.queue_lines import QueueLine
+
+if TYPE_CHECKING:
+    from kai.model.groups import Queue
+    from kai.simulation.outcomes.queue_lines import QueueLine
 
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0

@@ -1,7 +1,7 @@
 """What a reader sees who may not see everything.
 
 This is no outcome with names taken out: sums, places in line, order and counts would still tell how much others have.
-Each value here is made of what a right shows (`kai.dashboard.scope.Scope`):
+Each value here is made of what a right shows (`kai.dashboard.access.Scope`):
 
 - of the reader's jobs: what they are, what was decided about them, and why, as the scheduler writes it on them anyway;
 - of queues that the reader may get: their figures, which count all jobs in them;
@@ -15,38 +15,51 @@ no document does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import attrs
 
-from kai.colors import colors_of
-from kai.dashboard.feed import Happening
+from kai.basics.trees import colors_of
+from kai.dashboard.access import FOREIGN_JOB, FOREIGN_NAMESPACE, FOREIGN_NODE, FOREIGN_POD, FOREIGN_QUEUE, Scope
 from kai.dashboard.look import Capacity, History, Look, WholeLook
-from kai.dashboard.scope import FOREIGN_JOB, FOREIGN_NAMESPACE, FOREIGN_NODE, FOREIGN_POD, FOREIGN_QUEUE, Scope
 from kai.explain.codes import BY_CODE
 from kai.explain.phrases import Words
 from kai.framework.decisions import Cause
 from kai.model.axis import GPU_UNIT
-from kai.model.queue import Queue
 from kai.simulation.explaining.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
-from kai.simulation.explaining.evictions import Eviction
 from kai.simulation.explaining.explanation import JobExplanation, unproved
-from kai.simulation.explaining.fact import Evidence
-from kai.simulation.explaining.prospects import in_general
-from kai.simulation.explaining.suggestions import Suggestions
-from kai.simulation.explaining.trials import ChangeTrial
+from kai.simulation.explaining.suggestions import Suggestions, in_general
 from kai.simulation.explaining.unfit_nodes import NODE_FIELD
-from kai.simulation.outcomes.entitlement import Entitlement
-from kai.simulation.outcomes.gains import Gains
-from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder
-from kai.simulation.outcomes.gpu_slots import FREE, SHARED, UNHEALTHY, NodeSlots, Slot, User
-from kai.simulation.outcomes.job_lines import JobLine, PodLine
-from kai.simulation.outcomes.mig_slices import Slices, SliceUser
+from kai.simulation.outcomes.entitlement import Entitlement, Gains
+from kai.simulation.outcomes.gpu_slots import (
+    FREE,
+    HELD,
+    LEAVING,
+    SHARED,
+    UNHEALTHY,
+    USED,
+    Holder,
+    NodeSlots,
+    Slices,
+    SliceUser,
+    Slot,
+    User,
+)
 from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant
-from kai.simulation.outcomes.overview import Job
-from kai.simulation.outcomes.owners import Above
-from kai.simulation.outcomes.queue_lines import QueueLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kai.dashboard.feed import Happening
+    from kai.model.groups import Queue
+    from kai.simulation.explaining.evictions import Eviction
+    from kai.simulation.explaining.facts import Evidence
+    from kai.simulation.explaining.trials import ChangeTrial
+    from kai.simulation.outcomes.job_lines import JobLine, PodLine
+    from kai.simulation.outcomes.overview import Job
+    from kai.simulation.outcomes.owners import Above
+    from kai.simulation.outcomes.queue_lines import QueueLine
 
 _STATES = (USED, SHARED, LEAVING, HELD, FREE, UNHEALTHY)
 """In the order in which GPUs of a node are shown: any other would tell which jobs the others are."""

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from kai.colors import OTHERS, branches
+from kai.basics.trees import OTHERS, branches
+from kai.basics.wording import counted
 from kai.dashboard import charts
 from kai.dashboard.access import missing_rights
 from kai.dashboard.api import explanation_fields
 from kai.dashboard.look import History, Look
-from kai.documents.entitlements import entitled
-from kai.documents.nodes import closed, occupied
+from kai.documents.items import closed, entitled, occupied
 from kai.explain.codes import NEVER, stage_of
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.explaining.explanation import Fold
-from kai.simulation.outcomes.job_lines import JobLine
-from kai.simulation.outcomes.overview import Job
-from kai.wording import counted
+
+if TYPE_CHECKING:
+    from kai.simulation.explaining.explanation import Fold
+    from kai.simulation.outcomes.job_lines import JobLine
+    from kai.simulation.outcomes.overview import Job
 
 MOST_ROWS: Final = 200
 """Of more jobs, queues or racks the rest is on further pages."""

@@ -6,15 +6,28 @@ import base64
 import binascii
 import math
 import ssl
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
 from kai.api.kubernetes.pod import ENDED
-from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import PART_OF, Manifest, Seen, annotations_of, key_of, labels_of, name_of
-from kai.lenient import list_of, part_of, text_of
-from kai.wording import counted, first_of
+from kai.basics.parsing import list_of, part_of, text_of
+from kai.basics.wording import counted, first_of
+from kai.doctor.seen import (
+    PART_OF,
+    Finding,
+    Looked,
+    Manifest,
+    Seen,
+    annotations_of,
+    failure,
+    key_of,
+    labels_of,
+    name_of,
+    warning,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 POLICIES: Final = (
     *("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-grants-of-bindings", "kai-bound-pods"),

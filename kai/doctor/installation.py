@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
-from kai.doctor.findings import Finding, Looked, failure, warning
+from kai.api import values
+from kai.api.values import BadValue
+from kai.basics.parsing import list_of, part_of, text_of
+from kai.basics.wording import counted, first_of, shown
 from kai.doctor.seen import (
     PART_OF,
     TOGETHER,
+    Finding,
+    Looked,
     Manifest,
     Program,
     Seen,
+    failure,
     key_of,
     labels_of,
     lease_of,
     name_of,
+    warning,
 )
-from kai.lenient import list_of, part_of, text_of
-from kai.notation import shown
-from kai.wording import counted, first_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _OLDEST: Final = (1, 30)
 _KINDS: Final = {
@@ -372,9 +376,9 @@ def _drift(lease: object) -> float:
     """
     writes = list_of(lease, "metadata", "managedFields")
     try:
-        renewed = times.instant(text_of(lease, "spec", "renewTime"))
+        renewed = values.instant(text_of(lease, "spec", "renewTime"))
         return renewed - max(
-            times.instant(text_of(each, "time"))
+            values.instant(text_of(each, "time"))
             for each in writes
             if part_of(each, "fieldsV1", "f:spec", "f:renewTime") is not None
         )
@@ -384,6 +388,6 @@ def _drift(lease: object) -> float:
 
 def _age(lease: object, now: float) -> float | None:
     try:
-        return now - times.instant(text_of(lease, "spec", "renewTime")) + _drift(lease)
+        return now - values.instant(text_of(lease, "spec", "renewTime")) + _drift(lease)
     except BadValue:
         return None

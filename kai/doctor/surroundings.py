@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kai.api import names
 from kai.api.kubernetes.pod import ENDED
-from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, name_of
-from kai.lenient import list_of, mapping_of, text_of
-from kai.quantity import QuantityError, amount
-from kai.wording import counted, first_of
+from kai.basics.parsing import QuantityError, amount, list_of, mapping_of, text_of
+from kai.basics.wording import counted, first_of
+from kai.doctor.seen import Finding, Looked, Manifest, Seen, annotations_of, failure, key_of, name_of, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
 
 _PODS: Final = ("pods", "count/pods")
 _COMPUTE: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")

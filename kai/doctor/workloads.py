@@ -7,20 +7,28 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final
 
-from kai.ancestry import ancestry
-from kai.api import names
+from kai.api import names, values
 from kai.api.codec.structuring import structure_as
+from kai.api.conventions.binding import refusal_told
 from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_in
-from kai.api.conventions.refused_binds import refusal_told
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
-from kai.doctor.findings import Finding, Looked, failure, warning
-from kai.doctor.seen import Manifest, Seen, annotations_of, key_of, labels_of, name_of
+from kai.api.values import BadValue
+from kai.basics.parsing import list_of, part_of, text_of
+from kai.basics.trees import ancestry
+from kai.basics.wording import counted, first_of, number_text, shown
+from kai.doctor.seen import (
+    Finding,
+    Looked,
+    Manifest,
+    Seen,
+    annotations_of,
+    failure,
+    key_of,
+    labels_of,
+    name_of,
+    warning,
+)
 from kai.errors import InputError
-from kai.lenient import list_of, part_of, text_of
-from kai.notation import shown
-from kai.wording import counted, first_of, number_text
 
 _LATE: Final = 120.0
 """A pod without a group, or a bind request without an outcome, is late after so many seconds."""
@@ -354,7 +362,7 @@ def _waiting(seen: Seen) -> Iterator[Manifest]:
 
 def _age(manifest: Manifest, now: float) -> float:
     try:
-        return now - times.instant(text_of(manifest, "metadata", "creationTimestamp"))
+        return now - values.instant(text_of(manifest, "metadata", "creationTimestamp"))
     except BadValue:
         return 0.0
 

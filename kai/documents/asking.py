@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 import anyio
 import attrs
 
-from kai.api.values.bad_value import BadValue
-from kai.cluster.clock import SystemClock
+from kai.api.values import BadValue
+from kai.basics.wording import shown
+from kai.cluster.threads import SystemClock
 from kai.cluster.transport.access import Access
 from kai.cluster.transport.answers import redirected
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
 from kai.cluster.transport.client import Client, user_agent
 from kai.errors import UnreachableError
-from kai.notation import shown
 from kai.simulation.cases.origin import Origin
 
 SERVICE: Final = "kai-scheduler/kai-dashboard"

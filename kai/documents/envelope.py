@@ -1,4 +1,9 @@
-"""The envelope of every document for machines: what it is, when and from what it was made, and by which kai."""
+"""The envelope of every document for machines: what it is, when and from what it was made, and by which kai.
+
+Which version of a package is installed.
+
+Lengths of time as people read them: two units at most.
+"""
 
 import datetime as dt
 import os
@@ -6,10 +11,37 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kai.documents.distribution import DISTRIBUTION, installed
-
 if TYPE_CHECKING:
     from kai.simulation.cases.origin import Origin
+
+
+DISTRIBUTION = "kai-scheduler"
+
+
+def installed(name: str) -> str:
+    """Return the version of an installed distribution, "not installed" if there is none."""
+    from importlib import metadata  # noqa: PLC0415 - it costs as much as all the rest of a help text
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def span(seconds: float) -> str:
+    """Return a length of time: ``45s``, ``12m``, ``1h05m``, ``3d4h``."""
+    whole = max(0, int(seconds))
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR}h"
+
 
 API_VERSION = "output.kai/v1"
 

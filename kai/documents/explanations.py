@@ -1,24 +1,98 @@
-"""Explanations as plain values, for documents. Names of jobs and pods are ``namespace/name``."""
+"""Explanations as plain values, for documents. Names of jobs and pods are ``namespace/name``.
 
-from collections.abc import Mapping
+Changes of objects as JSON patches (RFC 6902): what would have to be written for a suggestion to come true.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kai.api.values.times import instant_text
+import attrs
+
+from kai.api.codec.structuring import unstructure
+from kai.api.kinds import key_of
+from kai.api.values import instant_text
+from kai.basics.wording import first_of
 from kai.documents.in_file import in_file
-from kai.documents.patches import patches_of
 from kai.model.units import GPU_UNIT
-from kai.wording import first_of
 
 if TYPE_CHECKING:
+    from kai.api.kinds import ApiObject, ClusterObjects
     from kai.explain.phrases import Words
     from kai.simulation.explaining.evictions import Eviction
     from kai.simulation.explaining.explanation import Explained, Fold
-    from kai.simulation.explaining.fact import Evidence
+    from kai.simulation.explaining.facts import Evidence
     from kai.simulation.explaining.past_evictions import PastEviction
     from kai.simulation.explaining.trials import ChangeTrial
     from kai.simulation.outcomes.job_lines import JobLine, Owner
     from kai.simulation.outcomes.overview import Job
     from kai.virtual.moments import Fate
+
+
+Operation = dict[str, Any]
+
+
+def patches_of(before: "ClusterObjects", after: "ClusterObjects") -> list[dict[str, Any]]:
+    """Return a patch for each object that differs; an object that is the same is the same in memory as well.
+
+    An object that is gone has the one operation that removes it as a whole.
+    """
+    found = []
+    for field in attrs.fields_dict(type(before)):
+        olds, news = getattr(before, field), getattr(after, field)
+        if olds is news:
+            continue
+        new_of = {key_of(each): each for each in news}
+        for old in olds:
+            new = new_of.get(key_of(old))
+            if new is old:
+                continue
+            operations = [_operation("remove", "")] if new is None else _difference(old, new)
+            if operations:
+                found.append(_patch(old, operations))
+    return found
+
+
+def _patch(obj: "ApiObject", operations: list[Operation]) -> dict[str, Any]:
+    namespace, name = key_of(obj)
+    kind = str(unstructure(obj).get("kind", ""))
+    return {"kind": kind, "namespace": namespace or None, "name": name, "patch": operations}
+
+
+def _difference(old: "ApiObject", new: "ApiObject") -> list[Operation]:
+    return list(_changes(unstructure(old), unstructure(new), ""))
+
+
+def _changes(old: object, new: object, path: str) -> Iterator[Operation]:
+    """Yield the operations that make one value of another.
+
+    The parts of a list are changed one by one where that can be done: a container has fields that are not read here.
+    """
+    if old == new:
+        return
+    if isinstance(old, list) and isinstance(new, list) and new[: len(old)] != old and len(old) != len(new):
+        yield _operation("replace", path, new)
+        return
+    if isinstance(old, list) and isinstance(new, list):
+        for at, (one, other) in enumerate(zip(old, new, strict=False)):
+            yield from _changes(one, other, f"{path}/{at}")
+        yield from (_operation("add", f"{path}/-", each) for each in new[len(old) :])
+        return
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        yield _operation("replace", path, new)
+        return
+    for key in sorted({*old, *new}):
+        place = f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+        if key not in new:
+            yield _operation("remove", place)
+        elif key not in old:
+            yield _operation("add", place, new[key])
+        else:
+            yield from _changes(old[key], new[key], place)
+
+
+def _operation(name: str, path: str, value: object = None) -> Operation:
+    return {"op": name, "path": path} if name == "remove" else {"op": name, "path": path, "value": value}
+
 
 _UNITS = {"gpu": GPU_UNIT}
 _MOST_NAMED = 6
@@ -157,7 +231,7 @@ def fate_values(fate: "Fate") -> dict[str, Any]:
 
 def settled(job: "Job") -> str:
     """Return where a job stands of which no pod waits, in one sentence."""
-    from kai.simulation.outcomes.job_states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
+    from kai.simulation.outcomes.states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
 
     nodes = first_of(job.nodes, _MOST_NAMED)
     match job.state:

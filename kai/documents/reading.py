@@ -7,21 +7,19 @@ are passed over, and a document that lacks one is no answer.
 from collections.abc import Mapping
 from typing import Any
 
-from kai.api.values import times
+from kai.api import values as times
 from kai.explain.phrases import Words
 from kai.model.axis import GPU_UNIT
 from kai.simulation.explaining.evictions import Eviction
 from kai.simulation.explaining.past_evictions import PastEviction
-from kai.simulation.outcomes.entitlement import Entitlement, Part, Step
-from kai.simulation.outcomes.gains import Gains
-from kai.simulation.outcomes.gpu_slots import NodeSlots, Slot, User
+from kai.simulation.outcomes.entitlement import Entitlement, Gains, Part, Step
+from kai.simulation.outcomes.gpu_slots import NodeSlots, Slices, SliceUser, Slot, User
 from kai.simulation.outcomes.job_lines import JobLine, OrderKey, Owner, PodLine
-from kai.simulation.outcomes.job_states import State
-from kai.simulation.outcomes.mig_slices import Slices, SliceUser
 from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant
 from kai.simulation.outcomes.overview import Job
 from kai.simulation.outcomes.owners import Above
 from kai.simulation.outcomes.queue_lines import QueueLine, Share
+from kai.simulation.outcomes.states import State
 
 Values = Mapping[str, Any]
 _RESOURCES = (("cpuMillis", 1), ("memoryBytes", 1), ("gpus", GPU_UNIT))

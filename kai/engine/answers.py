@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import attrs
 import numpy as np
@@ -20,12 +20,13 @@ import numpy as np
 from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Extension, Partition, Together
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.terms import FairShares, Fragmentation, Term
-from kai.framework.verdict import Code, Reason, Verdict
+from kai.framework.verdict import Code, Reason, Verdict, Words
 from kai.framework.view import SessionView
-from kai.framework.words import Words
 from kai.model.placement import WIRE_RECORDS
-from kai.model.rows import Int64s, Scores
 from kai.state.ledger import Tracked
+
+if TYPE_CHECKING:
+    from kai.model.axis import Int64s, Scores
 
 Check = Callable[[object, tuple[Any, ...], SessionView], str]
 """Takes an answer, what the hook was asked, and the session; returns what is wrong with it, "" for a good answer."""

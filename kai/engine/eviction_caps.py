@@ -11,20 +11,22 @@ Source: none; the peer evicts as many as it takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
-from kai.engine.world import World
 from kai.framework.decisions import Decision, Evict
-from kai.framework.parameters import Parameters
 from kai.framework.verdict import Code, Reason
 from kai.kernels.booking import accepted_gpu
-from kai.model.axis import GPU_UNIT
-from kai.model.rows import Int64s, PodRows
-from kai.model.status import Status
+from kai.model.axis import GPU_UNIT, Int64s, PodRows
+from kai.model.pod import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai.engine.world import World
+    from kai.framework.parameters import Parameters
 
 _PROMISED: Final = 1 + Status.PIPELINED
 """What the column of evicted statuses says of a pod that lost no place, but the promise of one."""

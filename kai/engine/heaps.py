@@ -8,12 +8,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from kai.engine.filled import Filled
 from kai.engine.portion import Portion
+from kai.engine.readiness import Filled
 from kai.engine.session import Session
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain
 from kai.kernels.order import RANKED, VICTIMS, WAITING, Heap, fill, pop, pop_among, pop_open, push
-from kai.model.rows import Bools, GroupRows, Int64s
+from kai.model.axis import Bools, GroupRows, Int64s
 
 
 class Order(NamedTuple):

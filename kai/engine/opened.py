@@ -3,11 +3,18 @@
 A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. It wraps
 each function of a plugin, so that an exception names the plugin, its package, and what the function was asked. It
 refuses two plugins that want the same exclusive thing.
+
+Rows that a plugin is asked about stay as they are, whatever the plugin does to them.
+
+Rows are arrays of the engine. Plugins hand them to kernels of their own, whose types are those of arrays that can be
+written; so rows cannot be locked as what a session shows is. They are compared after each call instead.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, get_args
 
 import attrs
 import numpy as np
@@ -22,8 +29,7 @@ from kai.engine.answers import (
     objection_to_term,
 )
 from kai.engine.failing import OPEN, Failures, with_stand_ins
-from kai.engine.observe import Observer, Stopwatch
-from kai.engine.undisturbed import undisturbed
+from kai.engine.host import Observer, Stopwatch
 from kai.errors import ConfigError, KaiError, PluginError, told
 from kai.framework.hooks import (
     Domains,
@@ -40,13 +46,44 @@ from kai.framework.hooks import (
     VictimProposals,
     Victims,
 )
-from kai.framework.scenario import Outer, Scenario
 from kai.framework.terms import FairShares, Fragmentation, Term
 from kai.framework.view import SessionView
-from kai.model.rows import Bools
+from kai.model.axis import Bools
+
+if TYPE_CHECKING:
+    from kai.framework.scenario import Outer, Scenario
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def undisturbed(function: Callable[P, R], blame: Callable[[str], Exception]) -> Callable[P, R]:
+    """Return ``function``, which puts back what it wrote to the arrays that it was given, and then raises ``blame``.
+
+    Cost: a copy and a comparison of each array.
+    """
+
+    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        rows = [(each, each.copy()) for each in args if isinstance(each, np.ndarray) and each.flags.writeable]
+        try:
+            answer = function(*args, **kwargs)
+        finally:
+            written = _put_back(rows)
+        if written:
+            raise blame("wrote to the rows that it was asked about, expected a plugin that writes to its own arrays")
+        return answer
+
+    return ask
+
+
+def _put_back(rows: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]) -> bool:
+    """Return whether an array differs from what it was; it is then as it was."""
+    written = False
+    for rows_now, before in rows:
+        if not np.array_equal(rows_now, before):
+            rows_now[...] = before
+            written = True
+    return written
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -12,12 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from kai.engine.descent import Descent, descend
+from kai.basics.trees import Descent, descend
 from kai.engine.world import World
 from kai.kernels.columns import PENDING, RELEASING
 from kai.kernels.groups import ROOT_AND_LEAF, next_chunk, sum_waiting
-from kai.model.rows import Float64s, Int64s, PodRows
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
+from kai.model.axis import Float64s, Int64s, PodRows
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
 
 NOTHING: PodRows = np.zeros(0, np.int64)
 

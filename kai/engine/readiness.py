@@ -2,15 +2,31 @@
 
 All groups are looked at together, sub-group by sub-group as columns: a group may have thousands of sub-groups, and a
 user thousands of such groups.
+
+For which groups pods were evicted, so that the next cycle serves those groups first.
+
+Groups that only names tell apart: what is decided about one of them holds for all of them.
+
+A heap of groups as it was once it was full: what later actions begin with as long as nothing has changed.
+
+Where nothing can be placed, allocate, consolidation, reclaim and preempt fill a heap with the same groups, one after
+the other.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Self
 
+import attrs
 import numpy as np
 
+from kai.engine.world import World
+from kai.framework.decisions import Decision, Evict, Nominate
 from kai.kernels.columns import Columns, GroupFacts
 from kai.kernels.groups import ROOT_AND_LEAF
-from kai.model.rows import Bools, GroupRows, Int64s
+from kai.kernels.order import Heap
+from kai.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
+from kai.model.pod import Status
 
 
 def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
@@ -104,3 +120,193 @@ def _have_trees_enough(facts: GroupFacts, counts: Sequence[Int64s], roots: Int64
             ready: Bools = full[begins]
             return ready
         full = now
+
+
+class Awaited:
+    """The groups that gained by searches, in the order of the searches: each search assumes what earlier ones did."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with the groups that earlier cycles left."""
+        self._world = world
+        self._keys: dict[str, None] = dict.fromkeys(world.snapshot.past.awaited)
+
+    def note(self, decisions: Sequence[Decision]) -> None:
+        """Note the groups that gain by a search; groups that lose or move pods have their turn like all others."""
+        snapshot = self._world.snapshot
+        of_pod = snapshot.pod_group
+        losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
+        gaining = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Nominate)} - losing
+        for group in losing - {-1}:
+            self._keys.pop(snapshot.groups[group].key, None)
+        for group in sorted(gaining):
+            self._keys.setdefault(snapshot.groups[group].key)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places."""
+        if not self._keys:
+            return ()
+        snapshot = self._world.snapshot
+        waiting = snapshot.pod_group[self._world.pods_in(1 << Status.PIPELINED)]
+        promised = {snapshot.groups[row].key for row in np.unique(waiting[waiting >= 0])}
+        return tuple(key for key in self._keys if key in promised)
+
+
+class EquivalenceClasses:
+    """Classes of groups of one world, by number."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with no class known."""
+        self._world = world
+        self._signatures: dict[str, int] = {}
+        self._added: dict[str, int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    # Most cycles compare no groups, so that memory for all of them is only taken by those that do.
+
+    @cached_property
+    def _signature(self) -> Int64s:
+        return np.full(len(self._world.snapshot.pods), -1, np.int64)
+
+    @cached_property
+    def _added_to(self) -> Int64s:
+        return np.full(len(self._world.snapshot.shapes), -1, np.int64)
+
+    @cached_property
+    def _class(self) -> Int64s:
+        return np.full(len(self._world.snapshot.groups), -1, np.int64)
+
+    @cached_property
+    def _seen(self) -> Int64s:
+        return np.full(len(self._world.snapshot.groups), -1, np.int64)
+
+    def classes(self, groups: GroupRows) -> Int64s:
+        """Return int64[n]: equal numbers for groups that only names tell apart; -1 for those that are not compared.
+
+        Compared are groups of one leaf all of whose pods are pending and alike. Those of a class are in one queue,
+        equally preemptible, of one size, and ask for the same under the same constraints.
+
+        Cost: O(pods of groups that changed since they were last asked about), as a few passes over arrays.
+        """
+        epoch = self._world.columns.epoch
+        changed = groups[self._seen[groups] != epoch[groups]]
+        if len(changed):
+            self._class[changed] = self._compare(changed)
+            self._seen[changed] = epoch[changed]
+        return self._class[groups]
+
+    def constraints_of(self, pods: PodRows) -> Int64s:
+        """Return int64[n]: equal numbers for pods whose constraints have the same signature, by plugins too.
+
+        Numbers of two calls are not to be compared. Cost: a look at each pod and each shape, once in a session.
+        """
+        shapes = self._world.facts.pods.shape[pods]
+        for shape in np.unique(shapes[self._added_to[shapes] < 0]).tolist():
+            text = self._world.policy.signature(shape)
+            self._added_to[shape] = self._added.setdefault(text, len(self._added))
+        signatures = self._signatures_of(pods)
+        return signatures * max(1, len(self._added)) + self._added_to[shapes]
+
+    def _compare(self, groups: GroupRows) -> Int64s:
+        facts = self._world.facts
+        out = np.full(len(groups), -1, np.int64)
+        leaves = facts.groups.first_subgroup[groups] + 1
+        begins = facts.groups.pod_start[leaves]
+        sizes = facts.groups.pod_start[leaves + 1] - begins
+        compared = np.flatnonzero(facts.groups.simple[groups] & (sizes > 0))
+        if not len(compared):
+            return out
+        rows, begins, sizes = groups[compared], begins[compared], sizes[compared]
+        starts = np.cumsum(sizes) - sizes
+        pods = facts.groups.pods[np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes)]
+        pending = np.logical_and.reduceat(self._world.columns.status[pods] == Status.PENDING, starts)
+        shape, same_shape = _only(facts.pods.shape[pods], starts)
+        signature, same_signature = _only(self._signatures_of(pods), starts)
+        chosen = pending & same_shape & same_signature
+        columns = (
+            facts.groups.queue[rows],
+            facts.groups.preemptible[rows].astype(np.int64),
+            facts.groups.minimum[leaves[compared]],
+            sizes,
+            shape,
+            signature,
+        )
+        out[compared[chosen]] = self._number([column[chosen] for column in columns])
+        return out
+
+    def _number(self, columns: Sequence[Int64s]) -> Int64s:
+        """Return one number for each combination of values, the same ones every time."""
+        which = np.zeros(len(columns[0]), np.int64)
+        for column in columns:
+            # Numbers below n for what was combined so far, and for the column: their product cannot overflow.
+            values, position = np.unique(column, return_inverse=True)
+            _, which = np.unique(which * len(values) + position, return_inverse=True)
+        _, first = np.unique(which, return_index=True)
+        keys = np.stack([column[first] for column in columns], axis=1).tolist()
+        return np.array([self._numbers.setdefault(tuple(key), len(self._numbers)) for key in keys], np.int64)[which]
+
+    def _signatures_of(self, pods: PodRows) -> Int64s:
+        unknown = pods[self._signature[pods] < 0]
+        if not len(unknown):
+            return self._signature[pods]
+        texts = [self._world.snapshot.pods[pod].signature for pod in unknown.tolist()]
+        self._signature[unknown] = [self._signatures.setdefault(text, len(self._signatures)) for text in texts]
+        return self._signature[pods]
+
+
+def _only(values: Int64s, starts: Int64s) -> tuple[Int64s, Bools]:
+    """Return the least value of each segment, and whether it is the only one."""
+    least = np.minimum.reduceat(values, starts)
+    return least, least == np.maximum.reduceat(values, starts)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Filled:
+    """What filling wrote, of the entries alone. Shapes: W entries, k keys."""
+
+    changes: int
+    """How often pods had changed their status by then."""
+    groups: GroupRows
+    """[W] In the order in which they were pushed."""
+    depth: int
+    places: Int64s
+    """Where the heaps of queues hold an item."""
+    items: Int64s
+    length: Int64s
+    dirty: Int64s
+    keys: Float64s
+    """[W, k]"""
+    amounts: Float64s
+    """[W, 3]"""
+
+    @classmethod
+    def of(cls, heap: Heap, groups: GroupRows, changes: int) -> Self:
+        """Keep what ``heap``, which held nothing before, is after ``groups`` were pushed. Cost: O(W k)."""
+        return cls(
+            changes=changes,
+            groups=groups,
+            depth=int(heap.depth[0]),
+            places=(places := _places(heap)),
+            items=heap.items[places],
+            length=heap.length.copy(),
+            dirty=heap.dirty.copy(),
+            keys=heap.keys[groups],
+            amounts=heap.amounts[groups],
+        )
+
+    def holds(self, heap: Heap, groups: GroupRows, changes: int) -> bool:
+        """Return whether filling the empty ``heap`` with ``groups`` now would write the same."""
+        return self.changes == changes and self.depth == int(heap.depth[0]) and np.array_equal(self.groups, groups)
+
+    def write(self, heap: Heap) -> None:
+        """Write it to an empty heap."""
+        heap.items[self.places] = self.items
+        heap.length[:] = self.length
+        heap.dirty[:] = self.dirty
+        heap.keys[self.groups] = self.keys
+        heap.amounts[self.groups] = self.amounts
+
+
+def _places(heap: Heap) -> Int64s:
+    queues = np.flatnonzero(heap.length).tolist()
+    begins, sizes = heap.start[queues], heap.length[queues]
+    return np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())

@@ -1,8 +1,18 @@
-"""The terms of all plugins, folded into the one value that kernels evaluate."""
+"""The terms of all plugins, folded into the one value that kernels evaluate.
+
+Nodes that refused a pod at its bind are not tried again, whatever plugins are on.
+
+Refuse pods that ask for GPUs in a way that makes no sense, whichever plugins are enabled.
+
+Without this such a pod would be placed as if it had not asked for a GPU: it would run, and find none.
+"""
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kai.engine.opened import OpenedPlugin
+from kai.framework.hooks import Dependence, NodeFilter, PodFilter
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -13,8 +23,11 @@ from kai.framework.terms import (
     SharedDevices,
     Term,
 )
+from kai.framework.verdict import Code, Verdict
+from kai.framework.view import SessionView
 from kai.kernels.fit import Rules
 from kai.kernels.fragments import Mix, no_mix
+from kai.model.axis import Bools, NodeRows, PodRow
 
 
 def fold_rules(plugins: Sequence[OpenedPlugin], elastic_key: int) -> Rules:
@@ -77,3 +90,52 @@ def _mix(term: Fragmentation) -> Mix:
         gpu_by_memory=term.gpu_by_memory,
         pressure=term.pressure,
     )
+
+
+NAME = "refusals"
+
+
+def refusing_nodes(session: SessionView) -> list[OpenedPlugin]:
+    """Return the filter as that of one more plugin, for the shapes of pods that some node refused; none without."""
+    if not session.snapshot.past.refused:
+        return []
+    shapes = session.snapshot.shapes
+    refused = session.snapshot.by_shape("shapes that nodes refused", lambda shape: bool(shape.constraints.refusing))
+    concerns = np.array(refused, np.bool_)
+    if not concerns.any():
+        return []
+    rows = session.snapshot.node_rows
+
+    def refusals(pod: PodRow) -> dict[int, str]:
+        found = shapes[session.shape_of(pod)].constraints.refusing
+        return {rows[node]: reason for node, reason in found if node in rows}
+
+    def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
+        mask: Bools = ~np.isin(nodes, list(refusals(pod)))
+        return mask
+
+    def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+        said = refusals(pod)
+        return [f"node(s) refused it: {said[node]}" for node in nodes.tolist()]
+
+    filters = NodeFilter(filter_nodes, depends=Dependence.SHAPE, explain=explain_nodes)
+    return [OpenedPlugin(name=NAME, concerns=concerns, node_filter=filters)]
+
+
+RULE = "GpuRequest"
+
+
+def unusable_requests(session: SessionView) -> list[OpenedPlugin]:
+    """Return the refusal as that of one more plugin; none where every request makes sense.
+
+    Cost: of one look at each shape that is new.
+    """
+    refusals = session.snapshot.by_shape("refusals of shapes", lambda shape: shape.gpu.refusal)
+    if not any(refusals):
+        return []
+
+    def admit_pod(pod: PodRow) -> Verdict:
+        return Verdict.refused(Code.POD_REFUSED, rule=RULE, text=refusals[session.shape_of(pod)])
+
+    concerns = np.array(list(map(bool, refusals)), np.bool_)
+    return [OpenedPlugin(name=RULE, concerns=concerns, pod_filter=PodFilter(admit_pod))]

@@ -10,21 +10,22 @@ subtraction.
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from kai.engine.bindings import Bindings
-from kai.engine.details import Details
+from kai.engine.bindings import Bindings, Details
 from kai.engine.eviction_caps import held_gpus
 from kai.engine.portion import Portions
 from kai.engine.world import World
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
-from kai.framework.verdict import Fact
 from kai.kernels import place
 from kai.kernels.columns import ALLOCATED, OP_ALLOCATE, OP_EVICT, OP_PIPELINE
-from kai.model.rows import Float64s, NodeRow, NodeRows, PodRow, PodRows
-from kai.model.status import Status
+from kai.model.axis import Float64s, NodeRow, NodeRows, PodRow, PodRows
+from kai.model.pod import Status
+
+if TYPE_CHECKING:
+    from kai.framework.verdict import Fact
 
 
 class Outlet(Protocol):

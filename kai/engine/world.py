@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from kai.engine.clock import Clock
+from kai.engine.host import Clock
 from kai.engine.opened import OpenedPlugin
 from kai.engine.policy import Policy, by_placement, mask_of, scores_of
 from kai.engine.shortcuts import ONE_ANSWER, RATED, Shortcut, takes
@@ -20,9 +20,8 @@ from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.kernels.groups import find_places
 from kai.kernels.struct import writable
-from kai.model.axis import SHARED_RESOURCES
-from kai.model.podgroup import SubGroup
-from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
+from kai.model.axis import SHARED_RESOURCES, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
+from kai.model.groups import SubGroup
 from kai.state.base import Base, Opening
 from kai.state.facts import requested_amounts
 from kai.state.kept import pods_by_leaf

@@ -1,5 +1,9 @@
-"""Which nodes could take the pods of a job if those were empty, and what keeps the pods from the others."""
+"""Which nodes could take the pods of a job if those were empty, and what keeps the pods from the others.
 
+What the nodes could hold if they were empty: a job for which that is not enough waits in vain.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -7,14 +11,167 @@ import numpy as np
 
 from kai.engine.policy import mask_of, texts_of
 from kai.engine.session import Session
-from kai.explain.empty_nodes import EmptyNodes
-from kai.explain.phrases import Words, counted
+from kai.explain.phrases import Words, counted, of_devices, plain, quantity
 from kai.framework.hooks import Dependence
 from kai.kernels.fit import MIG_MIXED, MIG_SINGLE
-from kai.model.pod import GpuKind
-from kai.model.rows import Bools, Int64s, PodRow
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED, Bools, Int64s, PodRow
+from kai.model.pod import GpuKind, GpuRequest
+from kai.state.facts import claimable
 from kai.state.kept import NodeColumns, node_columns
 from kai.state.snapshot import Snapshot
+
+MEMORY_LABEL = "nvidia.com/gpu.memory"
+_MEMORY_STEP = 100
+"""MiB of the memory of a GPU are counted down to a multiple of this."""
+
+
+class EmptyNodes:
+    """Counts room on empty nodes, once for each shape of pods."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Look at the nodes of ``snapshot``."""
+        self._snapshot = snapshot
+        amounts = node_columns(snapshot).allocatable
+        # What claims serve where there is none is not missing.
+        self._allocatable: Int64s = np.where((amounts == 0) & claimable(snapshot), UNBOUNDED, amounts)
+        self._rooms: dict[int, Int64s] = {}
+
+    def refusals(self, shapes: Sequence[int], needed: int, required: str) -> Iterator[Words]:
+        """Yield why pods of ``shapes`` could never run here.
+
+        ``needed`` of them start at once, in one domain of the node label ``required`` ("": anywhere).
+        """
+        if not self._snapshot.nodes:
+            yield Words("NoNodes", "there are no nodes")
+            return
+        for shape in shapes:
+            if not self.room(shape).any():
+                yield self._largest(shape)
+                return
+        if len(shapes) != 1:
+            return
+        room = self.room(shapes[0])
+        if needed > 1 and int(room.sum()) < needed:
+            text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
+            yield Words("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
+        if required:
+            yield from self._domains_too_small(required, shapes[0], room, max(needed, 1))
+
+    def room(self, shape: int) -> Int64s:
+        """Return int64[N]: how many pods of ``shape`` would fit on each node if it were empty."""
+        if shape not in self._rooms:
+            self._rooms[shape] = self._count(shape)
+        return self._rooms[shape]
+
+    def _count(self, shape: int) -> Int64s:
+        request = self._snapshot.requests[shape]
+        gpu = self._snapshot.shapes[shape].gpu
+        wanted = request > 0
+        counts: Int64s = (self._allocatable[:, wanted] // request[wanted]).min(axis=1)
+        if not gpu.shared:
+            return counts
+        if gpu.kind is GpuKind.MEMORY:
+            per_device = np.array([node.gpu_memory // gpu.memory for node in self._snapshot.nodes], np.int64)
+        else:
+            per_device = np.full(len(counts), GPU_UNIT // _portion(request, gpu), np.int64)
+        devices = self._allocatable[:, GPU] // GPU_UNIT
+        # The devices of one pod are different ones.
+        room = np.where(devices < gpu.devices, 0, devices * per_device // gpu.devices)
+        return np.minimum(counts, room)
+
+    def _largest(self, shape: int) -> Words:
+        request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
+        for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
+            most = int(self._allocatable[:, resource].max())
+            if request[resource] > most:
+                name = axis.names[resource]
+                asked = quantity(int(request[resource]), name)
+                text = f"a pod asks for {asked}, " + (
+                    f"the largest node has {quantity(most, name)}" if most else "and no node has any"
+                )
+                return Words(
+                    "NoNodeLargeEnough", text, {"resource": name, "requested": int(request[resource]), "most": most}
+                )
+        if gpu.kind is GpuKind.MEMORY:
+            return self._gpu_memory(gpu.memory, gpu.devices)
+        if gpu.kind is GpuKind.FRACTION and int(self._allocatable[:, GPU].max()) < gpu.devices * GPU_UNIT:
+            return self._too_few_devices(f"{plain(_portion(request, gpu))} of", gpu.devices)
+        counts = Counter(self.too_small(shape, node) for node in range(len(self._snapshot.nodes)))
+        nodes = ", ".join(
+            f"{'1 node has' if count == 1 else f'{count} nodes have'} {less}" for less, count in counts.items()
+        )
+        return Words("NoNodeLargeEnough", f"no node has everything that a pod asks for: {nodes}")
+
+    def most(self, shape: int, nodes: Int64s) -> dict[str, object]:
+        """Return the first resource of which a pod of ``shape`` asks for more than any of ``nodes`` has, and the most.
+
+        Nothing where no single resource is too little.
+        """
+        request, names = self._snapshot.requests[shape], self._snapshot.axis.names
+        for resource in (GPU, CPU, MEMORY):
+            most = int(self._allocatable[nodes, resource].max())
+            if request[resource] > most:
+                return {"resource": names[resource], "requested": int(request[resource]), "most": most}
+        return {}
+
+    def too_small(self, shape: int, node: int) -> str:
+        """Return what a node has less of than a pod of ``shape`` asks for, even if it were empty."""
+        request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
+        for resource in (GPU, CPU, MEMORY, *range(MEMORY + 1, len(axis))):
+            if request[resource] > self._allocatable[node, resource]:
+                return f"less than {quantity(int(request[resource]), axis.names[resource])}"
+        if gpu.kind is GpuKind.MEMORY and self._snapshot.nodes[node].gpu_memory < gpu.memory:
+            return f"no GPU with {gpu.memory} MiB of memory"
+        if gpu.shared:
+            return f"less than {quantity(gpu.devices * GPU_UNIT, 'gpu')}"
+        return "less than a pod asks for"
+
+    def _gpu_memory(self, memory: int, devices: int) -> Words:
+        asked = f"a pod asks for {memory} MiB of memory of {of_devices(devices)}"
+        facts = {"resource": "gpu-memory", "requested": memory}
+        with_gpus = [node for node in self._snapshot.nodes if node.gpu_memory_known]
+        if not with_gpus:
+            return Words("GpuMemoryUnknown", f"{asked}, and no node has the label {MEMORY_LABEL}", facts)
+        most = max(node.gpu_memory for node in with_gpus)
+        if most < memory:
+            rounded = ", since memory of GPUs counts in whole hundreds" if memory - most < _MEMORY_STEP else ""
+            text = f"{asked}, the largest GPU has {most} MiB{rounded}"
+            return Words("NoNodeLargeEnough", text, {**facts, "most": most})
+        if int(self._allocatable[:, GPU].max()) < devices * GPU_UNIT:
+            return self._too_few_devices(f"{memory} MiB of memory of", devices)
+        return Words("NoNodeLargeEnough", f"{asked}, and no node has so many of them", {**facts, "most": most})
+
+    def _too_few_devices(self, part: str, devices: int) -> Words:
+        most = int(self._allocatable[:, GPU].max()) // GPU_UNIT
+        asked = f"a pod asks for {part} {of_devices(devices)}"
+        facts = {"resource": "gpu", "requested": devices * GPU_UNIT, "most": most * GPU_UNIT}
+        return Words("NoNodeLargeEnough", f"{asked}, the largest node has {most}", facts)
+
+    def _domains_too_small(self, required: str, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
+        domains: dict[str, int] = {}
+        for node, fits in zip(self._snapshot.nodes, room, strict=True):
+            value = node.labels.get(required)
+            if value is not None:
+                domains[value] = domains.get(value, 0) + int(fits)
+        best = max(domains.values(), default=0)
+        if best < needed:
+            level = required.rpartition("/")[2]
+            gpus = int(self._snapshot.requests[shape, GPU]) * needed
+            size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
+            whose = "its pod" if needed == 1 else f"its {needed} pods"
+            text = f"{whose}{size} must fit in one {level}, and no {level} can hold more than {best} of them"
+            if not domains:
+                text = f"{whose}{size} must fit in one {level}, and no node has the label {required}"
+            elif needed == 1:
+                text = f"{whose}{size} must stay in one {level}, and no node that could hold it is in any"
+            numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
+            yield Words("DomainTooSmall", text, numbers)
+
+
+def _portion(request: Int64s, gpu: GpuRequest) -> int:
+    """Return what a pod that asks for a fraction gets of each of its devices, in thousandths."""
+    return int(request[GPU]) // gpu.devices
+
 
 Objections = Mapping[str, Sequence[int]]
 """Nodes by what they have against a pod, whatever is on them."""

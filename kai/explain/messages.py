@@ -1,8 +1,8 @@
 """The peer's words for verdicts: the texts of its conditions and events, made once, at the edge.
 
 Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
-``kai.explain.words``, what it says of evictions in ``kai.explain.evictions``; texts that need nothing but the facts of
-one reason are in ``kai.explain.code_texts``.
+``kai.explain.words``, what it says of evictions in ``kai.explain.phrases``; texts that need nothing but the facts of
+one reason are in ``kai.explain.phrases``.
 
 Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), and its status updater.
 """
@@ -14,9 +14,8 @@ import attrs
 
 from kai.engine.records import GroupRecord
 from kai.errors import told
-from kai.explain.code_texts import DIVISORS, WRITERS, amount
-from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage
-from kai.framework.words import Detail, Facts, Words
+from kai.explain.phrases import DIVISORS, WRITERS, amount
+from kai.framework.verdict import Code, Detail, Facts, Histogram, NodeReason, NodeRefusal, Reason, Shortage, Words
 from kai.kernels import fit
 from kai.model.units import mig_slices
 

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from kai.engine.cycle import CycleReport
 from kai.engine.records import GroupRecord
-from kai.engine.report import CycleReport
 from kai.explain import messages
-from kai.explain.code_texts import delay_of
-from kai.explain.phrases import Words, counted, listed, number, quantity
+from kai.explain.phrases import Words, counted, delay_of, listed, number, quantity
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
-from kai.model.pod import Pod
-from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
-from kai.model.status import TERMINATING, Status
+from kai.model.groups import DEFAULT_SUBGROUP, PodGroup
+from kai.model.pod import TERMINATING, Pod, Status
 from kai.state.snapshot import Snapshot
 
 

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from kai.engine.observe import Silent
+from kai.engine.cycle import CycleReport, Profile
+from kai.engine.host import Silent
 from kai.engine.policy import scores_of
-from kai.engine.profile import Profile
 from kai.engine.records import GroupRecord
-from kai.engine.report import CycleReport
 from kai.engine.session import Session
 from kai.explain import messages
-from kai.explain.declared import Declared, gate_text, missing_queue
-from kai.explain.empty_nodes import EmptyNodes
-from kai.explain.matching import Matching
+from kai.explain.declared import ACTIONS, Declared, Takeable, gate_text, missing_queue, takeable
+from kai.explain.matching import EmptyNodes, Matching
 from kai.explain.phrases import Words, alternatives, counted, listed, of_devices, plain, quantity
 from kai.explain.recorded import (
     bounds,
@@ -40,14 +38,11 @@ from kai.explain.recorded import (
     sub_groups_asked,
     vacated_nodes,
 )
-from kai.explain.takeable import ACTIONS, Takeable, takeable
 from kai.framework.decisions import Cause, Recorder
 from kai.framework.verdict import Code, Reason
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
-from kai.model.pod import GpuKind
-from kai.model.podgroup import PodGroup
-from kai.model.rows import GroupRow, PodRow, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, Status, within
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, GroupRow, PodRow, SubGroupRow
+from kai.model.groups import PodGroup
+from kai.model.pod import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, GpuKind, Status, within
 from kai.state.facts import gpus_by_memory
 from kai.state.snapshot import Snapshot
 

@@ -6,6 +6,7 @@ one feature reads are in a module of their own: ``claims`` (devices).
 The engine that keeps the contract is ``kai.engine``; actions import that.
 """
 
+from kai.basics.parsing import amount
 from kai.framework.decisions import Action, Bind, Cause, Decision, DecisionSink, Evict, Nominate, Recorder
 from kai.framework.hooks import (
     Dependence,
@@ -28,11 +29,9 @@ from kai.framework.hooks import (
     VictimProposals,
     Victims,
 )
-from kai.framework.labels import LabelTable
-from kai.framework.objects import Column, Objects, RawObject, Unreadable
+from kai.framework.objects import Column, LabelTable, Objects, RawObject, Unreadable, node_terms_of, selector_of
 from kai.framework.parameters import Parameters
 from kai.framework.scenario import Batches, Outer, Scenario
-from kai.framework.selectors import node_terms_of, selector_of
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -45,30 +44,17 @@ from kai.framework.terms import (
     SharedDevices,
     SubGroupFill,
 )
-from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
+from kai.framework.verdict import ACCEPTED, Code, Detail, Reason, Verdict, Words
 from kai.framework.view import SessionView
-from kai.framework.words import Detail, Words
-from kai.model.amounts import Amounts, amounts_of
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis
-from kai.model.constraints import (
-    AffinityTerm,
-    HostPort,
-    NodeTerm,
-    Requirement,
-    Selector,
-    SpreadConstraint,
-    Taint,
-    Toleration,
-    TopologyConstraint,
-)
-from kai.model.matching import tolerates
-from kai.model.node import Node
-from kai.model.placement import Quantities
-from kai.model.pod import Constraints, ContainerRequest, GpuKind, GpuRequest, Pod, Shape
-from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
-from kai.model.queue import UNLIMITED, Queue
-from kai.model.rows import (
+from kai.model.axis import (
+    CPU,
+    GPU,
+    GPU_UNIT,
+    MEMORY,
     NONE,
+    PLUGGED_GPU,
+    PODS,
+    SHARED_RESOURCES,
     Bools,
     Float64s,
     GroupRow,
@@ -79,12 +65,41 @@ from kai.model.rows import (
     PodRow,
     PodRows,
     QueueRow,
+    ResourceAxis,
     Scores,
     SubGroupRow,
 )
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, status_mask, within
-from kai.model.units import mig_slices
-from kai.quantity import amount
+from kai.model.constraints import (
+    AffinityTerm,
+    HostPort,
+    NodeTerm,
+    Requirement,
+    Selector,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+    TopologyConstraint,
+    tolerates,
+)
+from kai.model.groups import DEFAULT_SUBGROUP, UNLIMITED, PodGroup, Queue, SubGroup
+from kai.model.placement import Quantities
+from kai.model.pod import (
+    ACTIVE_ALLOCATED,
+    ACTIVE_USED,
+    ALIVE,
+    COUNTED,
+    Constraints,
+    ContainerRequest,
+    GpuKind,
+    GpuRequest,
+    Node,
+    Pod,
+    Shape,
+    Status,
+    status_mask,
+    within,
+)
+from kai.model.units import Amounts, amounts_of, mig_slices
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 

@@ -1,7 +1,6 @@
 """Resource claims and devices (dynamic resource allocation): what intake reads of them, and what a placement holds."""
 
-from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
-from kai.model.amounts import backed_name
+from kai.basics.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.model.claim import (
     CAPACITY_PARTS,
     AllocatedDevice,
@@ -27,6 +26,7 @@ from kai.model.placement import (
     ExtendedAllocation,
 )
 from kai.model.pod import ClaimReference
+from kai.model.units import backed_name
 
 __all__ = [
     "CAPACITY_PARTS",

@@ -21,7 +21,7 @@ from kai.framework.scenario import Outer, Scenario
 from kai.framework.terms import Term
 from kai.framework.verdict import ACCEPTED, Verdict
 from kai.framework.view import SessionView
-from kai.model.rows import (
+from kai.model.axis import (
     Bools,
     Float64s,
     GroupRow,

@@ -33,7 +33,7 @@ from kai.kernels.columns import (
     Columns,
     Facts,
 )
-from kai.kernels.room import domain_room, pods_on_node
+from kai.kernels.domains import domain_room, pods_on_node
 from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
 
 __all__ = [

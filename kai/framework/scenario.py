@@ -13,7 +13,7 @@ import numpy as np
 from kai.framework.view import SessionView
 from kai.kernels import victims
 from kai.kernels.booking import accepted_gpu
-from kai.model.rows import GroupRow, Int64s, NodeRows, PodRows
+from kai.model.axis import GroupRow, Int64s, NodeRows, PodRows
 
 Batch = tuple[int, ...]
 """Pods that were put into a scenario together: they are evicted together and remembered together."""

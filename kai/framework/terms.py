@@ -6,7 +6,7 @@ node, without calling Python. A plugin says what no term expresses by a hook: a 
 
 import attrs
 
-from kai.model.rows import Bools, Float64s, Int64s
+from kai.model.axis import Bools, Float64s, Int64s
 
 
 @attrs.frozen(kw_only=True)

@@ -11,16 +11,12 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from kai.framework.labels import LabelTable
-from kai.framework.objects import Column, Objects
+from kai.framework.objects import Column, LabelTable, Objects
 from kai.framework.parameters import AS_PEER, Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.groups import nodes_of_group
-from kai.model.constraints import NodeTerm
-from kai.model.pod import Pod
-from kai.model.podgroup import PodGroup
-from kai.model.rows import (
+from kai.model.axis import (
     Bools,
     Float64s,
     GroupRow,
@@ -33,9 +29,11 @@ from kai.model.rows import (
     QueueRow,
     locked,
 )
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status
-from kai.state.kinds import PodKind, PodKinds
+from kai.model.constraints import NodeTerm
+from kai.model.groups import PodGroup
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, Pod, Status
 from kai.state.ledger import Tracked
+from kai.state.memory import PodKind, PodKinds
 from kai.state.snapshot import Snapshot
 from kai.state.table_version import TableVersion
 

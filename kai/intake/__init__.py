@@ -5,7 +5,7 @@ snapshot only pays for the objects that changed. ``expired_bind_requests`` names
 counts and that should be deleted.
 """
 
-from kai.intake.binding import expired_bind_requests
+from kai.intake.bind_requests import expired_bind_requests
 from kai.intake.queues import declared_queues
 from kai.intake.settings import IntakeSettings, QueueAccess
 from kai.intake.snapshot import Intake, take_snapshot

@@ -13,12 +13,11 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.kinds import BY_CLASS, ApiObject, key_of
+from kai.api.kinds import BY_CLASS, FIELD_OF, ApiObject, ClusterObjects, key_of
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod, PodSchedulingGate, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
-from kai.intake.binding import has_failed
+from kai.intake.bind_requests import has_failed
 
 FIELD_OF_KIND: Final = {BY_CLASS[cls].kind: field for cls, field in FIELD_OF.items()}
 """The field of ClusterObjects that holds objects of a kind."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes import dra as api
-from kai.api.kubernetes import selection as api_selection
+from kai.api.kubernetes import node as api_selection
 from kai.api.kubernetes.meta import OwnerReference
-from kai.intake import selection
+from kai.intake import traits
 from kai.intake.claimed_gpus import ClaimedGpus, Wanted
 from kai.intake.devices import Devices, amounts_of, config_of, expressions_of
 from kai.intake.record_cache import in_order
@@ -64,7 +64,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings, wanted: ClaimedG
         not_had=asked.not_had,
         owner_pod=only_pod(metadata.owner_references),
         allocation=allocated(status.allocation) if status.allocation is not None else None,
-        nodes=selection.node_terms(status.allocation.node_selector) if status.allocation is not None else None,
+        nodes=traits.node_terms(status.allocation.node_selector) if status.allocation is not None else None,
         reserved_for=tuple(each.uid for each in status.reserved_for),
         deleting=metadata.deletion_timestamp is not None,
         awaited=tuple(_awaited(status)),

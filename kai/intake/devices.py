@@ -7,14 +7,14 @@ from operator import is_
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
+from kai.api import values as quantity
 from kai.api.fields import JsonObject
+from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes import dra as api
-from kai.api.values import quantity
-from kai.api.values.bad_value import BadValue
-from kai.intake import selection
+from kai.api.values import BadValue
+from kai.basics.parsing import list_of
+from kai.intake import traits
 from kai.intake.record_cache import in_order
-from kai.lenient import list_of
 from kai.model.claim import (
     CAPACITY_PARTS,
     Device,
@@ -113,7 +113,7 @@ def _slice(source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule], *, u
         devices=tuple(_device(device, spec.driver, tainting) for device in spec.devices),
         node=spec.node_name or "",
         all_nodes=bool(spec.all_nodes),
-        nodes=selection.node_terms(spec.node_selector),
+        nodes=traits.node_terms(spec.node_selector),
         counters=tuple(
             (group.name, name, thousandths(counter.value))
             for group in spec.shared_counters
@@ -152,7 +152,7 @@ def _device(source: api.Device, driver: str, tainting: Sequence[tuple[str | None
         },
         node=source.node_name or "",
         all_nodes=bool(source.all_nodes),
-        nodes=selection.node_terms(source.node_selector),
+        nodes=traits.node_terms(source.node_selector),
         counters=tuple(
             (group.counter_set, name, thousandths(counter.value))
             for group in source.consumes_counters

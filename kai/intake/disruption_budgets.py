@@ -8,16 +8,17 @@ say more than any needs none is looked at: the API server is asked about its pod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api.kinds import key_of, title
-from kai.api.kubernetes.core import PodDisruptionBudget, PodDisruptionBudgetStatus
-from kai.api.kubernetes.meta import LabelSelector
+from kai.api.kubernetes.meta import LabelSelector, PodDisruptionBudget, PodDisruptionBudgetStatus
 from kai.api.kubernetes.pod import Pod, condition_of
-from kai.model.matching import holds
+from kai.model.constraints import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 MOST: Final = 4096
 """Selectors, labels, expressions and values of all budgets of a namespace that are looked at, for each pod."""

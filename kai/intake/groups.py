@@ -7,22 +7,19 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai import numerals
-from kai.api import names
+from kai.api import names, values
 from kai.api.conventions.caps import REFUSED
-from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.scheduling import pod_group as api
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
+from kai.basics import parsing
 from kai.framework.verdict import Code
-from kai.intake.accounts import Accounts
-from kai.intake.membership import GroupKey, GroupKeys, Leaves
-from kai.intake.packing import Packing
-from kai.intake.permissions import Permissions, Refusal
+from kai.intake.membership import Accounts, GroupKey, GroupKeys, Leaves, Packing
+from kai.intake.queues import Permissions, Refusal
 from kai.intake.settings import IntakeSettings
+from kai.model.axis import NONE
 from kai.model.constraints import TopologyConstraint
-from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
-from kai.model.rows import NONE
+from kai.model.groups import DEFAULT_SUBGROUP, PodGroup, SubGroup
 
 ROOT = ""
 _NO_BACKOFF = -1
@@ -59,7 +56,7 @@ def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
     backoff = source.spec.scheduling_backoff
     if backoff is None or backoff == _NO_BACKOFF or not source.status.scheduling_conditions:
         return True
-    newest = max(source.status.scheduling_conditions, key=lambda each: numerals.signed(each.transition_id) or 0)
+    newest = max(source.status.scheduling_conditions, key=lambda each: parsing.signed(each.transition_id) or 0)
     return newest.node_pool != (settings.pool(labels) or names.DEFAULT_NODE_POOL)
 
 
@@ -188,7 +185,7 @@ def _instant(text: str | None) -> float | None:
     if not text:
         return None
     try:
-        return times.instant(text)
+        return values.instant(text)
     except BadValue:
         return None
 

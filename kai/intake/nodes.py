@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from kai import numerals
 from kai.api import names
 from kai.api.kubernetes import node as api
+from kai.basics import parsing
+from kai.basics.kubernetes_version import V1_36
 from kai.intake.settings import IntakeSettings
-from kai.kubernetes_version import V1_36
-from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.constraints import Taint
-from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node
+from kai.model.pod import UNKNOWN_GPU_MEMORY, MigStrategy, Node
+from kai.model.units import amounts
 
 _BYTES_FROM = 1 << 20
 """No GPU has that many MiB: such a label is in bytes."""
@@ -133,7 +133,7 @@ def _gpu_memory(label: str) -> int:
 
     Source: the peer's node_info, which rounds down so that devices of one model are equal.
     """
-    memory = numerals.signed(label)
+    memory = parsing.signed(label)
     if memory is None:
         return UNKNOWN_GPU_MEMORY
     if memory >= _BYTES_FROM:
@@ -148,14 +148,14 @@ def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
     The label counts devices that have failed, too. An account of shared GPUs that has one of those to spare takes the
     GPU that is in sharing for idle. Of GPUs that are cut into slices, which are never shared, the label alone tells.
     """
-    count, offered = numerals.unsigned(label, bits=_COUNT_BITS), allocatable.get("gpu", 0) // GPU_UNIT
+    count, offered = parsing.unsigned(label, bits=_COUNT_BITS), allocatable.get("gpu", 0) // GPU_UNIT
     if count is None:
         return offered
     return count if _has_slices(allocatable) else min(count, offered)
 
 
 def _mig_enabled(label: str | None, allocatable: Mapping[str, int]) -> bool:
-    return _has_slices(allocatable) if label is None else numerals.truth(label) is True
+    return _has_slices(allocatable) if label is None else parsing.truth(label) is True
 
 
 def _has_slices(allocatable: Mapping[str, int]) -> bool:

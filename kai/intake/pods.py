@@ -1,27 +1,26 @@
 """Pods: what one pod object says by itself, read once for as long as the object does not change."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
+from kai.api.conventions.binding import GATE as REST
+from kai.api.conventions.binding import Grant, grant_of, group_under, is_held
 from kai.api.conventions.caps import GATE
 from kai.api.conventions.gpu_sharing import gpu_groups
-from kai.api.conventions.grants import Grant, grant_of, group_under, is_held
-from kai.api.conventions.refused_binds import GATE as REST
 from kai.api.kubernetes import pod as api
 from kai.framework.verdict import Code
-from kai.intake.accounts import Accounts
-from kai.intake.membership import GroupKeys, Leaves
-from kai.intake.packing import Packing
+from kai.intake.membership import Accounts, GroupKeys, Leaves, Packing
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
-from kai.model.pod import Pod
-from kai.model.podgroup import DEFAULT_SUBGROUP
-from kai.model.rows import NONE
-from kai.model.status import Status
-from kai.state.kinds import PodKind
+from kai.model.axis import NONE
+from kai.model.groups import DEFAULT_SUBGROUP
+from kai.model.pod import Pod, Status
+
+if TYPE_CHECKING:
+    from kai.state.memory import PodKind
 
 PACKING: Final = Packing(8)
 """In the order of ``kai.intake.table.PodColumns``."""

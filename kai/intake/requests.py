@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import attrs
 
-from kai import numerals
 from kai.api import names
 from kai.api.conventions import gpu_sharing
-from kai.api.conventions.grants import Grant, is_foreign
-from kai.api.conventions.resizing import at_once, is_sidecar, requests_of, requests_of_whole, sums_of
+from kai.api.conventions.amounts import at_once, is_sidecar, requests_of, requests_of_whole, sums_of
+from kai.api.conventions.binding import Grant, is_foreign
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Container, Pod
-from kai.kubernetes_version import NEWEST, V1_37, KubernetesVersion
-from kai.model.amounts import Amounts, QuantityTexts, amounts, backed_amounts, packed
+from kai.basics import parsing
+from kai.basics.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
+from kai.model.units import Amounts, QuantityTexts, amounts, backed_amounts, packed
 
 MOST_DEVICES = 1024
 MOST_MEMORY = 2**40
@@ -107,7 +107,7 @@ def _legacy_slices(annotations: Mapping[str, str]) -> tuple[str, int] | None:
     Source: the peer takes one profile where there are several; which one, the order of its map decides.
     """
     for profile in sorted(filter(_is_profile, annotations), reverse=True):
-        count = numerals.signed(annotations[profile])
+        count = parsing.signed(annotations[profile])
         if count is not None:
             return profile, min(max(count, 0), MOST_DEVICES)
     return None
@@ -219,14 +219,14 @@ def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
     kind, portion, memory, devices = GpuKind.NONE, 1.0, 0, 1
     if total.get(_GPU, 0) > 0:
         kind = GpuKind.WHOLE
-    asked = numerals.signed(key.memory) if key.memory is not None else None
+    asked = parsing.signed(key.memory) if key.memory is not None else None
     if asked is not None and asked > 0:
         kind, memory = GpuKind.MEMORY, min(asked, MOST_MEMORY)
-    part = numerals.floating(key.fraction) if key.fraction is not None else None
+    part = parsing.floating(key.fraction) if key.fraction is not None else None
     if part is not None and 0 < part <= 1:
         kind, portion, memory = GpuKind.FRACTION, part, 0
     if kind in (GpuKind.FRACTION, GpuKind.MEMORY) and key.devices is not None:
-        count = numerals.signed(key.devices)
+        count = parsing.signed(key.devices)
         devices = min(count, MOST_DEVICES) if count is not None and count > 0 else 1
     if any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in total.items()):
         return GpuRequest(kind=GpuKind.MIG, legacy_mig=key.legacy_mig, refusal=refusal)
@@ -244,9 +244,9 @@ def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
     whole = total.get(_GPU, 0)
     if key.fraction is not None and not gpu_sharing.is_share(key.fraction):
         return _found(names.GPU_FRACTION, key.fraction, f"a number from {gpu_sharing.LEAST_SHARE:g} to 1")
-    if key.memory is not None and (numerals.signed(key.memory) or 0) <= 0:
+    if key.memory is not None and (parsing.signed(key.memory) or 0) <= 0:
         return _found(names.GPU_MEMORY, key.memory, "a positive number of MiB")
-    if shares and key.devices is not None and (numerals.signed(key.devices) or 0) <= 0:
+    if shares and key.devices is not None and (parsing.signed(key.devices) or 0) <= 0:
         return _found(names.GPU_FRACTION_DEVICES, key.devices, "a positive number of GPUs")
     if shares and whole:
         return "found a part of a GPU in annotations and whole ones in containers, expected one of the two"

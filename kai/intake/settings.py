@@ -7,7 +7,7 @@ import attrs
 
 from kai.api import names
 from kai.api.kubernetes.meta import ObjectMeta
-from kai.kubernetes_version import NEWEST, KubernetesVersion
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 
 
 class QueueAccess(StrEnum):
@@ -57,7 +57,7 @@ class IntakeSettings:
     kubernetes: KubernetesVersion = NEWEST
     """The version of the API server: what pods and devices count for follows that of its scheduler."""
     queue_access: QueueAccess = QueueAccess.OPEN
-    """Which namespaces may use a queue (``kai.intake.permissions``)."""
+    """Which namespaces may use a queue (``kai.intake.queues``)."""
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with ``labels`` belongs to this scheduler's share of the cluster."""

@@ -1,7 +1,14 @@
-"""Shapes: identical pods are one row, whatever their owners."""
+"""Shapes: identical pods are one row, whatever their owners.
 
+Pods that nodes refused: they get shapes of their own, which say which nodes not to try.
+
+A shape is what the engine asks about once for all of its pods, so a refusal costs what a node selector costs. The
+signature changes with it: that no node is found for such a pod says nothing about others.
+"""
+
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
-from operator import is_not
+from operator import attrgetter, is_not
 
 import attrs
 import numpy as np
@@ -9,11 +16,42 @@ import numpy as np
 from kai.intake.pods import PodRecord
 from kai.intake.requests import Demand
 from kai.intake.surroundings import NOTHING, Additions, Surroundings
-from kai.model.amounts import packed
-from kai.model.axis import GPU_UNIT
-from kai.model.pod import Constraints, Shape
-from kai.model.rows import Int64s, locked
+from kai.intake.traits import digest
+from kai.model.axis import GPU_UNIT, Int64s, locked
+from kai.model.placement import NoRoom
+from kai.model.pod import Constraints, Pod, Shape
+from kai.model.units import packed
+from kai.state.memory import replaced
 from kai.state.table_version import Carrier, TableVersion
+
+_order = attrgetter("order")
+
+
+def with_refusals(
+    refused: Sequence[NoRoom],
+    records: Sequence[PodRecord],
+    pods: Sequence[Pod],
+    shapes: tuple[Shape, ...],
+    pod_shape: Int64s,
+) -> tuple[Sequence[Pod], tuple[Shape, ...], Int64s]:
+    """Return pods, shapes and the shape of each pod, with those of refused pods replaced; new shapes come last."""
+    by_row: dict[int, list[tuple[str, str]]] = {}
+    for each in refused:
+        row = bisect_left(records, (each.namespace, each.pod), key=_order)
+        if row < len(records) and records[row].order == (each.namespace, each.pod) and pods[row].uid == each.uid:
+            by_row.setdefault(row, []).append((each.node, each.reason))
+    if not by_row:
+        return pods, shapes, pod_shape
+    made: dict[Shape, int] = {}
+    numbers, changed = pod_shape.copy(), dict[int, Pod]()
+    for row, refusing in sorted(by_row.items()):
+        shape = shapes[pod_shape[row]]
+        shape = attrs.evolve(shape, constraints=attrs.evolve(shape.constraints, refusing=tuple(sorted(refusing))))
+        numbers[row] = made.setdefault(shape, len(shapes) + len(made))
+        nodes = sorted(node for node, _ in refusing)
+        changed[row] = attrs.evolve(pods[row], signature=digest([pods[row].signature, nodes]))
+    return replaced(pods, changed), (*shapes, *made), numbers.astype(np.int64)
+
 
 _MANY = 1 << 13
 

@@ -14,43 +14,32 @@ from math import inf
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, ClusterObjects
 from kai.api.kubernetes import node as api_node
 from kai.api.kubernetes import pod as api_pod
 from kai.api.scheduling import pod_group as api_podgroup
-from kai.intake.accounts import Accounts
-from kai.intake.assigned import Assigned, BaseColumns, read_assigned, read_base
-from kai.intake.binding import assumed_claims, live_bind_requests
-from kai.intake.catalog import Library, read_library
-from kai.intake.ending import EndingNamespaces
-from kai.intake.foreign import bind_requests, read_foreign
+from kai.intake.assigned import Assigned, BaseColumns, EndingNamespaces, read_assigned, read_base
+from kai.intake.bind_requests import assumed_claims, live_bind_requests
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
-from kai.intake.held import Granted, HeldGroups
-from kai.intake.membership import GroupKeys, Leaves
+from kai.intake.held import Granted, HeldGroups, Orphans
+from kai.intake.membership import Accounts, GroupKeys, Leaves
 from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
-from kai.intake.orphans import Orphans
-from kai.intake.permissions import Permissions, read_permissions
 from kai.intake.pods import PodReader, PodRecord
-from kai.intake.queues import read_queues
+from kai.intake.queues import Permissions, read_permissions, read_queues
 from kai.intake.record_cache import RecordCache, by_name, in_order
-from kai.intake.refusals import with_refusals
 from kai.intake.settings import IntakeSettings
-from kai.intake.shapes import ShapeTable
-from kai.intake.surroundings import Surroundings, surroundings_of
+from kai.intake.shapes import ShapeTable, with_refusals
+from kai.intake.surroundings import Library, Surroundings, bind_requests, read_foreign, read_library, surroundings_of
 from kai.intake.table import GroupTable, NodeTable, PodTable
 from kai.intake.turns import Turns
-from kai.model.axis import PLUGGED_GPU, ResourceAxis
-from kai.model.catalog import Catalog
+from kai.model.axis import PLUGGED_GPU, Int64s, ResourceAxis
 from kai.model.claim import DeviceClass
-from kai.model.node import Node
-from kai.model.past import Past
-from kai.model.pod import Shape
-from kai.model.queue import Queue, Shares
-from kai.model.rows import Int64s
-from kai.state.kinds import PodKinds
-from kai.state.memory import Memory, SnapshotVersions
+from kai.model.groups import Queue, Shares
+from kai.model.partitions import Catalog
+from kai.model.placement import Past
+from kai.model.pod import Node, Shape
+from kai.state.memory import Memory, PodKinds, SnapshotVersions
 from kai.state.snapshot import Snapshot
 from kai.state.table_version import TableVersion
 

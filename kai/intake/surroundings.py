@@ -1,19 +1,182 @@
-"""What the other objects of a cluster mean for a pod: what they add to its shape."""
+"""What the other objects of a cluster mean for a pod: what they add to its shape.
 
+The catalog: what filters look up by name.
+
+Objects that plugins read: handed on as they are, by kind and in name order.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Final, TypeAlias
+from functools import cached_property, partial
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kai.api.codec.structuring import unstructure
+from kai.api.kinds import BY_CLASS, FIELD_OF, HANDED_ON, ApiObject, ClusterObjects, key_of
+from kai.api.kubernetes.meta import Foreign
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.intake.catalog import Library
-from kai.intake.claimed_gpus import Wanted
+from kai.api.scheduling.bind_request import BindRequest
+from kai.intake.claimed_gpus import ClaimedGpus, Wanted
+from kai.intake.claims import KnownClaims, gpus_wanted, read_claims
+from kai.intake.devices import Devices, are_same, read_devices
 from kai.intake.pods import PodRecord
+from kai.intake.record_cache import in_order
+from kai.intake.settings import IntakeSettings
 from kai.intake.traits import EVERYWHERE, OWN
 from kai.model.axis import GPU_UNIT
-from kai.model.claim import Claim
+from kai.model.claim import Claim, RawObject
+from kai.model.partitions import Catalog
+from kai.state.memory import Memory
 from kai.state.table_version import TableVersion
+
+_NAMED = ("namespaces",)
+_SOURCES = (
+    *_NAMED,
+    "resource_slices",
+    "config_maps",
+    "resource_claims",
+    "resource_claim_templates",
+    "device_classes",
+    "device_taint_rules",
+)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Library:
+    """The catalog, with what else follows from the same objects."""
+
+    objects: ClusterObjects
+    catalog: Catalog
+    devices: Devices
+    claimed_gpus: ClaimedGpus
+    templates: Mapping[tuple[str, str], Wanted]
+    """The GPUs of a claim made from a template, by the template's namespace and name."""
+    node_gpus: Mapping[str, int]
+    """GPUs that drivers offer beside device plugins, by node."""
+
+
+def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Library | None) -> Library:
+    """Return the library of a cluster; the same one as ``before`` while it is made of the same objects."""
+    before = before or _NOTHING
+    if _are_same(objects, before.objects, _SOURCES):
+        return before
+    devices, claimed_gpus, node_gpus = before.devices, before.claimed_gpus, before.node_gpus
+    read = zip(map(id, in_order(before.objects.resource_claims)), before.catalog.claims.claims.values(), strict=True)
+    known: KnownClaims = dict(read)
+    if (now := read_devices(objects, devices)) is not devices:
+        claimed_gpus = ClaimedGpus(gpus=now.gpus, classes=now.classes)
+        if devices.gpus.are_divided or now.gpus.are_divided:
+            known = {}  # what claims come to may be another part
+        if now.gpus is not devices.gpus:
+            node_gpus = Counter(gpu.node for gpu in now.gpus.all if gpu.node)
+        devices = now
+    templates = {key_of(each): gpus_wanted(each.spec.spec, claimed_gpus) for each in objects.resource_claim_templates}
+    return Library(
+        objects=objects,
+        catalog=Catalog(
+            namespaces=_namespaces(objects, before),
+            config_maps=frozenset(key_of(each) for each in objects.config_maps),
+            config_maps_known=bool(objects.config_maps),  # without any in the cluster none is missing: none was listed
+            claims=read_claims(objects, settings, devices, claimed_gpus, known),
+            gpus=devices.gpus,
+        ),
+        devices=devices,
+        claimed_gpus=claimed_gpus,
+        templates=templates,
+        node_gpus=node_gpus,
+    )
+
+
+_NOTHING = Library(
+    objects=ClusterObjects(),
+    catalog=Catalog(),
+    devices=Devices(objects=ClusterObjects()),
+    claimed_gpus=ClaimedGpus(),
+    templates={},
+    node_gpus={},
+)
+
+
+def _are_same(objects: ClusterObjects, before: ClusterObjects, fields: Sequence[str]) -> bool:
+    return all(are_same(getattr(objects, field), getattr(before, field)) for field in fields)
+
+
+def _namespaces(objects: ClusterObjects, before: Library) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels of namespaces, the same ones while these are the same objects."""
+    if _are_same(objects, before.objects, _NAMED):
+        return before.catalog.namespaces
+    return {each.metadata.name: each.metadata.labels for each in objects.namespaces}
+
+
+Raws = Mapping[tuple[str, str], tuple[RawObject, ...]]
+
+_METADATA: Final = "metadata"
+
+
+def read_foreign(objects: ClusterObjects, memory: Memory) -> Raws:
+    """Return the objects by apiVersion and kind; the same values for the same objects. Cost: O(1) if none changed.
+
+    Raises: InputError for two objects of one kind and name.
+    """
+    listings: list[Sequence[ApiObject]] = [getattr(objects, FIELD_OF[cls]) for cls in HANDED_ON]
+    listings.append(objects.foreign)
+    return memory.once("foreign", tuple(listings), lambda: _by_kind(listings, memory))
+
+
+def _by_kind(listings: Sequence[Sequence[ApiObject]], memory: Memory) -> Raws:
+    out: dict[tuple[str, str], tuple[RawObject, ...]] = {}
+    for at, listing in enumerate(listings):
+        name = f"foreign {at}"
+        # What plugins made of a kind is theirs for as long as its tuple is the same: no kind pays for another one.
+        out.update(memory.once(f"{name} by kind", (listing,), partial(_of_listing, name, listing, memory)))
+    return out
+
+
+def _of_listing(name: str, listing: Sequence[ApiObject], memory: Memory) -> Raws:
+    out: dict[tuple[str, str], list[RawObject]] = {}
+    ordered = memory.once(name, (listing,), partial(_ordered, listing))
+    for source, raw in zip(ordered, memory.each(name, ordered, raw_object), strict=True):
+        kind = BY_CLASS[type(source)]
+        out.setdefault((kind.api_version, kind.kind), []).append(raw)
+    return {kind: tuple(found) for kind, found in out.items()}
+
+
+def _ordered(listing: Sequence[ApiObject]) -> tuple[ApiObject, ...]:
+    if listing and isinstance(listing[0], Foreign):  # of several kinds, so that two may have one name
+        return tuple(sorted(listing, key=key_of))
+    return tuple(in_order(listing))
+
+
+def bind_requests(requests: Mapping[int, BindRequest], memory: Memory) -> Mapping[int, RawObject]:
+    """Return live bind requests as plugins read them, by pod row; the same values for the same objects."""
+    if not requests:
+        return {}
+    raws = memory.each("bind requests", tuple(requests.values()), raw_object)
+    return dict(zip(requests, raws, strict=True))
+
+
+def raw_object(source: ApiObject) -> RawObject:
+    """Return an object as plugins read it."""
+    metadata = source.metadata
+    return RawObject(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+        owners=tuple([(each.kind, each.uid) for each in metadata.owner_references]),
+        deleting=metadata.deletion_timestamp is not None,
+        write=partial(_content, source),
+    )
+
+
+def _content(source: ApiObject) -> Mapping[str, Any]:
+    if isinstance(source, Foreign):
+        return {"spec": source.spec, "status": source.status}
+    written: Mapping[str, Any] = unstructure(source)
+    return {name: value for name, value in written.items() if name != _METADATA}
+
 
 LabelKeys: TypeAlias = Mapping[str, frozenset[str]]
 """Keys of labels by the namespace in which they are looked at."""

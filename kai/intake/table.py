@@ -18,11 +18,10 @@ from kai.intake import groups, pods
 from kai.intake.groups import GroupRecord
 from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.pods import PodRecord
-from kai.model.node import Node
-from kai.model.pod import Pod
-from kai.model.podgroup import PodGroup
-from kai.model.rows import NONE, Bools, Int64s
-from kai.state.items import carried_items
+from kai.model.axis import NONE, Bools, Int64s
+from kai.model.groups import PodGroup
+from kai.model.pod import Node, Pod
+from kai.state.memory import carried_items
 from kai.state.table_version import Carrier, Column, TableVersion
 
 _MANY = 1 << 13

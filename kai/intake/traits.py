@@ -1,4 +1,7 @@
-"""Traits: what a pod demands of a node besides amounts, and the signature of pods that differ in amounts only."""
+"""Traits: what a pod demands of a node besides amounts, and the signature of pods that differ in amounts only.
+
+Selectors, affinities, tolerations and ports of the API in the form that shapes are made of.
+"""
 
 import hashlib
 import json
@@ -9,11 +12,119 @@ import attrs
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
-from kai.api.kubernetes import pod as api
-from kai.api.kubernetes.selection import Affinity, Toleration, TopologySpreadConstraint
-from kai.intake import selection
-from kai.model.constraints import HostPort
+from kai.api.conventions.amounts import is_sidecar
+from kai.api.kubernetes import node as api
+from kai.api.kubernetes import pod as pod_api
+from kai.api.kubernetes.meta import LabelSelector
+from kai.api.kubernetes.node import Affinity, TopologySpreadConstraint
+from kai.api.kubernetes.node import Toleration as ApiToleration
+from kai.api.kubernetes.pod import PodSpec
+from kai.model.constraints import (
+    AffinityTerm,
+    HostPort,
+    NodeTerm,
+    Requirement,
+    Selector,
+    SpreadConstraint,
+    Toleration,
+)
 from kai.model.pod import ClaimReference, Constraints
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that a host port without one occupies; nothing listens here
+
+
+def selector(source: LabelSelector | None) -> Selector | None:
+    """Return a label selector, None for an absent one (which selects nothing)."""
+    if source is None:
+        return None
+    equal = [Requirement(key, "In", (value,)) for key, value in source.match_labels.items()]
+    rest = [Requirement(each.key, each.operator, tuple(sorted(each.values))) for each in source.match_expressions]
+    return Selector(tuple(sorted(equal + rest, key=_by_content)))
+
+
+def _by_content(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    return (requirement.key, requirement.operator, requirement.values)
+
+
+def _requirements(sources: tuple[api.NodeSelectorRequirement, ...]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(each.key, each.operator, each.values) for each in sources)
+
+
+def node_terms(source: api.NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    """Return the terms of a node selector, one of which must hold; None when there is no selector."""
+    if source is None:
+        return None
+    return tuple(
+        NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in source.node_selector_terms
+    )
+
+
+def affinity_terms(source: api.PodAffinity | None, namespace: str) -> tuple[AffinityTerm, ...]:
+    """Return the demands about other pods, of a pod in ``namespace``."""
+    return tuple(_affinity_term(term, namespace, 0) for term in source.required) if source else ()
+
+
+def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[AffinityTerm, ...]:
+    """Return the wishes about other pods, of a pod in ``namespace``."""
+    return (
+        tuple(_affinity_term(each.pod_affinity_term, namespace, each.weight) for each in source.preferred)
+        if source
+        else ()
+    )
+
+
+def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
+    """Return one term; what ``matchLabelKeys`` add is in the selector already, the API server puts it there."""
+    named = tuple(sorted(set(term.namespaces)))
+    if not named and term.namespace_selector is None:
+        named = (namespace,)
+    return AffinityTerm(
+        term.topology_key, selector(term.label_selector), named, selector(term.namespace_selector), weight
+    )
+
+
+def spread_constraints(sources: tuple[api.TopologySpreadConstraint, ...]) -> tuple[SpreadConstraint, ...]:
+    """Return the demands to be spread; constraints that are wishes are left out.
+
+    So are those that an API server refuses, a skew below 1 and an empty key: no pod could obey them.
+    """
+    return tuple([_spread_constraint(each) for each in sources if _demands(each)]) if sources else ()
+
+
+def _demands(source: api.TopologySpreadConstraint) -> bool:
+    return source.when_unsatisfiable == "DoNotSchedule" and source.max_skew > 0 and bool(source.topology_key)
+
+
+def _spread_constraint(source: api.TopologySpreadConstraint) -> SpreadConstraint:
+    """Return one constraint; a policy that is not known ignores, as for Kubernetes' scheduler."""
+    return SpreadConstraint(
+        source.topology_key,
+        selector(source.label_selector),
+        source.max_skew,
+        max(1, source.min_domains or 1),
+        tuple(sorted(set(source.match_label_keys))),
+        honors_affinity=source.node_affinity_policy in {None, "Honor"},
+        honors_taints=source.node_taints_policy == "Honor",
+    )
+
+
+def tolerations(sources: tuple[api.Toleration, ...]) -> tuple[Toleration, ...]:
+    """Return tolerations without repetitions, in an order that does not depend on theirs."""
+    found = {Toleration(each.key, each.operator or "Equal", each.value, each.effect) for each in sources}
+    return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return the ports of the node that a pod occupies; on the host's network every container port is one."""
+    found: set[HostPort] = set()
+    for container in (*spec.containers, *filter(is_sidecar, spec.init_containers)):
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                found.add(HostPort(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, number))
+    return () if not found else tuple(sorted(found, key=lambda each: (each.protocol, each.address, each.port)))
+
 
 VolumeKind: TypeAlias = tuple[bool, bool, object, object]
 
@@ -26,7 +137,7 @@ class TraitKey(NamedTuple):
     nominated: str = ""
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[ApiToleration, ...] = ()
     spread: tuple[TopologySpreadConstraint, ...] = ()
     ports: tuple[HostPort, ...] = ()
     volumes: tuple[VolumeKind, ...] = ()
@@ -68,7 +179,7 @@ class Traits:
     references: References
 
 
-def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
+def trait_key(source: pod_api.Pod, *, finished: bool) -> TraitKey:
     """Return what the traits of a pod follow from; a finished pod demands nothing any more."""
     spec = source.spec
     if finished:
@@ -85,7 +196,7 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
         affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
-        selection.host_ports(spec),
+        host_ports(spec),
         kinds,
         volume_claims,
         _config_maps(source),
@@ -95,7 +206,7 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
     )
 
 
-def _features(spec: api.PodSpec) -> tuple[str, ...]:
+def _features(spec: pod_api.PodSpec) -> tuple[str, ...]:
     """Return what a node must declare to run the pod, by name.
 
     Source: the features that component-helpers of Kubernetes 1.37 infers for scheduling; 1.36 knows the first two.
@@ -113,7 +224,7 @@ def _features(spec: api.PodSpec) -> tuple[str, ...]:
     return tuple(sorted(found)) if found else ()
 
 
-def _volumes(source: api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...]]:
+def _volumes(source: pod_api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...]]:
     """Return what a pod's volumes are, without names, and the volume claims that they refer to.
 
     A claim that is made for the pod is called after the pod and the volume. Config maps and secrets are no kinds.
@@ -131,7 +242,7 @@ def _volumes(source: api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...]]:
     return tuple(kinds), tuple(sorted(set(claims))) if claims else ()
 
 
-def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
+def _claims(source: pod_api.Pod) -> tuple[ClaimReference, ...]:
     """Return the resource claims of a pod; one from a template has a name once it exists, unless it needs no object."""
     made = {each.name: each.resource_claim_name for each in source.status.resource_claim_statuses}
     found: list[ClaimReference] = []
@@ -144,7 +255,7 @@ def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
     return tuple(found)
 
 
-def _config_maps(source: api.Pod) -> tuple[str, ...]:
+def _config_maps(source: pod_api.Pod) -> tuple[str, ...]:
     """Return the names of the config maps without which the pod cannot start.
 
     Config maps that the binder makes once the pod has its GPUs are not among them.
@@ -168,13 +279,13 @@ def _config_maps(source: api.Pod) -> tuple[str, ...]:
     return tuple(sorted({name for name in found if name and not (shared and name.startswith(shared))}))
 
 
-def _shown(volume: api.Volume) -> list[str]:
+def _shown(volume: pod_api.Volume) -> list[str]:
     parts = volume.projected.sources if volume.projected is not None else ()
     maps = [volume.config_map, *(part.config_map for part in parts)]
     return [each.name for each in maps if each is not None and not each.optional]
 
 
-def _environment(container: api.Container) -> list[str]:
+def _environment(container: pod_api.Container) -> list[str]:
     keys = [each.value_from.config_map_key_ref for each in container.env if each.value_from is not None]
     maps = [each.config_map_ref for each in container.env_from]
     return [each.name for each in (*keys, *maps) if each is not None and not each.optional]
@@ -187,14 +298,14 @@ def read_traits(key: TraitKey) -> Traits:
     node_affinity = affinity.node_affinity
     constraints = Constraints(
         node_selector=tuple(sorted(key.node_selector)),
-        node_affinity=selection.node_terms(node_affinity.required) if node_affinity else None,
-        tolerations=selection.tolerations(key.tolerations),
+        node_affinity=node_terms(node_affinity.required) if node_affinity else None,
+        tolerations=tolerations(key.tolerations),
         host_ports=key.ports,
-        affinity=selection.affinity_terms(near, key.namespace),
-        anti_affinity=selection.affinity_terms(away, key.namespace),
-        preferred_affinity=selection.preferred_terms(near, key.namespace),
-        preferred_anti_affinity=selection.preferred_terms(away, key.namespace),
-        spread=selection.spread_constraints(key.spread),
+        affinity=affinity_terms(near, key.namespace),
+        anti_affinity=affinity_terms(away, key.namespace),
+        preferred_affinity=preferred_terms(near, key.namespace),
+        preferred_anti_affinity=preferred_terms(away, key.namespace),
+        spread=spread_constraints(key.spread),
         volume_claims=key.volume_claims,
         claims=key.claims,
         nominated_node=key.nominated,

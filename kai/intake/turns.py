@@ -23,10 +23,9 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kai.model.crowd import Crowd, Crowds
-from kai.model.podgroup import PodGroup
-from kai.model.rows import GroupRows, Int64s
-from kai.model.status import Status
+from kai.model.axis import GroupRows, Int64s
+from kai.model.groups import Crowd, Crowds, PodGroup
+from kai.model.pod import Status
 from kai.state.snapshot import Snapshot
 
 UNBOUNDED: Final = 0

@@ -27,9 +27,9 @@ from kai.kernels.columns import (
 from kai.kernels.domains import DomainTrees, place_in_domain
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
 from kai.kernels.groups import elastic_state, next_chunk
-from kai.kernels.index import ShapeIndex, best, drop, refresh
 from kai.kernels.order import Heap, pop_steady, push
 from kai.kernels.place import put
+from kai.kernels.score import ShapeIndex, best, drop, refresh
 from kai.kernels.struct import Bools, Float64Table, Int64s, Int64Table, Struct
 
 FINISHED, NOT_PLAIN, NO_ROOM, REFUSED = 0, 1, 2, 3

@@ -13,7 +13,7 @@ import numpy as np
 from kai.kernels._jit import inner, kernel
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Int64Table, Struct
 
-# Statuses and sets of them, as in kai.model.status (the architecture tests compare the two).
+# Statuses and sets of them, as in kai.model.pod (the architecture tests compare the two).
 PENDING, GATED, ALLOCATED, PIPELINED, BINDING, BOUND, RUNNING, RELEASING, STUCK = 0, 1, 2, 3, 4, 5, 6, 7, 8
 ACTIVE_ALLOCATED = 1 << ALLOCATED | 1 << PIPELINED | 1 << BINDING | 1 << BOUND | 1 << RUNNING
 ACTIVE_USED = ACTIVE_ALLOCATED | 1 << RELEASING | 1 << STUCK

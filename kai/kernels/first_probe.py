@@ -9,11 +9,10 @@ from kai.kernels.arrays import copy
 from kai.kernels.booking import accepted_gpu, requested_gpu
 from kai.kernels.columns import KIND_NONE, PENDING, PIPELINED, RELEASING, Columns, Facts
 from kai.kernels.fit import Rules, Vectors
-from kai.kernels.group_state import GroupState
 from kai.kernels.prefix import EXHAUSTED, NOT_PLAIN, PAUSED, PODS, Prefix, begin, extend
 from kai.kernels.struct import Bools, Int64s, Struct
 from kai.kernels.trying import Aggressor
-from kai.kernels.victims import losing_on, refresh_free_gpus
+from kai.kernels.victims import GroupState, losing_on, refresh_free_gpus
 
 UNSUITED, NONE_PASSES, PROPOSED = 0, 1, 2
 VICTIMS, PARTS, CHANGES = 0, 1, 2

@@ -34,11 +34,11 @@ from kai.kernels.first_probe import (
     propose_first,
 )
 from kai.kernels.fit import Rules, Vectors
-from kai.kernels.group_state import CHANGED, UNKNOWN, GroupState, look_again, look_again_at
 from kai.kernels.order import Heap, pop
 from kai.kernels.place import place_pods
 from kai.kernels.struct import Bools, Float64Table, Int64s, Int64Table, Struct
 from kai.kernels.trying import FAILED, PLACED, Trial, may_take, try_victims
+from kai.kernels.victims import CHANGED, UNKNOWN, GroupState, look_again, look_again_at
 
 LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED = 0, 1, 2, 3, 4, 5
 GROUP, STATEMENTS, DECISIONS = 0, 1, 2

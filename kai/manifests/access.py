@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from kai.api import names
 from kai.api.conventions.queue_access import Admits
-from kai.lenient import mapping_of, part_of
+from kai.basics.parsing import mapping_of, part_of
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.queues import queues_of

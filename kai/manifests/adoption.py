@@ -14,7 +14,8 @@ import attrs
 
 from kai.api import names
 from kai.api.kubernetes.pod import ENDED
-from kai.lenient import mapping_of, mappings_of, part_of
+from kai.basics.parsing import mapping_of, mappings_of, part_of
+from kai.basics.wording import counted
 from kai.manifests.findings import Document
 from kai.manifests.positions import Text
 from kai.manifests.proposals import (
@@ -29,7 +30,6 @@ from kai.manifests.proposals import (
     propose,
 )
 from kai.manifests.unused import templates
-from kai.wording import counted
 
 Manifest = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.lenient import list_of, mapping_of, mappings_of, part_of, text_of
+from kai.basics.parsing import list_of, mapping_of, mappings_of, part_of, text_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 from kai.manifests.unused import templates

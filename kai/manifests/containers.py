@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.lenient import mapping_of
-from kai.manifests.faults import Fault, Item, is_label, is_qualified, items, one_of, repeated
+from kai.basics.parsing import is_whole, mapping_of
+from kai.manifests.faults import Fault, Item, exact_amount, is_label, is_qualified, items, one_of, repeated
 from kai.manifests.positions import Path
-from kai.manifests.scalars import exact_amount
-from kai.numerals import is_whole
 
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
 _HUGE: Final = "hugepages-"

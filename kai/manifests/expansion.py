@@ -14,15 +14,13 @@ import attrs
 
 from kai.api import names
 from kai.api.codec import structuring
-from kai.api.conventions.grants import is_held, read_grant
+from kai.api.conventions.binding import is_held, read_grant
 from kai.api.kubernetes.pod import ENDED
 from kai.api.scheduling.shard import Config, SchedulingShard
+from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.errors import InputError
-from kai.lenient import mapping_of, mappings_of, part_of
-from kai.manifests.circles import circles
 from kai.manifests.claims import is_compute_domain, template_of
-from kai.manifests.grouping import Grouping
-from kai.manifests.index import Index, Manifest
+from kai.manifests.grouping import Grouping, Index, Manifest, circles
 from kai.manifests.unused import (
     CONFIGURES,
     NO_GROUP,

@@ -5,9 +5,9 @@ from typing import Any, Self
 
 import attrs
 
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
+from kai.basics.parsing import part_of
 from kai.errors import InputError, on_one_line
-from kai.lenient import part_of
 from kai.manifests.codes import CODES, ERROR, REFUSAL
 from kai.manifests.positions import Path, Text
 

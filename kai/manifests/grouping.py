@@ -1,17 +1,129 @@
-"""Pods into groups, by the very rules of the service; groups of what was never applied get readable names."""
+"""Pods into groups, by the very rules of the service; groups of what was never applied get readable names.
+
+Workloads that own each other in a circle: none of them is at the top, so nothing would ask for their pods.
+
+What pod grouping reads when all there is was written down: objects by kind, namespace and name.
+"""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from kai.api import names
-from kai.lenient import mapping_of, part_of
-from kai.manifests.index import Index, Manifest
-from kai.podgrouper import Absent, Get, Groupers, Kind, Needs, Reader, Settings, Verb, group_pod, load_groupers
-from kai.podgrouper.kinds import POD_GROUP, PRIORITY_CLASS
+from kai.basics.parsing import mapping_of, mappings_of, part_of
+from kai.errors import InputError
+from kai.podgrouper import (
+    Absent,
+    Get,
+    Groupers,
+    Kind,
+    Many,
+    Needs,
+    Reader,
+    Resource,
+    Settings,
+    Verb,
+    Why,
+    group_pod,
+    load_groupers,
+)
+from kai.podgrouper.draft import KARTA, POD_GROUP, PRIORITY_CLASS
+
+Place = tuple[str, str]
+"""Kind, and namespace and name."""
+
+
+def circles(manifests: Iterable[Mapping[str, Any]], namespace: str) -> dict[Place, str]:
+    """Return for each object that is among its own owners the way back to it; ``namespace`` is for what names none."""
+    owners = {_place(manifest, namespace): _owners(manifest, namespace) for manifest in manifests}
+    found: dict[Place, str] = {}
+    for place, above in owners.items():
+        way = _way_back(place, owners) if above else ()
+        if way:
+            found[place] = " -> ".join(f"{kind} {name}" for kind, name in way)
+    return found
+
+
+def _way_back(place: Place, owners: Mapping[Place, tuple[Place, ...]]) -> tuple[Place, ...]:
+    """Return the shortest way from an object over its owners to itself; none if there is no such way."""
+    seen: set[Place] = set()
+    ways: list[tuple[Place, ...]] = [(place,)]
+    for way in ways:  # grows while it is read
+        for above in owners.get(way[-1], ()):
+            if above == place:
+                return (*way, above)
+            if above not in seen:
+                seen.add(above)
+                ways.append((*way, above))
+    return ()
+
+
+def _owners(manifest: Mapping[str, Any], namespace: str) -> tuple[Place, ...]:
+    metadata = mapping_of(manifest, "metadata")
+    here = metadata.get("namespace") or namespace
+    references = mappings_of(metadata, "ownerReferences")
+    return tuple((str(each.get("kind")), f"{here}/{each.get('name')}") for each in references)
+
+
+def _place(manifest: Mapping[str, Any], namespace: str) -> Place:
+    metadata = mapping_of(manifest, "metadata")
+    return str(manifest.get("kind")), f"{metadata.get('namespace') or namespace}/{metadata.get('name')}"
+
+
+Manifest = dict[str, Any]
+
+
+@attrs.define
+class Index:
+    """Objects that can be looked up; those that are made on the way join the others."""
+
+    _objects: dict[tuple[Kind, str, str], Manifest] = attrs.field(factory=dict)
+    _kinds: dict[Kind, list[Manifest]] = attrs.field(factory=dict)
+    remarks: list[str] = attrs.field(factory=list)
+    """What a model could not follow, as an object is not there; who asked the model takes them from here."""
+
+    def add(self, manifests: Iterable[Manifest]) -> None:
+        """Add objects; what is no object of the API is for reading it to say."""
+        for manifest in manifests:
+            try:
+                known = Resource.of(manifest)
+            except InputError:
+                continue
+            self._objects[known.kind, known.namespace, known.name] = manifest
+            self._kinds.setdefault(known.kind, []).append(manifest)
+
+    def owners(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
+        """Return kind, name and UID of the owners of each object that has some, by its UID; pods are left out."""
+        found = {}
+        for kind, manifests in self._kinds.items():
+            for known in map(Resource.of, manifests if kind.kind != "Pod" else ()):
+                if known.owner_references:
+                    above = [(each.kind.kind, each.name, each.uid) for each in known.owner_references]
+                    found[known.uid] = tuple(above)
+        return found
+
+    def get(self, read: Get, /) -> Manifest | Absent:
+        """Return the object of this kind, namespace (or none) and name."""
+        for namespace in (read.namespace, ""):
+            found = self._objects.get((read.kind, namespace, read.name))
+            if found is not None:
+                return found
+        return Absent(Why.NOT_FOUND)
+
+    def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
+        """Return the matching objects in the order in which they were added."""
+        if read.kind == KARTA and read.kind not in self._kinds:
+            return Absent(Why.NO_SUCH_KIND)
+        return tuple(manifest for manifest in self._kinds.get(read.kind, ()) if _matches(Resource.of(manifest), read))
+
+
+def _matches(known: Resource, read: Many) -> bool:
+    in_namespace = not read.namespace or known.namespace == read.namespace
+    return in_namespace and all(known.labels.get(key) == value for key, value in read.labels)
+
 
 PRIORITY_CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 """The priority classes that an installation brings along."""

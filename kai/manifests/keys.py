@@ -13,7 +13,7 @@ import attrs
 
 from kai.api import names
 from kai.api.scheduling.pod_group import PodGroup
-from kai.lenient import mapping_of
+from kai.basics.parsing import mapping_of
 from kai.manifests.expansion import is_workload
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path

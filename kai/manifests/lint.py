@@ -11,7 +11,8 @@ import attrs
 
 from kai.api import names
 from kai.api.fields import EMPTY
-from kai.lenient import mapping_of, mappings_of, part_of
+from kai.basics.parsing import mapping_of, mappings_of, part_of
+from kai.basics.wording import counted, first_of
 from kai.manifests.access import check_access
 from kai.manifests.claims import Claims, Place, check_claims
 from kai.manifests.expansion import Job
@@ -25,7 +26,6 @@ from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import templates
-from kai.wording import counted, first_of
 
 _SHOWN: Final = 5
 _WHERE_QUEUES_COUNT: Final[Mapping[str, str]] = {

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import attrs
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Path = tuple[str | int, ...]
 

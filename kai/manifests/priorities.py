@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kai.api import names
-from kai.lenient import mapping_of, part_of
+from kai.basics.parsing import mapping_of, part_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.grouping import PRIORITY_CLASSES
 from kai.manifests.positions import Path

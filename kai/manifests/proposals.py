@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import names
-from kai.api.values import quantity
-from kai.api.values.bad_value import BadValue
-from kai.lenient import mapping_of, mappings_of, part_of, text_of
+from kai.api import names, values
+from kai.api.values import BadValue
+from kai.basics.parsing import mapping_of, mappings_of, part_of, text_of
 from kai.manifests.unused import templates
 
 NAMESPACE: Final = "namespace"
@@ -430,7 +429,7 @@ def _amounts(written: Mapping[str, Any]) -> dict[str, float]:
         if not resource or text is None:
             continue
         try:
-            amount = quantity.amount(str(text), _UNITS[resource])
+            amount = values.amount(str(text), _UNITS[resource])
         except BadValue:
             continue
         found[resource] = found.get(resource, 0.0) + (amount / _MEGABYTE if resource == "memory" else float(amount))
@@ -440,7 +439,7 @@ def _amounts(written: Mapping[str, Any]) -> dict[str, float]:
 def _number(value: object, default: float) -> float:
     """Return a number, which some APIs write as a quantity."""
     try:
-        return default if value is None else quantity.amount(str(value), 1000) / 1000
+        return default if value is None else values.amount(str(value), 1000) / 1000
     except BadValue:
         return default
 

@@ -3,16 +3,17 @@
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
 from kai.api.conventions.queue_rules import RESOURCES, UNITS, QueueFault, QueueShape, Rule, queue_faults, shape_in
 from kai.api.fields import EMPTY
-from kai.lenient import mapping_of, part_of
+from kai.basics.parsing import is_number, mapping_of, part_of
+from kai.basics.wording import number_text
 from kai.manifests.findings import Document, Finding
-from kai.manifests.positions import Path
-from kai.numerals import is_number
-from kai.wording import number_text
+
+if TYPE_CHECKING:
+    from kai.manifests.positions import Path
 
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")
 

@@ -10,7 +10,7 @@ Source: the validation of Kubernetes, tried on a real API server; tests/unit/man
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.lenient import mapping_of, mappings_of, part_of
+from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
 from kai.manifests.containers import faults_of_containers
 from kai.manifests.faults import (
     Fault,
@@ -29,7 +29,6 @@ from kai.manifests.positions import Path
 from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.selection import faults_of_selection
 from kai.manifests.workloads.table import PATCHES, has_model, pod_templates
-from kai.numerals import is_number
 from kai.podgrouper import Kind
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})

@@ -20,8 +20,8 @@ from typing import Final, Self
 
 import attrs
 
-from kai import durations
-from kai.notation import shown
+from kai.basics import parsing
+from kai.basics.wording import shown
 
 WANTED: Final = 'five fields such as "0 3 * * 1", @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m'
 _SHORT: Final = {
@@ -115,7 +115,7 @@ class Schedule:
         """
         if text.startswith(_EVERY):
             try:
-                seconds = durations.seconds(text.removeprefix(_EVERY))
+                seconds = parsing.seconds(text.removeprefix(_EVERY))
             except ValueError:
                 raise ValueError(f"found {shown(text)}, expected {WANTED}") from None
             return cls(every=dt.timedelta(seconds=max(1, int(seconds))))

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kai.lenient import mapping_of
+from kai.basics.parsing import is_number, mapping_of
 from kai.manifests.faults import Fault, Item, at_least, items, key_fault, one_of, shown, value_fault
 from kai.manifests.positions import Path
-from kai.numerals import is_number
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -3,16 +3,47 @@
 Amounts are int64: exact, associative, invertible, so that undoing is subtraction. Units: CPU in millicores, memory in
 bytes (of storage and huge pages, too), GPU in thousandths of a device, ``pods`` and MIG profiles in whole ones, every
 other resource in thousandths of its own unit.
+
+Row types: which table an integer indexes. A ``PodRow`` is not a ``NodeRow``; a bare ``int`` is neither.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any, NewType, TypeVar
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from kai.model import units
-from kai.model.rows import Int64s
 from kai.model.units import mig_slices
+
+NodeRow = NewType("NodeRow", int)
+PodRow = NewType("PodRow", int)
+GroupRow = NewType("GroupRow", int)
+SubGroupRow = NewType("SubGroupRow", int)
+QueueRow = NewType("QueueRow", int)
+ShapeRow = NewType("ShapeRow", int)
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Scores = NDArray[np.float64]
+NodeRows = NDArray[np.int64]
+PodRows = NDArray[np.int64]
+GroupRows = NDArray[np.int64]
+
+A = TypeVar("A", bound=NDArray[Any])
+
+NONE = -1
+"""The row that says "nowhere": a pod without a node, a queue without a parent."""
+
+
+def locked(array: A) -> A:
+    """Return a view of ``array`` that cannot be written; it shows what is written to ``array`` itself."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
 
 CPU, MEMORY, GPU, PODS = 0, 1, 2, 3
 SHARED_RESOURCES = 3

@@ -1,13 +1,17 @@
-"""Resource claims and the devices that can satisfy them (dynamic resource allocation, structured parameters)."""
+"""Resource claims and the devices that can satisfy them (dynamic resource allocation, structured parameters).
+
+Objects that plugins read, as they were written.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import attrs
 
-from kai.kubernetes_version import NEWEST, KubernetesVersion
-from kai.model.amounts import IMPLICIT_RESOURCE
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.model.constraints import NodeTerm, Taint, Toleration
+from kai.model.units import IMPLICIT_RESOURCE
 
 CAPACITY_PARTS = 1000
 """Capacities and counters are whole numbers of so many parts of their unit: drivers share half a core, too."""
@@ -237,3 +241,41 @@ class ClaimCatalog:
     classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
     served: bool = False
     kubernetes: KubernetesVersion = NEWEST
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RawObject:
+    """An object of a kind that plugins read. It is itself only, so that plugins can keep what they read of it."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    """What tells it from earlier objects of its name."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owners: tuple[tuple[str, str], ...] = ()
+    """Kind and uid of each owner."""
+    deleting: bool = False
+    """Whether it goes once its finalizers are done."""
+    write: Callable[[], Mapping[str, Any]] = attrs.field(repr=False)
+    """Makes ``content``: of an object that no plugin looks into nothing is made."""
+
+    @property
+    def key(self) -> str:
+        """The name, behind the namespace and a slash where there is one."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """All fields but the metadata, as JSON has them; they are not to be changed. Made anew at each look."""
+        return self.write()
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The field ``spec`` of the content."""
+        return self.content.get("spec") or {}
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The field ``status`` of the content."""
+        return self.content.get("status") or {}

@@ -10,16 +10,21 @@ that it draws.
   feature, such as an engine, and no measure. Where a GPU has nothing but features, their number is the measure.
 
 Source: partitionable devices of resource.k8s.io/v1. How much of a GPU a partition is, it leaves open.
+
+Objects around pods and nodes that filters look up: config maps, namespaces, resource claims.
+
+Frozen facts, keyed by (namespace, name) where the object is namespaced.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from kai.model.axis import GPU_UNIT
-from kai.model.claim import AllocatedDevice, Claim, Device, DeviceSlice
+from kai.model.claim import AllocatedDevice, Claim, ClaimCatalog, Device, DeviceSlice
 
 _GPU = "gpu"
 _NUMBER = re.compile("[0-9]+")
@@ -195,3 +200,21 @@ def _is_feature(
 ) -> bool:
     """Return whether each device draws all of a counter or nothing."""
     return all(drawn.get(counter, 0) in (0, whole[counter]) for drawn in draws.values())
+
+
+def _empty() -> Mapping[Any, Any]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class Catalog:
+    """What a snapshot knows besides pods, nodes, groups and queues."""
+
+    namespaces: Mapping[str, Mapping[str, str]] = attrs.field(factory=_empty)
+    """Labels of each namespace."""
+    config_maps: frozenset[tuple[str, str]] = frozenset()
+    config_maps_known: bool = False
+    """Whether config maps were listed at all; if not, no pod is refused for a missing one."""
+    claims: ClaimCatalog = ClaimCatalog()
+    gpus: Gpus = Gpus()
+    """The GPUs among the devices of drivers."""

@@ -2,15 +2,49 @@
 
 Plugins choose these details once, when a pod is placed; they travel with the decision to the service that carries it
 out, and into the report of a cycle.
+
+A bind that was refused, as far as the next decisions have to know of it.
+
+What a cycle is told of the time before it: no object says it, and decisions follow from it as from objects.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
-from kai.model.amounts import Amounts
 from kai.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest
 from kai.model.constraints import NodeTerm
+from kai.model.groups import Shares
+from kai.model.units import Amounts
+
+
+@attrs.frozen(kw_only=True)
+class NoRoom:
+    """A node that refused a pod for lack of room: the pod is not sent there while this is remembered."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    reason: str
+    """What the binder said, on one line."""
+
+
+@attrs.frozen(kw_only=True)
+class Past:
+    """What became of decisions before, and what queues used."""
+
+    usage: Mapping[str, Shares] = attrs.field(factory=dict)
+    """The past usage of queues, by name."""
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
+    refused: tuple[NoRoom, ...] = ()
+    """Binds that found no room; shapes say the same."""
+    evicted: tuple[tuple[str, int], ...] = ()
+    """Thousandths of GPUs that pods of each queue lost in the hour before, by the name of the queue."""
+    protected: tuple[str, ...] = ()
+    """UIDs of pods that budgets protect, or that are being moved; their groups lose no pods."""
 
 
 @attrs.frozen

@@ -1,7 +1,18 @@
-"""Pods and their shapes.
+"""Pods, their shapes and where they stand, and the nodes that take them.
+
+Where a pod stands, and the sets of statuses that decide what it counts for.
+
+The values are small integers because they live in a column; the sets are bit masks so that a kernel tests membership
+with one shift.
+
+Source: the peer's pkg/scheduler/api/pod_status.
+
+Pods and their shapes.
 
 Every pod is interned into a *shape*: what it asks for and what it demands of a node. Ten thousand pods of one
 workload are one shape, and masks, scores and refusals are properties of the shape, computed once.
+
+Nodes: what they have, what they are called, whom they accept.
 """
 
 from collections.abc import Mapping
@@ -10,9 +21,56 @@ from typing import Final
 
 import attrs
 
-from kai.model.amounts import axis_name, backed_name
 from kai.model.axis import GPU_UNIT
-from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, SpreadConstraint, Toleration
+from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, SpreadConstraint, Taint, Toleration
+from kai.model.units import axis_name, backed_name
+
+
+class Status(IntEnum):
+    """Where a pod is in its life, in a session. ``ALLOCATED`` and ``PIPELINED`` exist only inside a session."""
+
+    PENDING = 0
+    GATED = 1
+    ALLOCATED = 2
+    PIPELINED = 3
+    BINDING = 4
+    BOUND = 5
+    RUNNING = 6
+    RELEASING = 7
+    STUCK_IN_RELEASING = 8
+    SUCCEEDED = 9
+    FAILED = 10
+    UNKNOWN = 11
+
+    @property
+    def label(self) -> str:
+        """The name under which the status is reported, e.g. ``StuckInReleasing``."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
+
+
+def status_mask(*statuses: Status) -> int:
+    """Return the bit mask of ``statuses``."""
+    return sum(1 << status for status in statuses)
+
+
+ACTIVE_ALLOCATED = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING, Status.BOUND, Status.RUNNING)
+"""Already has a place: sizes chunks, says what an elastic group holds, may be a victim."""
+TERMINATING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+"""Told to go, and there still."""
+ACTIVE_USED = ACTIVE_ALLOCATED | TERMINATING
+"""Occupies its node; the test for gangs that became stale."""
+COUNTED = status_mask(Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING)
+"""Counts as used by its queue when a session opens."""
+ALIVE = ACTIVE_ALLOCATED | status_mask(Status.PENDING, Status.GATED)
+"""Still wants to run: readiness of a group, candidates for eviction."""
+ENDED = status_mask(Status.SUCCEEDED, Status.FAILED)
+"""No container runs any more, nor will."""
+
+
+def within(status: int, statuses: int) -> bool:
+    """Return whether ``status`` is in the bit mask ``statuses``."""
+    return bool(statuses >> status & 1)
+
 
 STAND_IN: Final = "~moved"
 """Ends name and UID of a pod that stands in for one that was moved; no name of an object has such a character."""
@@ -172,6 +230,59 @@ class Pod:
     def is_stand_in(self) -> bool:
         """Whether it is no pod, but the place that is kept for one that was moved."""
         return self.name.endswith(STAND_IN)
+
+
+UNKNOWN_GPU_MEMORY = 100
+"""MiB per GPU that stands for "not known": a missing or unusable label means this value."""
+
+
+class MigStrategy(IntEnum):
+    """How a node exposes its MIG devices."""
+
+    NONE = 0
+    SINGLE = 1
+    MIXED = 2
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """One node. ``allocatable`` is by resource name in axis units; ``gpu_memory`` is MiB of each GPU."""
+
+    name: str
+    labels: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    allocatable: Mapping[str, int] = attrs.field(factory=dict, hash=False)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    deleting: bool = False
+    """Whether it goes once its finalizers are done."""
+    failing_conditions: tuple[str, ...] = ()
+    """Types of the conditions that keep pods away, e.g. ``Ready`` (not true) or ``MemoryPressure``."""
+    gpu_memory: int = UNKNOWN_GPU_MEMORY
+    gpu_memory_known: bool = False
+    gpu_count: int = 0
+    mig_enabled: bool = False
+    mig_strategy: MigStrategy = MigStrategy.NONE
+    features: frozenset[str] | None = None
+    """What its kubelet declares that pods may need; None where the cluster's nodes declare nothing."""
+    dra_gpus: int = 0
+    """GPUs that drivers offer on the node; they are part of ``allocatable``."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node takes pods at all: schedulable, there to stay, and without a failing condition."""
+        return not (self.unschedulable or self.deleting or self.failing_conditions)
+
+    @property
+    def closed(self) -> str:
+        """What keeps all pods away, as people call it; "" where nothing does."""
+        found = ["cordoned"] if self.unschedulable else []
+        found += ["not ready" if each == "Ready" else f"under {each}" for each in self.failing_conditions]
+        return " and ".join([*found, *(["being deleted"] if self.deleting else [])])
+
+    @property
+    def plugged_gpus(self) -> int:
+        """Thousandths of the GPUs that a device plugin offers on the node; claims cannot have these."""
+        return max(0, self.allocatable.get("gpu", 0) - self.dra_gpus * GPU_UNIT)
 
 
 __all__ = [

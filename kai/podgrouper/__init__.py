@@ -2,11 +2,9 @@
 
 from kai.podgrouper.decide import Grouping, Needs, Outcome, group_pod
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
-from kai.podgrouper.grouper import Grouper, Groupers, Request
+from kai.podgrouper.grouper import Grouper, Groupers, KindPattern, Request, Settings, load_groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Lookup, Many, Read, Reader, Why
-from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, OwnerReference, Resource
-from kai.podgrouper.settings import KindPattern, Settings
 from kai.podgrouper.update import GroupWrite, Verb
 
 __all__ = [

@@ -4,10 +4,19 @@
     while isinstance(outcome, Needs): fetch what it names, add the answer, and call again
 
 1. Is the pod ours? (scheduler, selectors, annotations)        ``_reason_to_ignore``
-2. Whose is it?                                               ``kai.podgrouper.owners``
-3. What group should that workload have?                      ``kai.podgrouper.registry`` → a grouper → ``GroupDraft``
+2. Whose is it?                                               ``kai.podgrouper.decide``
+3. What group should that workload have?                      ``kai.podgrouper.grouper`` → a grouper → ``GroupDraft``
 4. What is to be written, given the group that exists?        ``kai.podgrouper.update``
-5. What is to be written on the pod?                          ``kai.podgrouper.assign``
+5. What is to be written on the pod?                          ``kai.podgrouper.decide``
+
+What to write on a pod so that the scheduler finds its group.
+
+Groups that exist already, and those among them that an earlier release named or shaped otherwise.
+
+From a pod to the workload it belongs to.
+
+The chain starts at the pod's first owner reference, whether or not that is its controller, and ends at the first owner
+without owners. An owner that may not be read ends it early: the last readable one then stands for the workload.
 """
 
 from collections.abc import Mapping
@@ -17,17 +26,109 @@ import attrs
 
 from kai.api import names
 from kai.errors import InputError, PluginError
-from kai.podgrouper import kinds
-from kai.podgrouper.assign import pod_patch
-from kai.podgrouper.draft import GroupDraft
-from kai.podgrouper.existing import find_group
-from kai.podgrouper.grouper import Groupers, Request
-from kai.podgrouper.lookup import Absent, Get, Lookup, Read, Reader, Unread
-from kai.podgrouper.owners import OwnerChain, find_owners
-from kai.podgrouper.resource import Manifest, Resource, spec_text
+from kai.podgrouper import draft as kinds
+from kai.podgrouper.draft import POD_GROUP, GroupDraft
+from kai.podgrouper.grouper import Groupers, Request, Settings
+from kai.podgrouper.lookup import Absent, Get, Lookup, Read, Reader, Unread, Why
+from kai.podgrouper.resource import Manifest, OwnerReference, Resource, spec_text
 from kai.podgrouper.rules import group_name
-from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, reconcile
+
+
+def pod_patch(pod: Resource, draft: GroupDraft) -> dict[str, object] | None:
+    """Return the merge patch that puts ``pod`` into its group and sub-group, or nothing when it is there already.
+
+    A sub-group label that another writer set stays when the grouper knows no sub-group.
+    """
+    metadata: dict[str, object] = {}
+    if pod.annotations.get(names.POD_GROUP) != draft.name:
+        metadata["annotations"] = {names.POD_GROUP: draft.name}
+    if draft.pod_subgroup and pod.labels.get(names.SUBGROUP) != draft.pod_subgroup:
+        metadata["labels"] = {names.SUBGROUP: draft.pod_subgroup}
+    return {"metadata": metadata} if metadata else None
+
+
+def group_exists(request: Request, name: str) -> bool:
+    """Return whether a group of that name exists; never, where the settings switch the search off.
+
+    Raises: InputError when it cannot be told.
+    """
+    return request.settings.legacy_groups and find_group(request.reader, request.pod.namespace, name) is not None
+
+
+def find_group(reader: Reader, namespace: str, name: str) -> Resource | None:
+    """Return the group of that name, or nothing when there is none.
+
+    Raises: InputError when it cannot be told.
+    """
+    read = Get(POD_GROUP, namespace, name)
+    found = reader.get(read)
+    if not isinstance(found, Absent):
+        return found
+    if found.why is not Why.NOT_FOUND:
+        raise InputError(f"{read}: {found}")
+    return None
+
+
+def has_subgroups(group: Resource) -> bool:
+    """Return whether a group that exists has sub-groups."""
+    spec = group.manifest.get("spec")
+    return isinstance(spec, Mapping) and bool(spec.get("subGroups"))
+
+
+LONGEST_CHAIN = 32
+"""Far longer than any real chain; a chain that bites its own tail ends here."""
+
+
+@attrs.frozen
+class OwnerChain:
+    """``owners`` from the nearest to the farthest; ``top`` is the last of them, or the pod when there is none."""
+
+    top: Resource
+    owners: tuple[Resource, ...]
+
+
+def find_owners(pod: Resource, reader: Reader) -> OwnerChain:
+    """Return the owners of ``pod``.
+
+    Raises: InputError when an owner does not exist, was replaced by another of the same name, or has several owners.
+    Source: the peer's pod grouper.
+    """
+    top, owners = pod, list[Resource]()
+    reference = pod.owner_references[0] if pod.owner_references else None
+    while reference is not None:
+        owner = _read(reference, pod, reader)
+        if owner is None:
+            break
+        if len(owners) == LONGEST_CHAIN:
+            raise InputError(
+                f"{pod}: metadata.ownerReferences: found more than {LONGEST_CHAIN} owners above each other"
+            )
+        owners.append(owner)
+        top = owner
+        reference = _only_owner(owner)
+    return OwnerChain(top, tuple(owners))
+
+
+def _read(reference: OwnerReference, pod: Resource, reader: Reader) -> Resource | None:
+    """Return the owner, or nothing when reading it is not permitted."""
+    read = Get(reference.kind, pod.namespace, reference.name)
+    found = reader.get(read)
+    if isinstance(found, Absent):
+        if found.why is Why.FORBIDDEN:
+            return None
+        raise InputError(f'{pod}: owner {read} with uid "{reference.uid}": {found}')
+    if found.uid != reference.uid:
+        raise InputError(f'{pod}: owner {read}: found uid "{found.uid}", expected "{reference.uid}"; it was replaced')
+    return attrs.evolve(found, kind=reference.kind)
+
+
+def _only_owner(owner: Resource) -> OwnerReference | None:
+    references = owner.owner_references
+    if len(references) > 1:
+        listed = ", ".join(str(each) for each in references)
+        raise owner.error("metadata.ownerReferences", listed, "at most one owner above an owner")
+    return references[0] if references else None
 
 
 @attrs.frozen

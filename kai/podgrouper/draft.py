@@ -2,15 +2,30 @@
 
 Groupers return a ``GroupDraft``; ``manifest`` renders it as the PodGroup object it stands for. A draft names the
 sub-group of the pod at hand only: other pods of the group are other decisions.
+
+Kinds of objects that the pod grouper reads and writes whatever the workload is.
+
+Segments: workers cut into runs of equal size that should sit close together.
+
+Annotations on the pod come before those of the worker template, so that what the pod was created with stands.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
+from kai.api import names
 from kai.errors import InputError
-from kai.podgrouper import kinds
-from kai.podgrouper.resource import INT32_MAX, OwnerReference
+from kai.podgrouper.resource import INT32_MAX, Fields, Kind, OwnerReference, Resource
+
+POD: Final = Kind("", "v1", "Pod")
+NAMESPACE: Final = Kind("", "v1", "Namespace")
+CONFIG_MAP: Final = Kind("", "v1", "ConfigMap")
+JOB: Final = Kind("batch", "v1", "Job")
+PRIORITY_CLASS: Final = Kind("scheduling.k8s.io", "v1", "PriorityClass")
+POD_GROUP: Final = Kind.of(names.POD_GROUP_VERSION, "PodGroup")
+KARTA: Final = Kind("run.ai", "v1alpha1", "Karta")
 
 
 @attrs.frozen
@@ -100,7 +115,7 @@ class GroupDraft:
             "subGroups": [subgroup.manifest() for subgroup in self.subgroups],
         }
         spec |= {key: value for key, value in optional.items() if value}
-        kind = kinds.POD_GROUP
+        kind = POD_GROUP
         return {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
@@ -115,3 +130,38 @@ def _minimum(min_member: int, min_subgroup: int | None, subject: str) -> dict[st
     if not 0 <= value <= INT32_MAX:
         raise InputError.about(subject, field, found=value, wanted=f"a number in 0...{INT32_MAX}")
     return {field: value}
+
+
+MOST_SEGMENTS = 10_000
+
+
+def template_annotation(template: Fields | None, key: str) -> str | None:
+    """Return an annotation of a pod template; nothing where there is no template or no annotation.
+
+    Raises: InputError when the annotation is not a string.
+    """
+    return None if template is None else template.text("metadata", "annotations", key)
+
+
+def segment_topology(pod: Resource, template: Fields | None, owner: Resource) -> Topology | None:
+    """Return the constraint on each segment, or nothing when no topology, or no level of one, is named."""
+    name = _stated(pod.annotations, template, names.TOPOLOGY) or owner.annotations.get(names.TOPOLOGY, "")
+    required = _stated(pod.annotations, template, names.SEGMENT_TOPOLOGY_REQUIRED)
+    preferred = _stated(pod.annotations, template, names.SEGMENT_TOPOLOGY_PREFERRED)
+    return Topology(name, required, preferred) if name and (required or preferred) else None
+
+
+def check_segment_count(count: int, owner: Resource) -> None:
+    """Refuse more segments than a group can reasonably hold.
+
+    Raises: InputError above ``MOST_SEGMENTS``.
+    """
+    if count > MOST_SEGMENTS:
+        raise InputError.about(str(owner), "number of segments", found=count, wanted=f"at most {MOST_SEGMENTS}")
+
+
+def _stated(annotations: Mapping[str, str], template: Fields | None, key: str) -> str:
+    try:
+        return annotations.get(key) or template_annotation(template, key) or ""
+    except InputError:
+        return ""  # a template that states it in a wrong type states nothing, as in the peer

@@ -3,17 +3,66 @@
 A grouper is a class with two names that matter: ``kinds``, the kinds of top owner it serves, and ``draft``. It is found
 by an entry point in the group ``kai.groupers``; built-in ones come through the same door. It must be a function of the
 request: no I/O but through ``request.reader``, no clock, no randomness.
+
+What an administrator sets for the pod grouper, and how a grouper names its kinds. Defaults are the peer's.
+
+Which grouper serves which kind.
+
+Groupers are found by the entry point group ``kai.groupers``, installed or from the tree: a tree is used through an
+editable install (``uv pip install -e . --no-deps``), which is what makes its entry points visible. Precedence, first
+match: the exact kind; the kind in any version; a declaration (Karta); the default grouper.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Protocol, TypeGuard
 
 import attrs
 
+from kai.api import names
+from kai.errors import ConfigError, PluginError, told
 from kai.podgrouper.draft import GroupDraft
 from kai.podgrouper.lookup import Reader
 from kai.podgrouper.resource import Kind, Resource
-from kai.podgrouper.settings import ANY_VERSION, KindPattern, Settings
+
+ANY_VERSION = "*"
+
+
+@attrs.frozen
+class KindPattern:
+    """Which kinds something serves: a group, a kind, and a version, or ``*`` for every version not listed itself."""
+
+    group: str
+    version: str
+    kind: str
+
+    def __str__(self) -> str:
+        """Return ``group/version/Kind``."""
+        return str(Kind(self.group, self.version, self.kind))
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """Settings of the pod grouper.
+
+    An empty label selector selects everything; an empty ``node_pool_label`` switches node pools off; defaults by kind
+    are read only when ``defaults_namespace`` and ``defaults_name`` are both given.
+    """
+
+    scheduler_name: str = names.SCHEDULER_NAME
+    queue_label: str = names.QUEUE
+    node_pool_label: str = names.NODE_POOL
+    knative_gangs: bool = True
+    legacy_groups: bool = True
+    """Keep a group that exists under the name an earlier release would have given it."""
+    karta_fallback: bool = True
+    defaults_namespace: str = ""
+    defaults_name: str = ""
+    namespace_labels: Mapping[str, str] = attrs.field(factory=dict)
+    pod_labels: Mapping[str, str] = attrs.field(factory=dict)
+    link_delay_seconds: float = 0.0
+    """How long a pod's link to its group may wait for the binding to bring it along; only for a process that binds."""
+
 
 DEFAULT = "default"
 """The entry point name of the grouper of kinds that no other grouper claims."""
@@ -90,3 +139,58 @@ class Groupers:
 def _is_declared(grouper: Grouper) -> TypeGuard[DeclaredGrouper]:
     """Return whether a grouper takes declarations."""
     return callable(getattr(grouper, "serves", None))
+
+
+ENTRY_POINTS = "kai.groupers"
+
+
+def load_groupers() -> Groupers:
+    """Return every installed grouper.
+
+    Raises: ConfigError when none is installed, or two claim one kind. PluginError when an entry point does not lead to
+        a grouper.
+    """
+    return assemble((point.name, _load(point)) for point in entry_points(group=ENTRY_POINTS))
+
+
+def assemble(groupers: Iterable[tuple[str, Grouper]]) -> Groupers:
+    """Return the registry of named ``groupers``.
+
+    Raises: ConfigError as ``load_groupers`` does.
+    """
+    by_name: dict[str, Grouper] = {}
+    for name, grouper in sorted(groupers, key=lambda named: named[0]):
+        if name in by_name:
+            raise ConfigError(f'entry points "{ENTRY_POINTS}": found "{name}" twice, expected each name once')
+        by_name[name] = grouper
+    if DEFAULT not in by_name:
+        raise ConfigError(
+            f'entry points "{ENTRY_POINTS}": found {", ".join(by_name) or "none"}, expected "{DEFAULT}" among them; '
+            "is the project installed (`uv pip install -e . --no-deps` from the tree)?"
+        )
+    claims: dict[KindPattern, str] = {}
+    for name, grouper in by_name.items():
+        for pattern in grouper.kinds:
+            if pattern in claims:
+                raise ConfigError(f'kind {pattern}: claimed by groupers "{claims[pattern]}" and "{name}", expected one')
+            claims[pattern] = name
+    return Groupers(by_name, {pattern: by_name[name] for pattern, name in claims.items()})
+
+
+def _load(point: EntryPoint) -> Grouper:
+    hook = f'entry point of "{ENTRY_POINTS}"'
+    try:
+        made = point.load()()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may raise anything when it is imported, and leave the process
+        raise PluginError(f"cannot be made: {told(error)}", plugin=point.name, hook=hook) from error
+    if not _is_grouper(made):
+        raise PluginError(f"{point.value} lacks `kinds` or `draft`, which a grouper has", plugin=point.name, hook=hook)
+    return made
+
+
+def _is_grouper(made: object) -> TypeGuard[Grouper]:
+    kinds = getattr(made, "kinds", None)
+    is_listed = isinstance(kinds, tuple) and all(isinstance(each, KindPattern) for each in kinds)
+    return is_listed and callable(getattr(made, "draft", None))

@@ -1,4 +1,14 @@
-"""Where the pod grouper's reads are answered: kinds that are watched from the store, all others by the API server."""
+"""Where the pod grouper's reads are answered: kinds that are watched from the store, all others by the API server.
+
+Owners that are asked once more though no pod gave cause to: soon where a group lost a pod, else once a minute.
+
+A pod that has a node is looked at again when it is told to go, and its owner may want fewer by then. A pod that waits
+is gone at once, and is looked at no more: the group of a job that was cut from eight pods to four would wait for eight.
+And a pod that failed may be one that its owner does not make again.
+
+What an owner says may change while its pods wait: its priority, or how many start together. Owners are not watched, as
+that would take rights to lists of all kinds; so those of groups that wait are asked now and then.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +21,18 @@ import structlog
 
 from kai.api import names
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ApiObject, key_of
-from kai.api.kubernetes.core import Namespace, PriorityClass
-from kai.api.kubernetes.pod import Pod
+from kai.api.kinds import ApiObject, Key, key_of
+from kai.api.kubernetes.meta import Namespace, PriorityClass
+from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.plans import Reason, Refusal
 from kai.api.scheduling.pod_group import PodGroup
-from kai.cluster.port import Api, Clock, Index, Store
-from kai.cluster.requesting.absence import Absence
-from kai.cluster.requesting.foreign import MOST_READ
+from kai.cluster.port import Api, Change, Clock, Cluster, Index, Store
+from kai.cluster.requesting.foreign import MOST_READ, Absence
 from kai.cluster.requests import Fetch, FetchAll, Forbidden, NoSuchKind
+from kai.cluster.signals import Observe, unobserved
 from kai.cluster.transport.encoding import to_json
-from kai.podgrouper import kinds
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers
+from kai.podgrouper import draft
 from kai.podgrouper.lookup import Absent, Answers, Get, Many, Read, Why
 from kai.podgrouper.resource import Kind, Manifest
 
@@ -29,12 +40,12 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, PriorityClass, Nam
 """The kinds that the pod grouper needs in its store."""
 
 _STORED: Final[dict[Kind, type[Any]]] = {
-    kinds.POD: Pod,
-    kinds.POD_GROUP: PodGroup,
-    kinds.PRIORITY_CLASS: PriorityClass,
-    kinds.NAMESPACE: Namespace,
+    draft.POD: Pod,
+    draft.POD_GROUP: PodGroup,
+    draft.PRIORITY_CLASS: PriorityClass,
+    draft.NAMESPACE: Namespace,
 }
-_WITHOUT_NAMESPACE: Final = frozenset({kinds.PRIORITY_CLASS, kinds.NAMESPACE})
+_WITHOUT_NAMESPACE: Final = frozenset({draft.PRIORITY_CLASS, draft.NAMESPACE})
 # Labels by which groupers look for the other pods of a workload.
 _SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
 _KEPT: Final = 512
@@ -85,9 +96,9 @@ class StoreLookup:
 
     def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
         """Return the objects, or why they cannot be listed."""
-        if read.kind == kinds.POD_GROUP and read.namespace and not read.labels:
+        if read.kind == draft.POD_GROUP and read.namespace and not read.labels:
             return tuple(self._group(group) for group in self.store.find(NAMESPACES, read.namespace))
-        if read.kind == kinds.POD and read.namespace and any(key in _SOUGHT for key, _ in read.labels):
+        if read.kind == draft.POD and read.namespace and any(key in _SOUGHT for key, _ in read.labels):
             key, value = next(label for label in read.labels if label[0] in _SOUGHT)
             pods = self.store.find(LABELS, f"{read.namespace}/{key}={value}")
             return tuple(
@@ -225,3 +236,75 @@ def _manifest(answer: object) -> Manifest | Absent:
 
 def _manifests(answer: object) -> tuple[Manifest, ...] | Absent:
     return answer if isinstance(answer, tuple) else Absent(Why.FAILED, "the API server sent no list")
+
+
+_OPTIONS: Final = QueueOptions(gather=5.0)
+"""By then a Job has counted a pod that failed, and of a workload that was deleted most pods are gone."""
+_PAUSE: Final = 60.0
+_SECONDS_EACH: Final = 0.5
+"""Where many groups wait, no more than two a second are asked about, and each of them less often."""
+
+
+@attrs.define
+class Rounds:
+    """The groups about which owners are to be asked."""
+
+    cluster: Cluster
+    ask: Callable[[Key], None]
+    """Has a pod looked at although nothing about it changed."""
+    observe: Observe = unobserved
+    _waiting: dict[Key, float] = attrs.field(factory=dict)
+    """Groups with pods that wait, and when the owner was asked last."""
+    _lost: set[Key] = attrs.field(factory=set)
+    _workers: Workers[Key] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the loop around `_look`."""
+        self._workers = Workers.of(self.cluster, "podgrouper-rounds", self._look, _OPTIONS, self.observe)
+
+    async def run(self) -> None:
+        """Look at groups until cancelled."""
+        await self._workers.run()
+
+    def enter(self, pod: Pod, group: Key) -> None:
+        """Take note of a pod that has its group, and whose owner was asked just now."""
+        if pod.metadata.owner_references and not pod.spec.node_name and group not in self._waiting:
+            self._waiting[group] = self.cluster.clock.monotonic()
+            self._workers.want(group)
+
+    def take(self, change: Change[Pod]) -> None:
+        """Take note of a pod if it went, as it was when it was last looked at, or if it failed."""
+        before, after = change.before, change.after
+        if before is None or (after is not None and not _failed(before, after)):
+            return
+        metadata = before.metadata
+        group = metadata.annotations.get(names.POD_GROUP)
+        if group and metadata.owner_references and metadata.deletion_timestamp is None:
+            self._lost.add((metadata.namespace, group))
+            self._workers.want((metadata.namespace, group))
+
+    async def _look(self, look: Look[Key]) -> Ended:
+        namespace, name = look.key
+        store, now = self.cluster.store, self.cluster.clock.monotonic()
+        group = store.get(PodGroup, name, namespace)
+        left = [pod for pod in store.find(GROUPS, f"{namespace}/{name}") if _counts(pod)]
+        pause = max(_PAUSE, _SECONDS_EACH * len(self._waiting))
+        is_due = self._waiting.get(look.key, now) + pause <= now
+        lacks = group is not None and (group.spec.sub_groups or len(left) < group.spec.minimum)
+        has_lost = look.key in self._lost
+        self._lost.discard(look.key)
+        if left and (is_due or (has_lost and lacks)):
+            self.ask(key_of(left[0]))
+            self._waiting[look.key] = now
+        if group is None or all(pod.spec.node_name for pod in left):
+            self._waiting.pop(look.key, None)
+            return DONE
+        return Ended(after=self._waiting.setdefault(look.key, now) + pause - now)
+
+
+def _failed(before: Pod, after: Pod) -> bool:
+    return after.status.phase == "Failed" and before.status.phase != "Failed"
+
+
+def _counts(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED

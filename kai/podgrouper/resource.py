@@ -11,8 +11,8 @@ from typing import Self, TypeAlias
 
 import attrs
 
+from kai.basics.parsing import is_whole, signed
 from kai.errors import InputError
-from kai.numerals import is_whole, signed
 
 Manifest: TypeAlias = Mapping[str, object]
 """An object as the API server writes it."""

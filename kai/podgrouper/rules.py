@@ -3,8 +3,17 @@
 ``standard_draft`` is one group for a whole workload, of which one pod is enough to start. Groupers take it and change
 what their kind does otherwise. Labels and annotations win in this order: owners from the nearest to the farthest, then
 the pod; what cannot be used is passed over with a note.
+
+The annotation that says whose group a group is.
+
+Default priority class and preemptibility by workload kind, from a ConfigMap.
+
+The ConfigMap's key ``types`` holds a JSON list of ``{typeName, group, priorityName, preemptibility}``. A ConfigMap that
+is absent or unreadable gives no defaults and a note: workloads are grouped all the same.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
@@ -12,15 +21,111 @@ import attrs
 from kai.api import names
 from kai.api.conventions.caps import APPLIED, few
 from kai.api.scheduling.pod_group import name_after
-from kai.api.values.times import duration_text, nanoseconds
+from kai.api.values import duration_text, nanoseconds
 from kai.errors import InputError
-from kai.podgrouper import kinds
-from kai.podgrouper.defaults import DefaultsByKind, read_defaults
-from kai.podgrouper.draft import GroupDraft, Topology
-from kai.podgrouper.grouper import Request
+from kai.podgrouper import draft
+from kai.podgrouper.draft import CONFIG_MAP, GroupDraft, Topology
+from kai.podgrouper.grouper import Request, Settings
 from kai.podgrouper.lookup import Absent, Get, Reader
-from kai.podgrouper.resource import Resource, spec_text
-from kai.podgrouper.top_owner import top_owner_text
+from kai.podgrouper.resource import Kind, Resource, spec_text
+
+_PLAIN = re.compile(r"[A-Za-z0-9]+(?:[-./][A-Za-z0-9]+)*", re.ASCII)
+_WORDS_OF_OTHER_TYPES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_LIKE_NUMBER_OR_DATE = re.compile(
+    r"[-+.0-9]+(?:[eE][-+]?[0-9]*)?|0[xob][0-9a-fA-F]*|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*", re.ASCII
+)
+
+
+def top_owner_text(owner: Resource) -> str:
+    """Return name, uid, group, version and kind of ``owner`` as YAML, byte for byte as the peer writes them.
+
+    The same bytes mean that taking over from the peer, or handing back to it, writes no group anew.
+    """
+    kind = owner.kind
+    fields = {"name": owner.name, "uid": owner.uid, "group": kind.group, "version": kind.version, "kind": kind.kind}
+    return "".join(f"{key}: {_scalar(value)}\n" for key, value in fields.items())
+
+
+def _scalar(text: str) -> str:
+    """Return a YAML scalar that is read back as the string ``text``; anything doubtful is quoted."""
+    is_plain = (
+        _PLAIN.fullmatch(text)
+        and text.lower() not in _WORDS_OF_OTHER_TYPES
+        and not _LIKE_NUMBER_OR_DATE.fullmatch(text)
+    )
+    return text if is_plain else json.dumps(text)
+
+
+_TYPES = "types"
+_FIELDS = ("typename", "group", "priorityname", "preemptibility")
+
+
+@attrs.frozen
+class KindDefaults:
+    """Defaults of one kind; an empty string is no default."""
+
+    priority_class: str
+    preemptibility: str
+
+
+@attrs.frozen
+class DefaultsByKind:
+    """Defaults by ``Kind.group``, or by ``Kind`` alone for the kind in every group."""
+
+    by_kind: Mapping[str, KindDefaults] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def of(self, kind: Kind) -> KindDefaults | None:
+        """Return the defaults of ``kind``, by group and name, else by name."""
+        if not kind.kind:
+            return None
+        return self.by_kind.get(_key(kind.kind, kind.group)) or self.by_kind.get(kind.kind)
+
+
+def read_defaults(reader: Reader, settings: Settings) -> DefaultsByKind:
+    """Return the defaults of the ConfigMap that ``settings`` name; none when they name none.
+
+    Source: the peer's default grouper; a later entry for the same kind replaces an earlier one.
+    """
+    if not settings.defaults_name or not settings.defaults_namespace:
+        return DefaultsByKind()
+    read = Get(CONFIG_MAP, settings.defaults_namespace, settings.defaults_name)
+    found = reader.get(read)
+    if isinstance(found, Absent):
+        return DefaultsByKind(notes=(f"defaults by kind: {read}: {found}",))
+    return _parse(found)
+
+
+def _parse(config_map: Resource) -> DefaultsByKind:
+    data = config_map.manifest.get("data")
+    text = data.get(_TYPES) if isinstance(data, Mapping) else None
+    if not isinstance(text, str):
+        return DefaultsByKind(
+            notes=(f"{config_map}: data.{_TYPES}: found nothing, expected a JSON list of defaults by kind",)
+        )
+    wrong = (f"{config_map}: data.{_TYPES}: found no JSON list of objects with text fields, so no kind has defaults",)
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):
+        return DefaultsByKind(notes=wrong)
+    if not isinstance(entries, list):
+        return DefaultsByKind(notes=() if entries is None else wrong)
+    by_kind = {}
+    for entry in entries:
+        if not isinstance(entry, dict):
+            return DefaultsByKind(notes=wrong)
+        fields = {key.lower(): value for key, value in entry.items()}  # Go reads the keys of JSON in any case
+        values = [fields.get(name) or "" for name in _FIELDS]
+        if not all(isinstance(value, str) for value in values):
+            return DefaultsByKind(notes=wrong)
+        kind, group, priority, preemptibility = values
+        by_kind[_key(kind, group)] = KindDefaults(priority, preemptibility)
+    return DefaultsByKind(by_kind)
+
+
+def _key(kind: str, group: str) -> str:
+    return f"{kind}.{group}" if group else kind
+
 
 BUILD, TRAIN, INFERENCE = "build", "train", "inference"
 """Priority classes of work that a person waits for, of a batch of work, and of a service."""
@@ -134,7 +239,7 @@ def priority_class(request: Request, owners: Iterable[Resource], fallback: str) 
 
 def class_exists(name: str, reader: Reader) -> bool:
     """Return whether there is a PriorityClass called ``name``; an empty name is none."""
-    return bool(name) and not isinstance(reader.get(Get(kinds.PRIORITY_CLASS, "", name)), Absent)
+    return bool(name) and not isinstance(reader.get(Get(draft.PRIORITY_CLASS, "", name)), Absent)
 
 
 def _named_priorities(owners: Iterable[Resource], pod: Resource) -> Iterator[str]:

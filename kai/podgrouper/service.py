@@ -12,9 +12,8 @@ owner, not one for each member. A group is written by one task at a time, and a 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
@@ -27,25 +26,22 @@ from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
-from kai.cluster.carrying import KeyRing
-from kai.cluster.pieces import pieces_of
+from kai.basics.parsing import mapping_of, mappings_of
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply, NamespaceEnding
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers
-from kai.lenient import mapping_of, mappings_of
+from kai.cluster.threads import pieces_of
+from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, KeyRing, Look, QueueOptions, Workers
 from kai.podgrouper.decide import Grouping, group_pod
-from kai.podgrouper.grouper import Groupers
-from kai.podgrouper.links import ShownLinks
+from kai.podgrouper.grouper import Groupers, Settings, load_groupers
+from kai.podgrouper.links import ShownLinks, WriteBehind, traits_of
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
-from kai.podgrouper.pod_traits import traits_of
-from kai.podgrouper.reading import GROUPS, Fetcher, StoreLookup
-from kai.podgrouper.registry import load_groupers
+from kai.podgrouper.reading import GROUPS, Fetcher, Rounds, StoreLookup
 from kai.podgrouper.resource import Kind, Manifest
-from kai.podgrouper.rounds import Rounds
-from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, Verb
-from kai.podgrouper.write_behind import WriteBehind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
 MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import attrs
 
 from kai.api.conventions.caps import REFUSED
-from kai.api.values.times import nanoseconds
+from kai.api.values import nanoseconds
+from kai.basics.parsing import mapping_of, part_of
 from kai.errors import InputError
-from kai.lenient import mapping_of, part_of
-from kai.podgrouper import kinds
+from kai.podgrouper import draft
+from kai.podgrouper.grouper import Settings
 from kai.podgrouper.resource import Manifest
-from kai.podgrouper.settings import Settings
 
 KEPT_FIELDS = ("queue", "markUnschedulable", "schedulingBackoff")
 """Fields of ``spec`` that the existing group decides alone; one that it lacks stays away."""
@@ -57,8 +57,8 @@ class GroupWrite:
         metadata = mapping_of(self.manifest, "metadata")
         sent = {key: metadata[key] for key in _APPLIED_METADATA if key in metadata}
         return {
-            "apiVersion": kinds.POD_GROUP.api_version,
-            "kind": kinds.POD_GROUP.kind,
+            "apiVersion": draft.POD_GROUP.api_version,
+            "kind": draft.POD_GROUP.kind,
             "metadata": sent,
             "spec": self.manifest.get("spec"),
         }

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kai.report.drawing import Figure, Frame, Key, Paint, label, layout, short
-from kai.report.sections import Plot, Section, Table
+from kai.basics.wording import number_text, span_text
+from kai.report.drawing import Figure, Frame, Key, Paint, Plot, Section, Table, label, layout, short
 from kai.report.waits import run_paints, runs_waits
 from kai.virtual.results.comparison import compare_runs
-from kai.virtual.results.figures import BETTER_HIGH, HEADLINES, figure
 from kai.virtual.results.metrics import goodput_text, waited
-from kai.virtual.results.result import JobResult, SimulationResult
-from kai.wording import number_text, span_text
+from kai.virtual.results.result import BETTER_HIGH, HEADLINES, JobResult, SimulationResult, figure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST_JOBS: Final = 20
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")

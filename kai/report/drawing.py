@@ -2,6 +2,8 @@
 
 A figure is what plotly.js takes: ``data`` and ``layout``. The texts in it take their colour from the page's style, so
 that one figure serves light and dark.
+
+What a page is made of: sections with charts, each with its finding as a sentence and its numbers as a table.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import datetime as dt
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from kai.ancestry import ancestry
-from kai.colors import OTHERS, colors_of
-from kai.virtual.results.result import QueueResult, SimulationResult
+from kai.basics.trees import OTHERS, ancestry, colors_of
+
+if TYPE_CHECKING:
+    from kai.virtual.results.result import QueueResult, SimulationResult
 
 Figure: TypeAlias = dict[str, Any]
 
@@ -187,3 +190,43 @@ def short(value: float) -> float:
 def label(text: str) -> str:
     """Return a name as plotly.js shows it unchanged: it reads tags in texts."""
     return html.escape(text)
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """Numbers, one row after the other; the first column names the row."""
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: frozenset[int] = frozenset({0})
+    """The columns that hold words; those of numbers are set to the right."""
+    note: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Plot:
+    """One chart with what it shows, in words."""
+
+    title: str
+    """What is different from the other charts of the section: the run, or the queue."""
+    finding: str
+    figure: Figure | None
+    """None where there is nothing to draw."""
+    table: Table | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Section:
+    """A question, and the charts that answer it."""
+
+    name: str
+    question: str
+    about: str
+    """How the charts are read, and what is left out of them."""
+    plots: tuple[Plot, ...]
+    keys: tuple[Key, ...] = ()
+    table: Table | None = None
+    """Of all charts together."""
+    small: bool = False
+    """Whether the charts stand beside each other where there is room."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.report.drawing import PATTERN, Figure, Frame, Key, label, layout, short
-from kai.report.sections import Plot, Section, Table
-from kai.virtual.results.result import SimulationResult
-from kai.wording import counted, span_text
+from kai.basics.wording import counted, span_text
+from kai.report.drawing import PATTERN, Figure, Frame, Key, Plot, Section, Table, label, layout, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai.virtual.results.result import SimulationResult
 
 MOST_NODES: Final = 40
 MOST_BARS: Final = 3000

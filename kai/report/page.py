@@ -12,29 +12,27 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kai.extras import missing
+from kai.basics.wording import counted, span_text
+from kai.errors import missing
 from kai.report.beside import beside_each_other
-from kai.report.drawing import Figure, Frame
+from kai.report.drawing import Figure, Frame, Section, Table
 from kai.report.gantt import ran_where
-from kai.report.losses import evicted_by_whom
-from kai.report.over_time import usable, who_had
-from kai.report.sections import Section, Table
-from kai.report.shares import got_shares
-from kai.report.waits import at_most, how_long
-from kai.virtual.results.figures import figure, headline
+from kai.report.over_time import evicted_by_whom, usable, who_had
+from kai.report.waits import at_most, got_shares, how_long
 from kai.virtual.results.remarks import remarks
-from kai.virtual.results.result import SimulationResult
-from kai.wording import counted, span_text
+from kai.virtual.results.result import SimulationResult, figure, headline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 MOST_RUNS: Final = 6
 """Runs of which all charts are drawn; of more, the comparison alone."""

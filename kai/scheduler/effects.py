@@ -1,24 +1,57 @@
 """What the committer and the publisher are told, and what they want done: values that a shell hands to and fro.
 
-The shell is `kai.scheduler.outbox`; a simulation is another. What happened, for logs and metrics, is a signal
-(`kai.scheduler.signals`), which is an effect as well.
+The shell is `kai.scheduler.committing.outbox`; a simulation is another. What happened is a signal
+(`kai.scheduler.reporting.signals`), which is an effect as well.
+
+How the machines of the scheduler look at the cluster as it is known now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from kai.api.kinds import ApiObject, Key
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cluster.port import Term
+from kai.cluster.port import Index, Term
 from kai.cluster.requests import Request
 from kai.framework.decisions import Decision
-from kai.intake.binding import ExpiredRequest
-from kai.scheduler.signals import Signal
+from kai.intake.bind_requests import ExpiredRequest
+from kai.scheduler.reporting.signals import Signal
 from kai.state.snapshot import Snapshot
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class Reader(Protocol):
+    """What is known of the cluster now; the store of `kai.cluster.port` is one."""
+
+    def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
+        """Return an object."""
+        ...
+
+    def all(self, cls: type[T]) -> tuple[T, ...]:
+        """Return all objects of a kind; the same tuple until one of them changes."""
+        ...
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which this key of an index leads, by namespace and name."""
+        ...
+
+    def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether an object is shown as assumed."""
+        ...
+
+    def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether an object is shown with annotations that it does not have."""
+        ...
+
+    def age(self) -> float:
+        """Return for how many seconds the kind that was heard of least recently has been silent."""
+        ...
+
 
 # --- What the committer is told ------------------------------------------------------------------------------------
 

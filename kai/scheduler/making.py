@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 from prometheus_client import CollectorRegistry
 
-from kai.cluster.port import Cluster, Leadership
-from kai.cluster.requesting.readonly import ReadOnlyApi
+from kai.cluster.requesting.refused_writes import ReadOnlyApi
 from kai.configuration.profiles import make_profile
 from kai.scheduler.committing.committer import Committer
-from kai.scheduler.cycling import Cycles
-from kai.scheduler.decision_log import DecisionLog
-from kai.scheduler.hourly import Hourly
-from kai.scheduler.independent_pods import IndependentPods
-from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.other_pools import OtherPools
-from kai.scheduler.outbox import CarryOut, HandOver, Outbox
+from kai.scheduler.committing.outbox import CarryOut, HandOver, Outbox
+from kai.scheduler.comparing.shadow import Shadow
+from kai.scheduler.comparing.shadowing import Shadowing
+from kai.scheduler.cycle.cycling import Cycles
+from kai.scheduler.cycle.past_usage import past_usage
+from kai.scheduler.loop.kernel_warmup import Warming
+from kai.scheduler.loop.service import Scheduler
+from kai.scheduler.loop.wakeups import IndependentPods, OtherPools, Rests, Rhythm
 from kai.scheduler.publishing.publisher import Publisher
-from kai.scheduler.rests import Rests
-from kai.scheduler.rhythm import Rhythm
-from kai.scheduler.service import Scheduler
-from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.shadow import Shadow
-from kai.scheduler.shadowing import Shadowing
-from kai.scheduler.usage import past_usage
-from kai.scheduler.warming import Warming
+from kai.scheduler.reporting.cycle_recorder import Hourly
+from kai.scheduler.reporting.decision_log import DecisionLog
+from kai.scheduler.reporting.metrics import SchedulerMetrics
 from kai.telemetry.tracing import Tracing, no_tracing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai.cluster.port import Cluster, Leadership
+    from kai.scheduler.settings import SchedulerSettings
 
 
 def make_scheduler(

@@ -6,24 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.api import values
 from kai.api.fields import EMPTY
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 from kai.configuration.reading import Configuration
 from kai.configuration.registry import Registry
-from kai.engine.observe import Observer
+from kai.engine.host import Observer
 from kai.errors import CommandLineError
-from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.doubts import low_limits, missing_nodes, other_pools, other_schedulers
-from kai.simulation.cases.past_usage import unread
+from kai.simulation.cases.case import (
+    Case,
+    FairShareCase,
+    low_limits,
+    missing_nodes,
+    other_pools,
+    other_schedulers,
+    unread,
+)
 from kai.simulation.comparing.expected_answer import Differences, compare
 from kai.simulation.comparing.expected_states import differences
 from kai.simulation.deciding.fair_share_division import divide_case
-from kai.simulation.deciding.run import Outcome, simulate
-from kai.simulation.deciding.search_budget import Searches
-from kai.simulation.outcomes.answer_document import answer
+from kai.simulation.deciding.run import Outcome, Searches, simulate
 from kai.simulation.outcomes.job_lines import JobLine, job_lines
 from kai.simulation.outcomes.overview import Job, Overview, overview
+from kai.simulation.outcomes.plan import answer
 from kai.simulation.outcomes.refused_jobs import refused_jobs, refused_lines
 from kai.simulation.sources.loading import read_case
 
@@ -117,7 +122,7 @@ class Result:
     @cached_property
     def explained(self) -> "Explained | None":
         """Why jobs wait and what would help, and why pods have to go. Cost: many more cycles."""
-        from kai.progress import report
+        from kai.basics.progress import report
         from kai.simulation.explaining.explanation import explained
 
         if self.outcome is None or self.overview is None:
@@ -208,9 +213,9 @@ class Request:
         instant: float | None = None
         if now is not None:
             try:
-                instant = times.instant(now)
+                instant = values.instant(now)
             except BadValue:
-                raise CommandLineError.about("command line", "--now", found=now, wanted=times.WANTED_TIME) from None
+                raise CommandLineError.about("command line", "--now", found=now, wanted=values.WANTED_TIME) from None
         names = None if actions is None else tuple(name.strip() for name in actions.split(",") if name.strip())
         return cls(policy=policy, actions=names, cycles=cycles, now=instant)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from kai.kernels.accounting import open_accounts, reopen_accounts
 from kai.kernels.columns import Columns, Facts, take_back
-from kai.model.rows import Bools, Int64s
+from kai.model.axis import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
 from kai.state.kept import (
     GroupColumns,
@@ -25,8 +25,7 @@ from kai.state.kept import (
     subgroup_columns,
     timed_groups,
 )
-from kai.state.layout import Layout, Room, Sizes
-from kai.state.ledger import Ledger
+from kai.state.ledger import Layout, Ledger, Room, Sizes
 from kai.state.snapshot import Snapshot
 from kai.state.table_version import OWN
 

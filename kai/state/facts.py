@@ -6,12 +6,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
-from kai.model.amounts import backed_name
-from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
-from kai.model.node import Node
-from kai.model.pod import GpuKind, Shape
-from kai.model.queue import Queue, Shares
-from kai.model.rows import NONE, Bools, Float64s, Int64s, locked
+from kai.model.axis import GPU, GPU_UNIT, NONE, PLUGGED_GPU, Bools, Float64s, Int64s, locked
+from kai.model.groups import Queue, Shares
+from kai.model.pod import GpuKind, Node, Shape
+from kai.model.units import backed_name
 from kai.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
 from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot

@@ -2,22 +2,128 @@
 
 Facts are immutable, so an answer is as good as new while its inputs are the very same objects. A memory therefore
 keeps each answer with its inputs and compares identities; so no caller has to say what became invalid.
+
+Kinds of pods: which scheduler they name, and which labels they have, whatever their values.
+
+There are few, so a question about either is asked once for each kind and not for each pod.
+
+Sequences of frozen objects that share what did not change with the sequence that they came from.
+
+To copy a tuple of a hundred thousand objects is to touch each of them, which takes milliseconds. An ``Items`` copies a
+column of numbers instead.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
-from typing import Final, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import numpy as np
 
-from kai.model.rows import Int64s, locked
-from kai.state.kinds import PodKinds
-from kai.state.table_version import Carrier, TableVersion
+from kai.model.axis import Int64s, locked
+from kai.model.pod import Pod
+from kai.state.table_version import Carried, Carrier, TableVersion
+
+PodKind: TypeAlias = tuple[str, ...]
+"""The scheduler that a pod names, and then the names of its labels."""
+
+
+@attrs.frozen(eq=False)
+class PodKinds:
+    """The kinds of all pods of a snapshot."""
+
+    numbers: Int64s
+    """[P] The number of each pod's kind; the same array for as long as the pods are the same."""
+    kinds: tuple[PodKind, ...]
+
+    @classmethod
+    def of(cls, pods: Iterable[Pod]) -> "PodKinds":
+        """Number the kinds of ``pods`` afresh. Cost: O(P)."""
+        known: dict[PodKind, int] = {}
+        numbers = [known.setdefault((pod.scheduler, *pod.labels), len(known)) for pod in pods]
+        return cls(np.array(numbers, np.int64), tuple(known))
+
+
+T = TypeVar("T")
+
+_FEW: Final = 64
+_PAST: Final = 32
+"""One item of so many may be of the past: it is held for no reader, and a list is made anew once there are more."""
+
+
+class Items(Sequence[T]):
+    """An immutable sequence: a column of places in a list that only grows, and that several sequences share.
+
+    Cost: of an item, two look-ups; of all, little more than of a tuple's.
+    """
+
+    __slots__ = ("_carried", "_places", "_store")
+
+    def __init__(self, store: list[T], places: Carried) -> None:
+        self._store = store
+        self._carried = places
+        self._places: Int64s = places.column
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, row: int) -> T: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, row: int | slice) -> T | Sequence[T]:
+        """Return one item, or some as a tuple."""
+        if isinstance(row, slice):
+            return tuple(map(self._store.__getitem__, self._places[row].tolist()))
+        place: int = self._places[row]
+        return self._store[place]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._store.__getitem__, self._places.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether ``other`` has equal items; a tuple may."""
+        return isinstance(other, Items | tuple) and len(self) == len(other) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return what a tuple of the items returns."""
+        return hash(tuple(self))
+
+    def next(self, version: TableVersion, fresh: Sequence[T]) -> "Items[T] | None":
+        """Return the items of the version after this one; None if too much of the list would be of the past."""
+        first = len(self._store)
+        if first + len(fresh) > _FEW + len(self) + len(self) // _PAST:
+            return None
+        self._store.extend(fresh)
+        rows = np.arange(first, len(self._store))
+        return Items(self._store, self._carried.next(version, version.count(len(self)), rows))
+
+
+def carried_items(values: Sequence[T], version: TableVersion, fresh: Sequence[T]) -> Sequence[T]:
+    """Return values of the version before, with rows where they are now and ``fresh`` in the fresh ones.
+
+    They are a tuple after many changes and share after few; readers need not tell the two apart.
+
+    Cost: of what is fresh, and of a column of numbers; after many changes O(n).
+    """
+    if len(fresh) <= _FEW + len(values) // 8:
+        shared = values if isinstance(values, Items) else Items(list(values), Carried.of(np.arange(len(values))))
+        after = shared.next(version, fresh)
+        if after is not None:
+            return after
+    return tuple(version.carried_list(values, fresh))
+
+
+def replaced(values: Sequence[T], changed: dict[int, T]) -> Sequence[T]:
+    """Return ``values`` with other items in some rows."""
+    rows = np.array(sorted(changed), np.int64)
+    return carried_items(values, TableVersion(fresh=rows), [changed[row] for row in rows.tolist()])
+
 
 _STEPS: Final = "even steps"
 
-T = TypeVar("T")
 Item = TypeVar("Item")
 
 

@@ -13,16 +13,12 @@ from typing import TypeVar
 import attrs
 import numpy as np
 
-from kai.model.axis import PLUGGED_GPU, ResourceAxis
-from kai.model.catalog import Catalog
-from kai.model.crowd import Crowds
-from kai.model.foreign import RawObject
-from kai.model.node import UNKNOWN_GPU_MEMORY, Node
-from kai.model.past import Past
-from kai.model.pod import Pod, Shape
-from kai.model.podgroup import PodGroup
-from kai.model.queue import Queue
-from kai.model.rows import Bools, Int64s, locked
+from kai.model.axis import PLUGGED_GPU, Bools, Int64s, ResourceAxis, locked
+from kai.model.claim import RawObject
+from kai.model.groups import Crowds, PodGroup, Queue
+from kai.model.partitions import Catalog
+from kai.model.placement import Past
+from kai.model.pod import UNKNOWN_GPU_MEMORY, Node, Pod, Shape
 from kai.state.memory import Memory, SnapshotVersions, even_steps
 
 T = TypeVar("T")

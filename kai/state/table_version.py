@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from kai.model.rows import Bools, Int64s, locked
+from kai.model.axis import Bools, Int64s, locked
 
 T = TypeVar("T")
 OWN: Final = 2

@@ -18,9 +18,9 @@ from typing import Any, BinaryIO, Final
 import attrs
 import msgspec
 
+from kai.basics.parsing import is_number
+from kai.basics.wording import counted, found_by
 from kai.errors import InputError
-from kai.numerals import is_number
-from kai.wording import counted, found_by
 
 BIND: Final = "bind"
 EVICT: Final = "evict"

@@ -5,21 +5,25 @@ its own name our address would otherwise read it through the browser of a user w
 
 A path has a route; `kai.telemetry.connections` says which clients may connect, and for how long. Each listener has
 limits of its own, so that a client that holds the port of metrics holds nothing of the port of probes.
+
+What a kubelet asks: whether the loop turns, and whether the process can do its work.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import attrs
-from anyio.abc import TaskStatus
 
+from kai.basics.wording import shown
 from kai.errors import CommandLineError
-from kai.notation import shown
 from kai.telemetry.connections import Limits, Request, Response, serve
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
 
 LOOPBACK: Final = "127.0.0.1"
 STRANGE_NAME: Final = "found another name in Host, expected localhost or 127.0.0.1"
@@ -109,3 +113,58 @@ def is_asked_locally(request: Request) -> bool:
     host = request.headers.get("Host", "")
     name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
     return name.lower() in _LOCAL_NAMES
+
+
+_LONGEST: Final = 500
+
+Check: TypeAlias = Callable[[], str]
+"""Returns in words what is not right; "" if all is."""
+
+
+@attrs.define
+class Probes:
+    """The checks of all roles of a process."""
+
+    _checks: dict[str, Check] = attrs.field(factory=dict)
+    _notes: dict[str, Check] = attrs.field(factory=dict)
+
+    def add(self, name: str, check: Check) -> None:
+        """Let readiness depend on a check."""
+        self._checks[name] = check
+
+    def add_note(self, name: str, note: Check) -> None:
+        """Show what is not right, although readiness does not depend on it."""
+        self._notes[name] = note
+
+    def problems(self) -> Mapping[str, str]:
+        """Return what is not right, by the name of its check."""
+        found = {name: check() for name, check in self._checks.items()}
+        return {name: problem for name, problem in found.items() if problem}
+
+    def routes(self) -> Mapping[str, Route]:
+        """Return the paths that a kubelet may ask for; the peer's ``/healthz`` among them."""
+        return {
+            "/livez": Route(answer=self._live),
+            "/healthz": Route(answer=self._live),
+            "/readyz": Route(answer=self._ready),
+        }
+
+    async def _live(self) -> Response:
+        # That this runs at all says it: an answer needs a turn of the loop.
+        return Response(body=b"ok")
+
+    async def _ready(self) -> Response:
+        problems = self.problems()
+        if not problems:
+            notes = {name: note() for name, note in self._notes.items()}
+            lines = [f"{name}: {_on_one_line(notes[name])}" for name in sorted(notes) if notes[name]]
+            return Response(body="\n".join(["ok", *lines]).encode())
+        # Any client may ask, and a reason may quote what it stumbled over: so much of it, on one line.
+        lines = [f"not ready: {', '.join(sorted(problems))}"]
+        lines += [f"{name}: {_on_one_line(problems[name])}" for name in sorted(problems)]
+        return Response(status=503, body=("\n".join(lines) + "\n").encode())
+
+
+def _on_one_line(text: str) -> str:
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return printable if len(printable) <= _LONGEST else f"{printable[:_LONGEST]}…"

@@ -5,12 +5,10 @@ must keep, ``load_scenario`` and ``check_scenario`` run scenarios that are writt
 cluster.
 """
 
-from kai.testing.broken import BrokenLaw
-from kai.testing.building import cluster, default_profile_with, snapshot
+from kai.testing.answers import BrokenLaw
 from kai.testing.laws import check_plugin
-from kai.testing.scenarios import check_scenario, load_scenario, run_scenario
-from kai.testing.sinks import RecordingSink, RejectingSink
-from kai.testing.views import node_row, only, opened, pod_row, session_view
+from kai.testing.scenarios import RecordingSink, RejectingSink, check_scenario, load_scenario, run_scenario
+from kai.testing.views import cluster, default_profile_with, node_row, only, opened, pod_row, session_view, snapshot
 
 __all__ = [
     "BrokenLaw",

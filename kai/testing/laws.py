@@ -12,27 +12,23 @@ from typing import Any
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import ClusterObjects
 from kai.configuration.options import build
 from kai.configuration.profiles import default_profile
-from kai.engine.cycle import run_cycle
+from kai.engine.cycle import Profile, run_cycle
 from kai.engine.opened import exclusive_of
-from kai.engine.profile import Profile
 from kai.engine.session import Session
 from kai.errors import ConfigError
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Placement, Plugin, PluginUse
-from kai.framework.verdict import Reason
-from kai.framework.words import Words
+from kai.framework.verdict import Reason, Words
 from kai.intake import take_snapshot
-from kai.model.status import Status
+from kai.model.pod import Status
 from kai.simulation.scenarios.shorthand import NOW
 from kai.state.snapshot import Snapshot
-from kai.testing.answers import Rated, check_answers
-from kai.testing.broken import BrokenLaw, blaming, shown
-from kai.testing.building import cluster
-from kai.testing.sinks import told
-from kai.testing.views import open_session, opened
+from kai.testing.answers import BrokenLaw, Rated, blaming, check_answers, shown
+from kai.testing.scenarios import told
+from kai.testing.views import cluster, open_session, opened
 
 Values = Mapping[str, Any]
 

@@ -31,9 +31,10 @@ from typing import Any, Final
 
 import attrs
 
-from kai import durations
-from kai.api.values import quantity, times
-from kai.api.values.bad_value import BadValue
+from kai.api import values as quantity
+from kai.api import values as times
+from kai.api.values import BadValue
+from kai.basics import parsing
 from kai.errors import on_one_line
 
 FOLDER: Final = "formats"
@@ -312,7 +313,7 @@ def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        return durations.seconds(text)
+        return parsing.seconds(text)
     if not isfinite(value):
         raise ValueError(text)
     return value

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api.conventions.gpu_sharing import LEAST_SHARE
-from kai.durations import LONGEST
+from kai.basics.parsing import LONGEST
 from kai.traces.columns import Format, Row, RowError, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MOST_PODS: Final = 100_000
 """Of one job: its pods are made one by one."""

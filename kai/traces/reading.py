@@ -12,13 +12,13 @@ from typing import Final
 
 import attrs
 
-from kai.api.values import times
+from kai.api import values
+from kai.basics.wording import counted, first_of, number_text, span_text
 from kai.errors import InputError, on_one_line
 from kai.manifests import Finding, RefusedError
 from kai.traces.columns import OWN, Format, Row, RowError, format_of, formats, is_local, node_format_of
 from kai.traces.jobs import Demand, TraceJob, TraceNode, job_of, node_of
 from kai.traces.rows import MORE, read_rows
-from kai.wording import counted, first_of, number_text, span_text
 
 _FEW: Final = 6
 _OLDEST: Final = 631152000.0
@@ -273,7 +273,7 @@ def _early(jobs: Sequence[TraceJob]) -> Iterator[str]:
         yield (
             f"Nothing ended in the first {span_text(alone)}: sacct -S lists jobs that were there before, and none that "
             f"had ended. --since TIME, with the time of -S, begins there; the first job ended at "
-            f"{times.instant_text(round(min(ends)))[:19]}."
+            f"{values.instant_text(round(min(ends)))[:19]}."
         )
 
 

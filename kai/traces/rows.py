@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import attrs
 
-from kai.errors import InputError
-from kai.extras import load_extra
-from kai.lenient import list_of, mapping_of, mappings_of, part_of
+from kai.basics.parsing import list_of, mapping_of, mappings_of, part_of
+from kai.basics.wording import found_by
+from kai.errors import InputError, load_extra
 from kai.traces.columns import Row, RowError, formats
-from kai.wording import found_by
 
 Placed = tuple[int, Row]
 """A row with its line."""

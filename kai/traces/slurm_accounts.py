@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kai.basics.parsing import QuantityError, amount
 from kai.errors import InputError
 from kai.manifests.proposals import UNLIMITED, Proposal, Share, named_queue, root_name
-from kai.quantity import QuantityError, amount
 
 _LINE: Final = re.compile(r"^(Cluster|Parent|Account|User) - '?([^':]+)'?:?(.*)$")
 _FIELD: Final = re.compile(r"([A-Za-z]+)=('[^']*'|[^:]*)")

@@ -14,21 +14,20 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from math import inf
 from multiprocessing import resource_tracker
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api import names
-from kai.configuration.aliases import PluginEntry
+from kai.basics.parsing import is_whole
+from kai.basics.progress import heard_by
+from kai.configuration.peer import PluginEntry
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import CommandLineError
-from kai.intake import IntakeSettings
 from kai.manifests import Finding
 from kai.manifests.adoption import NONE, Adoption
-from kai.numerals import is_whole
-from kai.progress import heard_by
-from kai.simulation.sources.plugin_kinds import declare_kinds
+from kai.simulation.sources.files import declare_kinds
 from kai.virtual.moments import Reached, archive_of, reach, reasons_at_the_end
 from kai.virtual.results.metrics import PolicyInput, result_of
 from kai.virtual.results.result import SimulationResult
@@ -36,7 +35,10 @@ from kai.virtual.running.progress import STEPS, show_all, telling
 from kai.virtual.running.simulation import run
 from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.loading import Loaded, load
-from kai.virtual.scenes.scene import Scene
+
+if TYPE_CHECKING:
+    from kai.intake import IntakeSettings
+    from kai.virtual.scenes.scene import Scene
 
 _LOOK_SECONDS: Final = 0.5
 """Between two looks at how far runs are."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.basics.wording import span_text
 from kai.errors import InputError
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.dump import archive
+from kai.scheduler.cycle.cycle_input import CycleInput
+from kai.scheduler.cycle.dump import archive
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.cases.case import Case
 from kai.simulation.explaining.explanation import summary
@@ -20,7 +21,6 @@ from kai.simulation.request import Request
 from kai.virtual.running.progress import Progress
 from kai.virtual.running.simulation import Moment, Run, Simulation, simulation_of
 from kai.virtual.scenes.scene import Scene
-from kai.wording import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import attrs
 
-from kai.errors import ConfigError, InputError, UnreachableError
-from kai.extras import load_extra
+from kai.basics.progress import report
+from kai.errors import ConfigError, InputError, UnreachableError, load_extra
 from kai.manifests import Finding, RefusedError
-from kai.progress import report
 from kai.virtual.experiments import Done, Experiment, carry_out
 from kai.virtual.scenes.loading import files_of
 

@@ -12,7 +12,7 @@ ROW = re.compile(r"^\| ([a-z][a-z, ]*) \| ", re.MULTILINE)
 NO_ACTOR = re.compile(r"\b(?:(?:no|some|any|every)body|(?:some|any|every)one|no one|whoever)\b", re.IGNORECASE)
 OUR_WORD = re.compile(r"\bthe peer\b", re.IGNORECASE)
 """What code calls KAI-Scheduler."""
-WRITTEN_INTO_MANIFESTS = {"kai/api/crds/descriptions.py"}
+WRITTEN_INTO_MANIFESTS = {"kai/api/crds/openapi.py"}
 """Its texts are part of manifests that are made of it."""
 
 RETIRED = {

@@ -3,8 +3,7 @@
 from typing import Any
 
 from kai.admission.queues import QueueShape, read_queue
-from kai.admission.review import AdmissionRequest
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import AdmissionRequest, AdmissionSettings
 from kai.admission.webhooks import mutate, validate
 from kai.api import names
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kai.api import names
 from kai.api.codec.structuring import structure_as
@@ -14,15 +13,18 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Await, Plan, Ref, create, get
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.bind import Binder, Reserve, bind, reserve_group, undo
-from kai.binder.configmaps import upsert_config_map
-from kai.binder.context import BindContext
-from kai.binder.gpusharing import GpuSharing
 from kai.binder.reservation import leave_groups, reservation_pod, reserve_device
-from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
+from kai.binder.sharers import BinderSettings, PodResources, ReservationSettings
+from kai.binder.steps import GpuSharing, upsert_config_map
 from kai.binder.sweep import sweep_everything, sweep_group, sweep_node
 from kai.errors import InputError, KaiError
 from tests.doubles.api_server import ApiServer, Key, Manifest
 from tests.doubles.plans import carry_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kai.binder.outcome import BindContext
 
 UNKNOWN_DEVICE = "-1"
 

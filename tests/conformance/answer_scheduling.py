@@ -4,7 +4,7 @@ from typing import Any
 
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.answer_document import answer as answer_of
+from kai.simulation.outcomes.plan import answer as answer_of
 from kai.simulation.scenarios.scenario import read_scenario
 
 

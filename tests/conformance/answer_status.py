@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from kai.api.codec.structuring import kind_of, structure
-from kai.api.kubernetes.core import PriorityClass
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.api.merge_patch import merged
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
-from kai.controllers import podgroup, queue
+from kai.controllers import podgroup, queue_service
 from kai.controllers.sums import Sum
 from kai.errors import InputError
+from tests.doubles.merge_patch import merged
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
 def _look(target: object, every: Callable[[type[Any]], list[Any]]) -> dict[str, Any] | None:
     if isinstance(target, Queue):
         mine = [each.status.resources_status for each in every(PodGroup) if each.spec.queue == target.metadata.name]
-        return queue.status_patch(target, queue.queue_totals(target, every(Queue), Sum.of(*mine)))
+        return queue_service.status_patch(target, queue_service.queue_totals(target, every(Queue), Sum.of(*mine)))
     assert isinstance(target, PodGroup)
     nodes = {node.metadata.name: node for node in every(Node)}
     claims = {(claim.metadata.namespace, claim.metadata.name): claim for claim in every(ResourceClaim)}

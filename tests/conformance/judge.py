@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from kai.api.values import quantity
-from kai.api.values.bad_value import BadValue
+from kai.api import values as quantity
+from kai.api.values import BadValue
 from kai.simulation.comparing.expected_answer import compare
 
 Values = Mapping[str, Any]

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.configuration.aliases import PluginEntry
+from kai.configuration.peer import PluginEntry
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.configuration.registry import Registry

@@ -6,13 +6,11 @@ It keeps whole manifests, so what a plan does not know survives as it would on a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS
 from kai.api.kubernetes.node import Node
-from kai.api.merge_patch import merged
 from kai.api.plans import (
     Await,
     Bind,
@@ -30,7 +28,12 @@ from kai.api.plans import (
     Request,
     Unlock,
 )
-from kai.cluster.requests import Apply
+from tests.doubles.merge_patch import merged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kai.cluster.requests import Apply
 
 Key = tuple[str, str, str]
 Manifest = dict[str, Any]

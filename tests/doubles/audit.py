@@ -13,10 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kai.kernels.columns import Columns, Facts
-from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
-from kai.model.pod import GpuKind
-from kai.model.rows import Bools, Int64s
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
+from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES, Bools, Int64s
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, GpuKind, Status
 from kai.state.ledger import Ledger
 
 

@@ -7,13 +7,15 @@ import base64
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 PATIENCE = 60.0
 FAULTS = """

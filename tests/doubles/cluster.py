@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.lowlevel
 import attrs
 
 from kai.api.kinds import BY_CLASS, BY_NAME, KINDS
-from kai.api.merge_patch import merged
 from kai.api.plans import Await, Bind, Create, Delete, Get, Now, Patch, Reason, Refusal
 from kai.api.plans import List as ListRequest
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.port import Cluster
 from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, NoSuchKind
 from tests.doubles.api_server import ApiServer, Manifest, _key, _missing, _stale
+from tests.doubles.merge_patch import merged
 from tests.doubles.outage import Outage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 _SPINS = 40
 CLASSES = {kind.kind: kind.cls for kind in KINDS}

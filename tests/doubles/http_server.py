@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import attrs
 
-from kai.api.merge_patch import merged
 from kai.cluster.transport.calls import METADATA_LIST, Answer, Call, NoAnswer, Stream
+from tests.doubles.merge_patch import merged
 
 Manifest = dict[str, Any]
 Place = tuple[str, str, str]

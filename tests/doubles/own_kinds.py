@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kai.api import plugin_kinds
+from kai.api import kinds
 from kai.api.kinds import BY_CLASS, BY_NAME
 
 
 @contextmanager
 def declared_for_a_while() -> Iterator[None]:
     """Forget at the end which kinds were declared in between."""
-    tables: tuple[dict[Any, Any], ...] = (BY_NAME, BY_CLASS, plugin_kinds.DECLARED)
+    tables: tuple[dict[Any, Any], ...] = (BY_NAME, BY_CLASS, kinds.DECLARED)
     before = [dict(each) for each in tables]
     try:
         yield

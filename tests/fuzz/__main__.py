@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tests.fuzz.guided import Guided, least, write_corpus
 from tests.fuzz.running import batches_of, numbers_of, of_clusters, of_target
-from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fuzz.target import Target
 
 
 def main() -> int:

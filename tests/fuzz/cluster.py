@@ -9,28 +9,29 @@ from __future__ import annotations
 import copy
 import functools
 import json
-from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.kinds import BY_NAME
+from kai.api.kinds import BY_NAME, FIELD_OF, ClusterObjects
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.raw import take
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
-from kai.engine.cycle import run_cycle
-from kai.engine.profile import Profile
+from kai.engine.cycle import Profile, run_cycle
 from kai.framework.decisions import Decision, Recorder
 from kai.intake import Intake, IntakeSettings
-from kai.scheduler.explanations import explain
-from kai.state.snapshot import Snapshot
+from kai.scheduler.publishing.explanations import explain
 from tests.fuzz.mutation import mutated
 from tests.fuzz.samples import cases
 from tests.fuzz.target import BrokenError, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai.state.snapshot import Snapshot
 
 BATCH: Final = 200
 NOW: Final = 1_800_000_000.0

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from tests.fuzz.mutation import mutated, mutated_bytes, mutated_within
 from tests.fuzz.target import KAI, BrokenError, Target, place_of, try_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 STEPS: Final = 10_000_000

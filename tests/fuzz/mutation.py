@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
-from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
 
 NUMBERS: Final = (-1, 0, 1, 2, 7, 0.1, 0.5, 1.5, 2**31, 2**53 + 1, 2**63, -(2**63), 2**64, 10**30, 1e308, -0.0)
 NO_NUMBERS: Final = (float("nan"), float("inf"), float("-inf"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz import cluster
 from tests.fuzz.mutation import mutated, mutated_bytes, mutated_within
 from tests.fuzz.target import BrokenError, Target, try_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SHARE: Final = 0.4
 """How much of a run are objects in clusters; the rest goes to the decoders of the table."""

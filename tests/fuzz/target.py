@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 from kai.errors import KaiError
 
 KAI: Final = Path(__file__).parents[2] / "kai"

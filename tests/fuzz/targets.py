@@ -12,35 +12,33 @@ import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from kai import durations, numerals, quantity
 from kai.admission import AdmissionSettings, mutate
-from kai.admission.reviewing import answered
 from kai.admission.rotation import read_held
-from kai.admission.serving import MUTATING, PATHS
+from kai.admission.serving import MUTATING, PATHS, answered
 from kai.admission.webhooks import validate
+from kai.api import values as times
 from kai.api.codec.manifest_text import load_values
 from kai.api.codec.structuring import structure_all
-from kai.api.conventions.grants import read_grant
+from kai.api.conventions.binding import read_grant
 from kai.api.kubernetes.pod import Pod
-from kai.api.values import times
+from kai.basics import parsing
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.shards import render
 from kai.cli.selectors import read_selector
 from kai.cluster.caching import raw
-from kai.cluster.clock import SystemClock
 from kai.cluster.election.leading import _record
 from kai.cluster.requesting.reviews import Reviews
+from kai.cluster.threads import SystemClock
 from kai.cluster.transport.answers import refusal_of, status_of
 from kai.cluster.transport.calls import Answer
-from kai.cluster.transport.contexts import read_contexts
 from kai.cluster.transport.credentials import Source
-from kai.configuration.cron import Cron
+from kai.cluster.transport.kubeconfig import read_contexts
+from kai.configuration.past_usage import Cron
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
@@ -49,14 +47,14 @@ from kai.errors import InputError
 from kai.manifests.lint import lint
 from kai.manifests.reading import documents_of, open_text
 from kai.manifests.reading import read as read_manifests
+from kai.model.device_functions import version
 from kai.model.device_selectors import Selectors
-from kai.model.device_versions import version
+from kai.podgrouper.draft import KARTA
 from kai.podgrouper.karta.definition import described_kind, read_definition
 from kai.podgrouper.karta.evaluate import evaluate
 from kai.podgrouper.karta.values import QueryError
-from kai.podgrouper.kinds import KARTA
 from kai.podgrouper.resource import Resource
-from kai.scheduler.usage_queries import UsageError, read_samples
+from kai.scheduler.cycle.past_usage import UsageError, read_samples
 from kai.simulation.sources.archive import read_archive
 from kai.telemetry.decisions import read_line
 from kai.telemetry.listener import read_address
@@ -70,6 +68,9 @@ from tests.conformance.answer_status import answer as answer_status
 from tests.fuzz import samples, texts
 from tests.fuzz.target import Target
 from tests.unit.plugins.dra.test_selectors import DEVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
 
 ROOT: Final = Path(__file__).parents[2]
 REGISTRY: Final = Registry.installed()
@@ -249,8 +250,8 @@ TARGETS: Final = (
     Target(
         name="quantity",
         samples=_texts("500m", "2Gi", "1e3", "0.5", "-1", "1.5T", "128974848"),
-        read=_text(lambda text: quantity.amount(text, 1000)),
-        refusals=(quantity.QuantityError,),
+        read=_text(lambda text: parsing.amount(text, 1000)),
+        refusals=(parsing.QuantityError,),
         is_raw=True,
     ),
     Target(
@@ -270,8 +271,8 @@ TARGETS: Final = (
     Target(
         name="duration",
         samples=_texts("1h30m", "90s", "1.5d", "-2w", "100ms", "0"),
-        read=_text(durations.nanoseconds),
-        refusals=(durations.DurationError,),
+        read=_text(parsing.nanoseconds),
+        refusals=(parsing.DurationError,),
         is_raw=True,
     ),
     Target(
@@ -283,7 +284,7 @@ TARGETS: Final = (
     Target(
         name="number",
         samples=_texts("12", "-3", "0.5", "1e-3", "0x1p-2", "inf"),
-        read=_text(lambda text: (numerals.floating(text), numerals.signed(text), numerals.unsigned(text))),
+        read=_text(lambda text: (parsing.floating(text), parsing.signed(text), parsing.unsigned(text))),
         is_raw=True,
     ),
     Target(

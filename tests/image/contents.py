@@ -13,13 +13,15 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tests.image import building
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 PROJECT: Final[Mapping[str, Any]] = tomllib.loads((building.ROOT / "pyproject.toml").read_text())["project"]
 _PIN: Final = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")

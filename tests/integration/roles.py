@@ -4,18 +4,17 @@ They are made of flags and work in terms, as `kai run` lets them; only the proce
 """
 
 import json
-from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import attrs
 from anyio.from_thread import BlockingPortal
 
 from kai.cli.running.flags import read_flags
+from kai.cli.running.lifetime import work_in_terms
 from kai.cli.running.roleflags import FLAGS, REPORTED_AS, TOGETHER
 from kai.cli.running.roleflags import ROLES as KNOWN
 from kai.cli.running.roles import Role, binder, controller
-from kai.cli.running.terms import work_in_terms
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Options, connect
 from kai.cluster.election.leading import SoleLeadership
@@ -28,6 +27,9 @@ from kai.controllers.node_scale_service import NodeScaleAdjuster
 from kai.telemetry.tracing import no_tracing
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 NAMESPACE = "kai-scheduler"
 ROLES = ("binder", "podgrouper", "podgroup-controller", "queue-controller", "node-scale-adjuster")

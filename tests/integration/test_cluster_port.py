@@ -11,7 +11,7 @@ import anyio
 import attrs
 import pytest
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch, Reason, Ref, Refusal
@@ -19,12 +19,12 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched
 from kai.cluster.caching.watch import WatchSettings
-from kai.cluster.clock import SystemClock
 from kai.cluster.connect import Options, assemble, connect
 from kai.cluster.election.leading import fresh_identity
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.election.takeover import take_over
 from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
+from kai.cluster.threads import SystemClock
 from kai.cluster.transport.client import Account, Client, user_agent
 from kai.cluster.transport.credentials import Source
 from tests.integration.client import PATIENCE

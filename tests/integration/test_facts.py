@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import attrs
@@ -15,6 +14,9 @@ from kai.cluster.transport.calls import JSON
 from tests.doubles.facts import FACTS, HOME, Server
 from tests.integration.controlplane import ControlPlane
 from tests.integration.etcd import compact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @attrs.frozen

@@ -11,13 +11,10 @@ from kai.kernels import booking, place
 from kai.kernels.columns import Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.fragments import Mix, no_mix
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import GpuKind
-from kai.model.rows import Float64s
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.axis import GPU, GPU_UNIT, Float64s
+from kai.model.pod import ACTIVE_ALLOCATED, GpuKind, Status
 from kai.state.base import make_base
-from kai.state.layout import MOVES
-from kai.state.ledger import Ledger
+from kai.state.ledger import MOVES, Ledger
 from kai.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 from tests.kernels.naive import booking as naive_booking

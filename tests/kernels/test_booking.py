@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kai.kernels import booking
 from kai.kernels.accounting import reopen_accounts
 from kai.kernels.columns import OP_ALLOCATE, take_back, touch
-from kai.model.status import Status
+from kai.model.pod import Status
 from tests.kernels.naive import booking as naive
 from tests.kernels.naive import columns as naive_columns
 from tests.kernels.stage import Stage, operations

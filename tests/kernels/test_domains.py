@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.kernels.domains import DomainTrees, place_in_domain
-from kai.model.status import Status
+from kai.model.pod import Status
 from tests.kernels.naive import domains as naive
 from tests.kernels.stage import stages
 

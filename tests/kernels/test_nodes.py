@@ -2,9 +2,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import fit, place, room, score, victims
-from kai.model.rows import Int64s
-from kai.model.status import Status
+from kai.kernels import domains as room
+from kai.kernels import fit, place, score, victims
+from kai.model.axis import Int64s
+from kai.model.pod import Status
 from kai.plugins.topology.kernels import pods_per_node
 from tests.kernels.naive import fit as naive_fit
 from tests.kernels.naive import place as naive_place

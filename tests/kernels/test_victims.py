@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai.framework.scenario import Batches
 from kai.kernels import fairness, filling, prefix, trying, victims
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, Status
 from tests.kernels.naive import fairness as naive_fairness
 from tests.kernels.naive import victims as naive
 from tests.kernels.naive.groups import describe_waiting, elastic_state, find_waiting

@@ -14,13 +14,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kai.model.axis import GPU_UNIT, ResourceAxis
+from kai.model.claim import RawObject
 from kai.model.constraints import TopologyConstraint
-from kai.model.foreign import RawObject
-from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node
-from kai.model.pod import Constraints, GpuKind, GpuRequest, Pod, Shape
-from kai.model.podgroup import PodGroup, SubGroup
-from kai.model.queue import Queue, Shares
-from kai.model.status import Status
+from kai.model.groups import PodGroup, Queue, Shares, SubGroup
+from kai.model.pod import UNKNOWN_GPU_MEMORY, Constraints, GpuKind, GpuRequest, MigStrategy, Node, Pod, Shape, Status
 from kai.state.snapshot import Snapshot
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -10,13 +10,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
+from kai.api.kinds import ClusterObjects, collect
 from kai.engine.cycle import run_cycle
 from kai.engine.shortcuts import TABLE as SHORTCUTS
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
-from kai.testing.sinks import told
+from kai.testing.scenarios import told
 from tests.generate.draft import NOW
 from tests.generate.features import Chosen
 from tests.generate.scenario import generate

@@ -8,7 +8,7 @@ from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
 from kai.framework.verdict import Code
 from kai.model.axis import GPU_UNIT
-from kai.model.past import Past
+from kai.model.placement import Past
 from kai.model.pod import GpuKind
 from tests.properties.strategies import contended
 from tests.properties.watch import PROFILE

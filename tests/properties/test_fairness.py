@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.model.axis import GPU
-from kai.model.pod import GpuKind
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, GpuKind, Status
 from tests.properties.strategies import WHOLE_TREES, contended, snapshots
 from tests.properties.watch import Watch, profile
 

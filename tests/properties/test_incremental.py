@@ -14,7 +14,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.session import base_of
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, take_snapshot
-from kai.model.foreign import RawObject
+from kai.model.claim import RawObject
 from tests.generate.draft import NIC_DRIVER
 from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of

@@ -14,8 +14,8 @@ from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import KaiError
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.answer_document import answer
 from kai.simulation.outcomes.overview import overview
+from kai.simulation.outcomes.plan import answer
 from kai.simulation.scenarios.scenario import read_scenario
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ from kai.actions.placing import place_group
 from kai.engine.session import Session
 from kai.engine.statement import Statement
 from kai.framework.decisions import Cause
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, Status
 from tests.doubles.audit import audit
 from tests.properties.strategies import contended, snapshots
 from tests.properties.watch import Watch, nothing_is_overcommitted, profile

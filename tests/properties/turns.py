@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.engine.cycle import run_cycle
-from kai.engine.report import CycleReport
+from kai.engine.cycle import CycleReport, run_cycle
 from kai.framework.decisions import Recorder
-from kai.model.status import Status
+from kai.model.pod import Status
 from kai.state.snapshot import Snapshot
 from tests.properties.watch import profile
 

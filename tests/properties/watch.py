@@ -9,16 +9,13 @@ import attrs
 import numpy as np
 
 from kai.configuration.profiles import default_profile
-from kai.engine.observe import Silent
-from kai.engine.profile import Action, Profile
-from kai.engine.report import CycleReport, report
+from kai.engine.cycle import Action, CycleReport, Profile, report
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.engine.statement import Statement
 from kai.framework.decisions import Bind, Decision, Recorder
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import GpuKind
-from kai.model.rows import Bools, Int64s
-from kai.model.status import ACTIVE_USED, Status, within
+from kai.model.axis import GPU, GPU_UNIT, Bools, Int64s
+from kai.model.pod import ACTIVE_USED, GpuKind, Status, within
 from kai.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 

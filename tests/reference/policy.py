@@ -9,9 +9,9 @@ import attrs
 import yaml
 
 from kai.cli.extending.installed import Installed, list_installed
-from kai.configuration import aliases
-from kai.configuration.aliases import Arguments
+from kai.configuration import peer
 from kai.configuration.options import described, wanted
+from kai.configuration.peer import Arguments
 from kai.configuration.reading import default_configuration as default
 from kai.framework.parameters import Parameters
 from tests.reference.marks import table
@@ -67,7 +67,7 @@ def default_configuration(_: str, __: str) -> str:
 def peer_plugins(_: str, __: str) -> str:
     """Return the names of plugins in KAI-Scheduler's form, and what they stand for."""
     rows = []
-    for name, translate in aliases.PLUGINS.items():
+    for name, translate in peer.PLUGINS.items():
         arguments = Arguments(name, {})
         stands_for = ", ".join(f"`{entry.name}`" for entry in translate(arguments))
         known = ", ".join(f"`{each}`" for each in sorted(arguments.known))

@@ -13,11 +13,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.image import building, contents
 from tests.release import packages, provenance, signing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BUILDER = "KAI_BUILDER_ID"
 _UNNAMED = "urn:kai:builder:unnamed"

@@ -9,9 +9,8 @@ The key is one of ECDSA on P-256, which every service keeps and `openssl dgst` v
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -28,6 +27,9 @@ from securesystemslib.signer import Signature, Signer, SSlibKey
 
 from tests.release import provenance
 from tests.release.packages import ReleaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SIGNING: Final = "KAI_SIGNING_KEY"
 VERIFYING: Final = "KAI_VERIFYING_KEY"

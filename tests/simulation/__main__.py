@@ -6,13 +6,16 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from tests.simulation.bugs import BUGS, planted
 from tests.simulation.evictions import FUTILE, PLACED
 from tests.simulation.faults import NUMBERS
 from tests.simulation.schedule import Plan, Result, run
 from tests.simulation.shrinking import shrunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 def main() -> int:

@@ -5,8 +5,7 @@ All of them follow what the storage tells, each after a drawn delay, and ask the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -26,6 +25,9 @@ from tests.simulation.world import (
     is_over,
     node_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECONDS: Final = "sim/seconds"
 """For how long a pod runs; it goes on for ever without."""

@@ -6,13 +6,10 @@ at the line between a process and the server, and strike at a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kai.cluster.transport.calls import STRATEGIC_PATCH
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.episodes import Episode, Kinds, Undo, replicas_of
-from tests.simulation.users import Life
 from tests.simulation.world import (
     GPU,
     NODE,
@@ -25,6 +22,12 @@ from tests.simulation.world import (
     node_of,
     path_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.doubles.rest_server.storage import Manifest
+    from tests.simulation.users import Life
 
 KINDS: Final = Kinds()
 STALL: Final = 16.0

@@ -6,14 +6,10 @@ Ambushes are drawn apart from all other faults, so that a seed has the same othe
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tests.doubles.rest_server.storage import Backup, Manifest
 from tests.simulation.aimed import BEFORE, DONE, STALL, cordon, fill, set_trap
 from tests.simulation.episodes import Episode, Kinds, Undo, lasting, replicas_of
-from tests.simulation.replica import Replica
-from tests.simulation.users import Life
 from tests.simulation.world import (
     HOMES,
     LEASE,
@@ -26,6 +22,13 @@ from tests.simulation.world import (
     is_over,
     node_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.doubles.rest_server.storage import Backup, Manifest
+    from tests.simulation.replica import Replica
+    from tests.simulation.users import Life
 
 AMBUSHES: Final = Kinds()
 _WITHDRAWN: Final = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -16,19 +16,22 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Delete, Reason, Refusal
 from kai.binder import bind as binding
 from kai.binder import checks as binder_checks
+from kai.binder import queue
 from kai.binder import service as binder_service
-from kai.binder import sweeping, terms
+from kai.binder import service as sweeping
 from kai.cluster import work
 from kai.cluster.caching import assume_cache, store, watch
 from kai.cluster.election import leading, lease
 from kai.cluster.requesting import sending, write
-from kai.cluster.requests import Evict
 from kai.cluster.transport import answers, encoding, reachability
 from kai.intake import held
 from kai.podgrouper import links
-from kai.scheduler import outbox, service
-from kai.scheduler.committing import committer, verifying
+from kai.scheduler.committing import committer, outbox, verifying
+from kai.scheduler.loop import service
 from kai.scheduler.publishing import publisher
+
+if TYPE_CHECKING:
+    from kai.cluster.requests import Evict
 
 Patch: TypeAlias = tuple[object, str, object]
 Bug: TypeAlias = Callable[[], list[Patch]]
@@ -201,7 +204,7 @@ def node_not_checked_at_all() -> list[Patch]:
 
 @bug
 def orders_of_earlier_terms_carried_out() -> list[Patch]:
-    return [(terms.Terms, "refuse", _no_reason)]
+    return [(queue.Terms, "refuse", _no_reason)]
 
 
 @bug

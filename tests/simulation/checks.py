@@ -8,13 +8,11 @@ was so when it was sent, and numbers of a queue by when the order was given: an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import attrs
 import msgspec
 
-from kai.cluster.transport.calls import Answer, Call
-from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.disorder import POOL
 from tests.simulation.users import Life
 from tests.simulation.world import (
@@ -37,6 +35,12 @@ from tests.simulation.world import (
     key_of,
     node_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai.cluster.transport.calls import Answer, Call
+    from tests.doubles.rest_server.storage import Change, Manifest
 
 _ROUNDING = 0.02
 _GROUP_LABEL = "runai-gpu-group"

@@ -8,7 +8,7 @@ What the store knows is compared by UID with the manifests that the server had, 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cluster.connect import Connection
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.decisions import Decisions
@@ -32,6 +31,9 @@ from tests.simulation.world import (
     cpus_of,
     gpus_of,
 )
+
+if TYPE_CHECKING:
+    from kai.cluster.connect import Connection
 
 _BINDING: Final = "/binding"
 _EVICTION: Final = "/eviction"

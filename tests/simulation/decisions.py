@@ -7,7 +7,7 @@ the binder or the server would refuse later is wrong all the same: it costs a po
 from __future__ import annotations
 
 import contextvars
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
@@ -17,9 +17,11 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.connect import Connection
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from tests.doubles.rest_server.storage import Change
-from tests.simulation.replica import Replica
 from tests.simulation.world import GROUP, ORDER, POD, QUEUE, World
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Change
+    from tests.simulation.replica import Replica
 
 _STALE: Final = 75.0 + 5.0
 """So long a watch may be silent before evictions have to stop; a little more than the setting."""

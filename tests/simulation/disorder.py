@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kai.cluster.transport.calls import STRATEGIC_PATCH
 from tests.doubles.rest_server.pods import BUDGET
 from tests.simulation.episodes import Episode, Kinds, Undo, lasting, vain
-from tests.simulation.users import Life
 from tests.simulation.world import (
     GPU,
     GROUP,
@@ -23,6 +22,9 @@ from tests.simulation.world import (
     node_of,
     path_of,
 )
+
+if TYPE_CHECKING:
+    from tests.simulation.users import Life
 
 KINDS: Final = Kinds()
 POOL: Final = "kai.scheduler/node-pool"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.checks import bound_members, is_unheld, queue_of
 from tests.simulation.words import EVENT
 from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_leaving, is_over, key_of, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.doubles.rest_server.storage import Change, Manifest
 
 _EVICTED = "Evict"
 _EVICTOR = "evictor-pod-group-name"

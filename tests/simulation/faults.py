@@ -8,15 +8,18 @@ come. What the kinds do is in `ways` (between processes and the server), in `dis
 from __future__ import annotations
 
 import asyncio
-import random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation import aimed, disorder, rare, ways
 from tests.simulation import ambushes as ambushing
 from tests.simulation.episodes import Episode, Kind, Undo, vain
 from tests.simulation.flips import FLIPS
-from tests.simulation.users import Life
-from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.simulation.users import Life
+    from tests.simulation.world import World
 
 _SWARM: Final[dict[str, Kind]] = {**ways.KINDS.functions, **disorder.KINDS.functions, **aimed.KINDS.functions}
 KINDS: Final[dict[str, Kind]] = {**_SWARM, **ambushing.AMBUSHES.functions, **rare.RARE.functions, **FLIPS.functions}

@@ -7,13 +7,10 @@ nodes would take must be bound within a time that is known (``Liveness``), and n
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.aimed import BEFORE, DONE, set_trap
 from tests.simulation.checks import bound_members, members, succeeded_members
 from tests.simulation.disorder import POOL
@@ -21,6 +18,12 @@ from tests.simulation.episodes import Episode, Kinds, Undo
 from tests.simulation.outcome import free_rooms, has_room_for
 from tests.simulation.users import MIN_MEMBER, Life
 from tests.simulation.world import GROUP, HOME, HOMES, JOB, NODE, POD, World, is_leaving, is_over, key_of, node_of
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from tests.doubles.rest_server.storage import Change, Manifest
 
 FLIPS: Final = Kinds()
 SECONDS: Final = 20.0

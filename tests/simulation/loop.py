@@ -11,14 +11,16 @@ import asyncio
 import contextvars
 import heapq
 import itertools
-import random
 from asyncio.base_events import BaseEventLoop
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVarTuple, Unpack
 
 from anyio._backends import _asyncio as backend
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine, Iterator
 
 A = TypeVarTuple("A")
 PROCESS: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("process", default="")

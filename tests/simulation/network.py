@@ -7,7 +7,7 @@ import contextvars
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
@@ -15,8 +15,10 @@ import msgspec
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream
 from tests.doubles.rest_server.replies import NO_SUCH_PATH
 from tests.doubles.rest_server.server import Server
-from tests.doubles.rest_server.storage import Change
 from tests.doubles.rest_server.watch import Watch
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Change
 
 _BOOKMARKS: Final = 55.0
 _DONE: Final = 0.7

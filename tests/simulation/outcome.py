@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.checks import bound_members, is_firm, members, queue_of, succeeded_members
 from tests.simulation.disorder import POOL
 from tests.simulation.world import (
@@ -27,6 +25,11 @@ from tests.simulation.world import (
     key_of,
     node_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.doubles.rest_server.storage import Manifest
 
 Rooms: TypeAlias = dict[str, tuple[int, int, int]]
 _GROUP_LABEL = "runai-gpu-group"

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import contextvars
 from collections import defaultdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.aimed import DONE, set_trap
 from tests.simulation.episodes import Episode, Kinds, Undo
-from tests.simulation.users import Life
 from tests.simulation.world import (
     ORDER,
     World,
@@ -25,6 +23,10 @@ from tests.simulation.world import (
     key_of,
     node_of,
 )
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Manifest
+    from tests.simulation.users import Life
 
 RARE: Final = Kinds()
 _ELDER: Final = "elder"

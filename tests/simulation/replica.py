@@ -14,9 +14,9 @@ import attrs
 from prometheus_client import CollectorRegistry
 
 from kai.cli.running.flags import Given, read_flags
+from kai.cli.running.lifetime import work_in_terms
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cli.running.terms import work_in_terms
 from kai.cluster.connect import Connection, Options, assemble
 from kai.cluster.election.lease import LeaseSettings
 from kai.scheduler.making import make_scheduler

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 import structlog
 
 from kai.configuration.profiles import make_profile
 from kai.kernels import is_plain, run_compiled
-from kai.podgrouper import registry as grouper_registry
-from kai.scheduler import cycling, making
-from tests.doubles.rest_server.storage import Change
+from kai.podgrouper import grouper as grouper_registry
+from kai.scheduler import making
+from kai.scheduler.cycle import cycling
 from tests.simulation.checks import Checks
 from tests.simulation.conduct import Conduct
 from tests.simulation.evictions import Evictions
@@ -33,6 +33,9 @@ from tests.simulation.stores import Stores, differences
 from tests.simulation.users import Life
 from tests.simulation.words import Words
 from tests.simulation.world import LEASE, Violation, World
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Change
 
 TROUBLED: Final = 60.0
 """For so many seconds there are users and faults."""

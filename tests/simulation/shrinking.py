@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tests.simulation.schedule import Plan, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def shrunk(plan: Plan, breaks: Callable[[Plan], bool] | None = None, most: int = 40) -> Plan:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -12,8 +11,12 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
-from tests.simulation.replica import Replica
 from tests.simulation.world import GROUP, NODE, ORDER, POD, QUEUE, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.replica import Replica
 
 _KINDS: Final[tuple[tuple[Any, Any], ...]] = (
     (POD, Pod),

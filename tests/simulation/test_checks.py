@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kai.api.kubernetes.pod import Pod
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.disorder import POOL
 from tests.simulation.evictions import FUTILE, NONE_WAITED, PLACED, UNHELD
 from tests.simulation.outcome import unsettled
@@ -31,6 +29,11 @@ from tests.simulation.world import (
     RESERVED,
     RIVAL,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.doubles.rest_server.storage import Manifest
 
 __all__ = ["trial"]  # the fixture
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
@@ -13,9 +12,13 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.trial import Trial, trial
 from tests.simulation.world import EPOCH, HOME, NODE, ORDER, POD, RESERVED, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.doubles.rest_server.storage import Manifest
 
 __all__ = ["trial"]  # the fixture
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from tests.doubles.rest_server.storage import Manifest
+from typing import TYPE_CHECKING
+
 from tests.simulation.evictions import FUTILE, LATER_TERM
 from tests.simulation.trial import Trial, trial
 from tests.simulation.world import POD, RESERVED
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Manifest
 
 __all__ = ["trial"]  # the fixture
 

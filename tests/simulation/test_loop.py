@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from tests.simulation.loop import PROCESS, SeededLoop, StuckError, numbered_scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @contextmanager

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import msgspec
@@ -19,7 +18,6 @@ from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.port import Term
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.checks import Checks
 from tests.simulation.loop import SeededLoop
 from tests.simulation.schedule import Watchers
@@ -35,6 +33,11 @@ from tests.simulation.world import (
     World,
     path_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.doubles.rest_server.storage import Manifest
 
 _KINDS = ((POD, Pod), (NODE, Node), (ORDER, BindRequest), (GROUP, PodGroup), (QUEUE, Queue))
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from tests.doubles.rest_server.kinds import BY_KIND, Served
-from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.actors import (
     SECONDS,
     Actor,
@@ -20,6 +19,9 @@ from tests.simulation.actors import (
 )
 from tests.simulation.replica import NAMESPACE
 from tests.simulation.world import GPU, GROUP, HOME, JOB, NODE, POD, QUEUE, RESERVED, RIVAL, World, is_leaving, is_over
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Change, Manifest
 
 _NAMESPACE: Final = BY_KIND["v1", "Namespace"]
 _PRIORITY: Final = BY_KIND["scheduling.k8s.io/v1", "PriorityClass"]

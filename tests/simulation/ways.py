@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tests.simulation.episodes import Episode, Kind, Kinds, Undo, replicas_of
 from tests.simulation.replica import NAMESPACE
-from tests.simulation.users import Life
 from tests.simulation.world import LEASE, ORDER, World
+
+if TYPE_CHECKING:
+    from tests.simulation.users import Life
 
 KINDS: Final = Kinds()
 _WEATHER: Final = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 import msgspec
 
 from tests.doubles.rest_server.kinds import BY_KIND
-from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.users import CANARY
 from tests.simulation.world import GROUP, HOMES, ORDER, POD, World, key_of, node_of
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Change, Manifest
 
 EVENT = BY_KIND["v1", "Event"]
 _DONE = frozenset({"Scheduled", "Bound"})

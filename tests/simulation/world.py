@@ -7,7 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
@@ -16,10 +16,12 @@ from kai.cluster.transport.calls import JSON, Answer, Call
 from tests.doubles.rest_server.kinds import BY_KIND, Served
 from tests.doubles.rest_server.replies import RefusedError
 from tests.doubles.rest_server.server import Server
-from tests.doubles.rest_server.storage import Change, Manifest
 from tests.simulation.loop import SeededLoop
 from tests.simulation.network import Wire
 from tests.simulation.replica import NAMESPACE, Replica
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.storage import Change, Manifest
 
 HOME: Final = "team"
 RIVAL: Final = "rival"

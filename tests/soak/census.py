@@ -11,13 +11,15 @@ import functools
 import gc
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry
+from kai.api.codec.pod_templates import Recent
 
-from kai.api.codec.deduplication import Recent
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from prometheus_client import CollectorRegistry
 
 _HOLDERS: Final = (dict, list, set, frozenset, tuple, deque)
 _DEEPEST: Final = 6

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from tests.doubles.rest_server.kinds import BY_KIND, SERVED, Served
-from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.actors import SECONDS, GarbageCollector, Kubelets, NodeController
 from tests.simulation.loop import SeededLoop, numbered_scopes
 from tests.simulation.replica import NAMESPACE, Replica
@@ -38,6 +36,11 @@ from tests.simulation.world import (
 )
 from tests.soak.census import census, growth, series
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.doubles.rest_server.storage import Manifest
+
 _SPACE: Final = BY_KIND["v1", "Namespace"]
 _CLAIM: Final = BY_KIND["v1", "PersistentVolumeClaim"]
 _CONFIG_MAP: Final = BY_KIND["v1", "ConfigMap"]
@@ -55,17 +58,17 @@ _GPUS: Final = 4
 
 
 _BOUNDS: Final = {
-    "kai.api.codec.interning._MOST": 1,
+    "kai.api.codec.json_values._MOST": 1,
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,
-    "kai.cluster.requesting.absence.MOST": 4,
+    "kai.cluster.requesting.foreign.MOST": 4,
     "kai.cluster.caching.tombstones._MOST": 1,
-    "kai.cluster.transport.paths._MOST_PATHS": 4,
-    "kai.scheduler.publishing.event_history._MOST": 4,
-    "kai.scheduler.committing.bind_templates._MOST_PARTS": 1,
+    "kai.cluster.transport.encoding._MOST_PATHS": 4,
+    "kai.scheduler.publishing.outgoing._MOST": 4,
+    "kai.scheduler.committing.binds._MOST_PARTS": 1,
     "kai.podgrouper.reading._KEPT": 4,
-    "kai.podgrouper.write_behind._MOST_OPEN": 1,
+    "kai.podgrouper.links._MOST_OPEN": 1,
 }
 """Memories that have a bound, which is made small: a round is enough to reach it, and what grows on has none."""
 

@@ -24,17 +24,14 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tests.integration import programs
 from tests.integration.chaos.load import Load
-from tests.integration.client import Manifest
 from tests.integration.controlplane import ControlPlane, DiedError
 from tests.integration.etcd import put
 from tests.integration.installation import install
@@ -42,6 +39,12 @@ from tests.integration.processes import Program, fetch
 from tests.integration.stage import Stage, an_object, node, queue, staged
 from tests.soak.slopes import Slope, slope
 from tests.unit.deploy.rendering import DEPLOY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from tests.integration.client import Manifest
 
 _GPUS: Final = 8
 _FOUGHT_FOR: Final = 12

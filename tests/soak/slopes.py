@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _HOUR: Final = 3600.0
 _ALIKE: Final = 1200.0

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from tests.doubles.rest_server.kinds import BY_KIND
-from tests.doubles.rest_server.storage import Change
 from tests.simulation.actors import Kubelets
 from tests.simulation.loop import SeededLoop, numbered_scopes
 from tests.simulation.replica import NAMESPACE, Replica
@@ -19,6 +17,11 @@ from tests.simulation.schedule import end_all, prepared
 from tests.simulation.stores import differences
 from tests.simulation.world import GPU, GROUP, LEASE, NODE, POD, QUEUE, RESERVED, World, node_of
 from tests.soak.census import census
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.doubles.rest_server.storage import Change
 
 _TICK: Final = 0.01
 _HOME: Final = "team"

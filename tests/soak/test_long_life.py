@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +16,10 @@ from tests.soak import census, live
 from tests.soak.churn import Sample, grown, soak
 from tests.soak.slopes import slope
 from tests.soak.storm import long_cycles, storm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _ROUNDS = 12
 _WARM = 3

@@ -8,7 +8,7 @@ from kai.explain.codes import NEVER
 from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.status import Status
+from kai.model.pod import Status
 from tests.truth.trial import Object, Trial
 
 Claim = Callable[[Trial], Iterator[str]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
-from kai.cli.deciding.documents import document
+from kai.cli.deciding.report import document
 from kai.simulation.comparing.comparison import Side, compare_sides, side_of, side_of_document
 from kai.simulation.outcomes.plan import KINDS, digest_of, plan_of
 from kai.simulation.request import Result

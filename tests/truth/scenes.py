@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.binding import at_rest, refusal_text
 from kai.api.conventions.caps import REFUSED as REFUSED_BY_CAP
-from kai.api.conventions.refused_binds import at_rest, refusal_text
+from kai.api.kinds import ClusterObjects
 from kai.api.scheduling.queue import DEEPEST_QUEUE
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.intake import QueueAccess
-from kai.model.past import Past
-from kai.simulation.cases.case import Case
+from kai.model.placement import Past
 from kai.simulation.scenarios.scenario import read_short
 from kai.simulation.scenarios.shorthand import NOW
 from tests.truth.voices import GROUP
+
+if TYPE_CHECKING:
+    from kai.simulation.cases.case import Case
 
 COARSE: Final = "PodSchedulingErrors"
 QUEUES: Final[Mapping[str, Any]] = {"root": {"quota": 16}, "a": {"parent": "root", "quota": 16}}

@@ -10,8 +10,7 @@ from kai.cli.console import Console
 from kai.cli.explaining.whyqueue import QueueAnswer
 from kai.framework.decisions import Cause
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import GpuKind
-from kai.model.status import Status
+from kai.model.pod import GpuKind, Status
 from kai.simulation.outcomes.entitlement import Entitlement, entitlement
 from tests.truth.trial import Object, Trial, group_of
 

@@ -15,8 +15,8 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
-from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
+from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cli.explaining.whyjobs import Asked, JobAnswer
@@ -26,22 +26,21 @@ from kai.dashboard.feed import EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.doctor.checks import CHECKS
-from kai.doctor.findings import Severity, run_check
-from kai.doctor.seen import Seen
+from kai.doctor.seen import Seen, Severity, run_check
 from kai.errors import UnreachableError
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake, IntakeSettings, declared_queues
 from kai.scheduler.effects import Send
-from kai.scheduler.explanations import Overall, explain
-from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.publishing.explanations import Overall, explain
 from kai.scheduler.publishing.publisher import CycleOver, Publisher, Written
+from kai.scheduler.reporting.metrics import SchedulerMetrics
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.run import Outcome, simulate
 from kai.simulation.explaining.own_jobs import _Reader
 from kai.simulation.outcomes.job_lines import job_lines
 from kai.simulation.outcomes.overview import overview
-from kai.simulation.sources.unwritten import as_known
+from kai.simulation.sources.live_cluster import as_known
 from kai.telemetry.connections import Request
 from kai.telemetry.exposition import exposition
 from tests.doubles.cluster import VirtualClock

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.ancestry import ancestry, descendants
+from kai.basics.trees import ancestry, descendants
 
 NODES = st.integers(0, 7)
 PARENTS = st.dictionaries(NODES, st.none() | NODES, min_size=1)

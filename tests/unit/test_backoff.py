@@ -1,7 +1,7 @@
 import pytest
 
-from kai.backoff import doubling_pause
-from kai.scheduler.feedback.bind_backoff import BindBackoff
+from kai.basics.deadlines import doubling_pause
+from kai.scheduler.feedback.refusals import BindBackoff
 
 
 @pytest.mark.parametrize(

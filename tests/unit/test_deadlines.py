@@ -5,7 +5,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.deadlines import Deadlines
+from kai.basics.deadlines import Deadlines
 
 KEYS = st.integers(0, 5)
 TIMES = st.integers(0, 9).map(float)

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai import durations
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api import values
+from kai.api.values import BadValue
+from kai.basics import parsing
 
 
 @pytest.mark.parametrize(
@@ -12,27 +12,27 @@ from kai.api.values.bad_value import BadValue
     [("90s", 90.0), ("1h30m", 5400.0), ("2d", 172800.0), ("1w", 604800.0), ("0", 0.0), ("-1m", -60.0), (".5s", 0.5)],
 )
 def test_text_is_read_as_go_and_the_peer_write_it(text, seconds):
-    assert durations.seconds(text) == seconds
+    assert parsing.seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "1x", "1h 2m", "1h2", "٣s", "1e3s", "300000000w"])
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="expected a duration"):
-        durations.seconds(text)
+        parsing.seconds(text)
 
 
 @given(st.text(alphabet="0123456789.hmsdwnu-+ ", max_size=12))
 def test_manifests_are_read_alike(text):
     try:
-        wanted = durations.nanoseconds(text)
-    except durations.DurationError as error:
+        wanted = parsing.nanoseconds(text)
+    except parsing.DurationError as error:
         with pytest.raises(BadValue, match=error.wanted):
-            times.nanoseconds(text)
+            values.nanoseconds(text)
     else:
-        assert times.nanoseconds(text) == wanted
+        assert values.nanoseconds(text) == wanted
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), 1e10])
 def test_what_does_not_fit_is_not_printed(seconds):
     with pytest.raises(ValueError, match="expected a duration of at most 292 years"):
-        durations.text(seconds)
+        parsing.text(seconds)

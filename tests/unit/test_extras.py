@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from kai.errors import ConfigError
-from kai.extras import load_extra
+from kai.errors import ConfigError, load_extra
 
 
 def test_a_library_that_is_there_is_returned():

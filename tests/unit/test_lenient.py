@@ -1,6 +1,6 @@
 import pytest
 
-from kai.lenient import has_condition, list_of, mapping_of, mappings_of, part_of, text_of
+from kai.basics.parsing import has_condition, list_of, mapping_of, mappings_of, part_of, text_of
 
 POD = {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "main"}, None, "x"]}}
 ODD = [None, 7, "text", [], {}, {"metadata": None}, {"metadata": ["labels"]}, {"metadata": {"labels": 7}}]

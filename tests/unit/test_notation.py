@@ -4,7 +4,7 @@ from datetime import date
 import pytest
 import yaml
 
-from kai.notation import as_text, shown
+from kai.basics.wording import as_text, shown
 
 WRITTEN = [
     (True, "true"),

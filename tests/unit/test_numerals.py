@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.numerals import floating, is_number, is_whole, signed, truth, unsigned
+from kai.basics.parsing import floating, is_number, is_whole, signed, truth, unsigned
 
 
 def test_true_and_false_are_no_numbers():

@@ -1,4 +1,4 @@
-from kai.progress import heard_by, report
+from kai.basics.progress import heard_by, report
 
 
 def test_who_listens_hears_how_far_the_work_is_and_later_nothing():

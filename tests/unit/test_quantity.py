@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.fields import INT64_MAX
-from kai.quantity import QuantityError, Style, amount, canonical
+from kai.basics.parsing import QuantityError, Style, amount, canonical
 
 POWERS = {
     "": Fraction(1),

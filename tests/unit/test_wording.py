@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from kai.wording import counted, first_of, found_by, number_text
+from kai.basics.wording import counted, first_of, found_by, number_text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from kai.kubernetes_version import KubernetesVersion
+from kai.basics.kubernetes_version import KubernetesVersion
 from tests.upstream import devices, requests
 from tests.upstream.asking import VERSIONS, ask
 

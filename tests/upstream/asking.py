@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kai.kubernetes_version import KubernetesVersion
+from kai.basics.kubernetes_version import KubernetesVersion
 from tests.integration import programs
 from tests.upstream import devices, requests
 

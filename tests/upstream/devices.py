@@ -10,20 +10,20 @@ import random
 from typing import Any
 
 from kai.actions.allocate import Allocate
-from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.engine.observe import Silent
-from kai.engine.profile import Profile
+from kai.api.kinds import collect
+from kai.basics.kubernetes_version import V1_37, KubernetesVersion
+from kai.basics.parsing import canonical
+from kai.engine.cycle import Profile
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.hooks import PluginUse
 from kai.framework.parameters import Parameters
 from kai.intake import IntakeSettings, take_snapshot
-from kai.kubernetes_version import V1_37, KubernetesVersion
 from kai.model.placement import DeviceAllocation
 from kai.plugins.dra import Dra
-from kai.plugins.priority import Priority
-from kai.quantity import canonical
+from kai.plugins.order import Priority
 
 Document = dict[str, Any]
 DRIVERS = ("dev.example.com", "nic.example.com")

@@ -11,8 +11,8 @@ from typing import Any
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.amounts import effective_requests, exact
 from kai.api.kubernetes.pod import Pod
+from kai.basics.kubernetes_version import KubernetesVersion
 from kai.intake.requests import demand, resource_key
-from kai.kubernetes_version import KubernetesVersion
 
 Document = dict[str, Any]
 GPU = "nvidia.com/gpu"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.kubernetes_version import KubernetesVersion
+from kai.basics.kubernetes_version import KubernetesVersion
 from tests.upstream import devices, requests
 from tests.upstream.asking import VERSIONS, recorded
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from kai.framework.decisions import Bind, Evict, Nominate
-from kai.model.past import Past
+from kai.model.placement import Past
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.run import simulate
 from kai.simulation.scenarios.scenario import read_scenario

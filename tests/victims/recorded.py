@@ -18,8 +18,8 @@ import attrs
 
 from kai.framework.decisions import Evict, Nominate
 from kai.kernels import run_compiled
-from kai.model.queue import path_to
-from kai.model.status import ACTIVE_ALLOCATED
+from kai.model.groups import path_to
+from kai.model.pod import ACTIVE_ALLOCATED
 from kai.simulation.deciding.run import Cycle, simulate
 from kai.state.base import make_base
 from kai.state.facts import requested_amounts

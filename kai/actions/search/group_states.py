@@ -11,10 +11,10 @@ from kai.engine.session import Session
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.filling import Listing, fill_victims
 from kai.kernels.first_probe import FirstProbe
-from kai.kernels.group_state import GroupState, list_all, look_again
 from kai.kernels.prefix import Prefix
 from kai.kernels.trying import Aggressor, Trial
-from kai.model.rows import Bools, Int64s
+from kai.kernels.victims import GroupState, list_all, look_again
+from kai.model.axis import Bools, Int64s
 
 FEW = 64
 """Groups that are moved one by one to where they belong; with more, all are sorted again."""

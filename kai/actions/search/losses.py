@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kai.actions.search.filters import wanted_by
-from kai.actions.search.outer import give_up
+from kai.actions.search.outer import give_up, wanted_by
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
-from kai.model.rows import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED
+from kai.model.axis import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
+from kai.model.pod import ACTIVE_ALLOCATED
 
 MOST_STEPS: Final = 64
 """Steps of a group with a tree of sub-groups that are looked at."""

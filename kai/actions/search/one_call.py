@@ -4,27 +4,30 @@ A search that does not succeed with its first scenario is left to the long way, 
 about each search afterwards, in the order of the searches; if it refuses one, those from there on are undone.
 """
 
+from typing import TYPE_CHECKING
+
 import attrs
 import numpy as np
 
-from kai.actions.search.eviction_facts import Explain, facts_of
 from kai.actions.search.group_states import FEW, GroupStates
 from kai.actions.search.replacing import finalize
 from kai.actions.search.second_look import has_surplus
-from kai.actions.search.served import Served
-from kai.engine.budget import BudgetAnswer, Repeating
+from kai.actions.search.served import Explain, Served, facts_of
 from kai.engine.heaps import GroupHeap
+from kai.engine.host import BudgetAnswer, Repeating
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE, ONE_CALL, TRIAL
 from kai.framework.decisions import Cause
 from kai.framework.fairness import Fairness, used_before
-from kai.framework.hooks import Victims
 from kai.kernels import reclaiming
 from kai.kernels.first_probe import CHANGES, VICTIMS
 from kai.kernels.reclaiming import Reclaiming
 from kai.kernels.trying import FAILED
-from kai.model.rows import Bools
+from kai.model.axis import Bools
+
+if TYPE_CHECKING:
+    from kai.framework.hooks import Victims
 
 _ASKED = ("queues", "groups", "may_reclaim", "before_search", "accept")
 """What searches ask of plugins."""

@@ -15,7 +15,7 @@ from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.scenario import Batches
-from kai.model.rows import Bools, Float64s, GroupRows, Int64s, PodRows
+from kai.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
 
 MOST_PLANS: Final = 2000
 """Plans of one search that are looked at: some ten milliseconds."""

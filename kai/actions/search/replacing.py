@@ -19,8 +19,8 @@ from kai.kernels import trying
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.groups import find_waiting
 from kai.kernels.trying import Aggressor
-from kai.model.rows import Bools, Int64s, NodeRows, PodRow, PodRows
-from kai.model.status import Status
+from kai.model.axis import Bools, Int64s, NodeRows, PodRow, PodRows
+from kai.model.pod import Status
 
 _LOST = 1 << Status.RELEASING | 1 << Status.PIPELINED
 

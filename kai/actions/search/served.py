@@ -1,11 +1,14 @@
-"""Handing out what a run of searches decided, many statements at a time."""
+"""Handing out what a run of searches decided, many statements at a time.
 
-from collections.abc import Iterable, Mapping, Sequence
+What an eviction tells: the numbers of the victim's queue and of the aggressor's, where their paths part.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
-from kai.actions.search.eviction_facts import USED, Explain
 from kai.engine.session import Session
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
 from kai.framework.verdict import Fact
@@ -13,7 +16,37 @@ from kai.kernels import reclaiming
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import OP_EVICT
 from kai.kernels.reclaiming import Reclaiming
-from kai.model.rows import Float64s, Int64s
+from kai.model.axis import Float64s, Int64s, PodRows
+
+Explain = Callable[[Session, int, Float64s | Int64s], Mapping[str, Fact]]
+"""The numbers of a queue, given what it held before anything was evicted.
+
+Only the number called ``USED`` is made of what it held, the others stay the same for a whole cycle.
+"""
+USED: Final = "used"
+
+
+def facts_of(
+    session: Session, explain: Explain | None, used: Float64s | Int64s, pods: PodRows, aggressor: int
+) -> dict[int, Mapping[str, Fact]]:
+    """Return, for each of ``pods``, the numbers of its queue and of the aggressor's where their paths part.
+
+    ``used`` [Q, 3] is what queues held before the search.
+    """
+    if explain is None:
+        return {}
+    parents, groups = session.facts.queues.parent, session.facts.groups.queue
+    own = int(groups[aggressor])
+    out: dict[int, Mapping[str, Fact]] = {}
+    for pod in pods.tolist():
+        victim, mine = int(groups[session.facts.pods.group[pod]]), own
+        if parents[victim] != parents[mine]:
+            victim, mine = (int(parents[row]) if parents[row] >= 0 else row for row in (victim, mine))
+        out[pod] = {
+            "victim": explain(session, victim, used[victim]),
+            "aggressor": explain(session, mine, used[mine]),
+        }
+    return out
 
 
 class Served:

@@ -23,15 +23,14 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.actions.search.eviction_facts import Explain, facts_of
-from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.group_states import GroupStates
-from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
+from kai.actions.search.outer import CompiledVictims, Filters, PlainVictims, Terms, held_by
 from kai.actions.search.plans import Planner
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
 from kai.actions.search.second_look import Found, Looks, SecondLook, could_stay, disturbed, is_enough
-from kai.engine.budget import BudgetAnswer
+from kai.actions.search.served import Explain, facts_of
 from kai.engine.eviction_caps import Cap
+from kai.engine.host import BudgetAnswer
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE
@@ -42,8 +41,8 @@ from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.kernels.columns import GPU, KIND_NONE, RELEASING
 from kai.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
-from kai.model.rows import GroupRow, Int64s, NodeRows, PodRows
-from kai.model.status import ACTIVE_ALLOCATED
+from kai.model.axis import GroupRow, Int64s, NodeRows, PodRows
+from kai.model.pod import ACTIVE_ALLOCATED
 
 
 class Outcome(Enum):

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from kai.actions.search.eviction_facts import Explain
 from kai.actions.search.group_states import GroupStates
-from kai.actions.search.no_less import NoLess
+from kai.actions.search.hopeless import NoLess
 from kai.actions.search.one_call import OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.second_look import Looks
+from kai.actions.search.served import Explain
 from kai.actions.search.solver import Outcome, Search
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
@@ -22,10 +22,10 @@ from kai.engine.session import Session
 from kai.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
 from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
-from kai.kernels.group_state import keep_queues
 from kai.kernels.groups import find_placed
-from kai.model.rows import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.kernels.victims import keep_queues
+from kai.model.axis import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
+from kai.model.pod import ACTIVE_ALLOCATED, Status
 
 Footprint = list[tuple[int, ...]]
 

@@ -16,14 +16,14 @@ import cattrs
 from cattrs.fns import identity
 from cattrs.gen import make_dict_unstructure_fn, override
 
+from kai.api import values
 from kai.api.codec import json_values
-from kai.api.codec.deduplication import shared
-from kai.api.codec.fast_frozen import draft_of
-from kai.api.codec.json_values import Reader
-from kai.api.codec.pod_templates import templated
+from kai.api.codec.pod_templates import draft_of, shared, templated
 from kai.api.fields import Bounds, Format, Int64, Pattern, is_shared, is_union, name_on_the_wire, without_none
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
+
+if typing.TYPE_CHECKING:
+    from kai.api.codec.json_values import Reader
 
 Writer: TypeAlias = Callable[[Any], Any]
 # Type hints are of many unrelated classes; only `typing` knows how to take them apart.
@@ -273,8 +273,8 @@ def _number(value: float) -> float:
 
 
 _WRITERS: Final[dict[str, Writer]] = {
-    "time": times.instant_text,
-    "duration": times.duration_text,
+    "time": values.instant_text,
+    "duration": values.duration_text,
     "share": _number,
     "number": _number,
     "json": json_values.json_value,

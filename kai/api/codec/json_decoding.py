@@ -4,19 +4,104 @@ Half of what an API server says about a pod is not read here: who set which fiel
 A key that an outline does not have is skipped byte by byte, which costs a fifth of making its value. An outline is
 about keys, not about values: whether a value is right is for the codec to say, and JSON that has an array where an
 object should be is decoded whole, so that it can.
+
+Older shapes of resource.k8s.io brought into that of v1, on the JSON, before it is read.
+
+v1beta2 has the shape of v1. v1beta1 wrote an exact request without the word ``exactly``, and a device's properties
+under ``basic``. v1alpha3 once let rules select devices by their class and by expressions.
+
+What is kept of an object as it comes from an API server, kind by kind.
+
+Nodes, slices of devices and what else only administrators and drivers write is kept whole.
 """
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import attrs
 import msgspec
 
-from kai.api.codec.dra_versions import UPGRADES
+from kai.api.conventions import caps
 from kai.api.fields import name_on_the_wire, without_none
+from kai.api.kubernetes.dra import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.kubernetes.meta import ConfigMap, PodDisruptionBudget
+from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.storage import PersistentVolumeClaim
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue, Topology
+from kai.errors import InputError
+
+Manifest = Mapping[str, Any]
+
+
+def current_claim(manifest: object) -> object:
+    """Return a claim whose requests are in the shape of v1."""
+    return _changed(manifest, ("spec", "devices", "requests"), _each(_current_request))
+
+
+def current_template(manifest: object) -> object:
+    """Return a template whose requests are in the shape of v1."""
+    return _changed(manifest, ("spec", "spec", "devices", "requests"), _each(_current_request))
+
+
+def current_slice(manifest: object) -> object:
+    """Return a slice whose devices are in the shape of v1."""
+    return _changed(manifest, ("spec", "devices"), _each(_current_device))
+
+
+def current_rule(manifest: object) -> object:
+    """Return a rule that selects by nothing that v1 lacks: one that did selects no device, rather than too many."""
+    return _changed(manifest, ("spec", "deviceSelector"), _current_selector)
+
+
+def _current_selector(selector: object) -> object:
+    older = isinstance(selector, Mapping) and (selector.get("deviceClassName") or selector.get("selectors"))
+    return None if older else selector
+
+
+def _current_request(request: Manifest) -> Manifest:
+    if "deviceClassName" not in request:
+        return request
+    exactly = {key: value for key, value in request.items() if key not in {"name", "firstAvailable", "exactly"}}
+    return {"name": request.get("name"), "exactly": exactly}
+
+
+def _current_device(device: Manifest) -> Manifest:
+    basic = device.get("basic")
+    if not isinstance(basic, Mapping):
+        return device
+    return {**basic, "name": device.get("name")}
+
+
+def _each(change: Callable[[Manifest], Manifest]) -> Callable[[object], object]:
+    def changed(items: object) -> object:
+        if not isinstance(items, list | tuple):
+            return items
+        return [change(item) if isinstance(item, Mapping) else item for item in items]
+
+    return changed
+
+
+def _changed(manifest: object, path: tuple[str, ...], change: Callable[[object], object]) -> object:
+    """Return a copy with the value at a path changed; what has an unexpected type is left for the reader to refuse."""
+    if not path:
+        return change(manifest)
+    if not isinstance(manifest, Mapping) or path[0] not in manifest:
+        return manifest
+    return {**manifest, path[0]: _changed(manifest[path[0]], path[1:], change)}
+
+
+UPGRADES: Final[dict[type[Any], Callable[[object], object]]] = {
+    ResourceClaim: current_claim,
+    ResourceClaimTemplate: current_template,
+    ResourceSlice: current_slice,
+    DeviceTaintRule: current_rule,
+}
+
 
 # The outline of a class is only known when the class is, which no type checker can follow.
 _make_outline: Final[Any] = typing.TypedDict
@@ -71,3 +156,32 @@ def _of_hint(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelat
     if get_origin(hint) is Annotated:
         return _of_hint(get_args(hint)[0])
     return outline_of(hint) | None if attrs.has(hint) else Any
+
+
+_BOUNDED: Final[frozenset[type[Any]]] = frozenset(
+    (
+        *(PodGroup, BindRequest, Queue, Topology),
+        *(ConfigMap, PersistentVolumeClaim, PodDisruptionBudget, ResourceClaim, ResourceClaimTemplate),
+    )
+)
+
+
+_SELECTING: Final[frozenset[type[Any]]] = frozenset((PersistentVolumeClaim, PodDisruptionBudget))
+
+
+def keep(cls: type[Any], manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
+    """Return what is kept of the manifest of an object of a class: the same one if no cap is exceeded.
+
+    Raises: InputError for a claim or a budget whose selector cannot be one; it is kept out.
+    """
+    if cls is Pod:
+        return caps.kept(manifest)
+    if cls in _SELECTING and isinstance(manifest, dict):
+        found = caps.excess_of_selector(manifest.get("spec"))
+        if found:
+            metadata = manifest.get("metadata")
+            name = (
+                "/".join(str(metadata.get(key)) for key in ("namespace", "name")) if isinstance(metadata, dict) else ""
+            )
+            raise InputError(f"{cls.__name__.lower()} {name}: {found}")
+    return caps.bounded(manifest) if cls in _BOUNDED else manifest

@@ -15,8 +15,8 @@ import attrs
 import msgspec
 import yaml
 
-from kai.api.memory.collector import paused
-from kai.api.values.bad_value import BadValue
+from kai.api.memory import paused
+from kai.api.values import BadValue
 from kai.errors import InputError
 
 _DEEPEST: Final = 100

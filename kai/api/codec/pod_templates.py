@@ -4,21 +4,124 @@ Pods of a template differ in nothing but the node that they stand on and the nam
 into each pod, called ``kube-api-access-`` and five random characters, from which containers take the token of their
 account. These characters do not matter, only which containers mount the volume; so all such volumes have one
 name here, and specs that differ in them alone are equal.
+
+Frozen objects at the price of ordinary ones.
+
+A frozen class keeps its own constructor from storing a field the plain way, which makes it three times as slow as that
+of a class that is not frozen. Where hundreds of thousands of objects are read from JSON, that is a good part of all the
+time. So they are made as drafts, of a class that has the same fields and is not frozen, and become what they are when
+they are complete, before other code sees them.
+
+One object for all equal pieces of JSON, as long as they keep coming.
+
+Pods of a workload agree in nearly all they ask for. Reading that once is quicker, holding it once is smaller, and
+code that compares shapes finds them identical.
 """
 
 from __future__ import annotations
 
+import marshal
 import operator
 import re
 import sys
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.api.codec.deduplication import shared
-from kai.api.codec.fast_frozen import draft_of
-from kai.api.codec.json_values import Reader
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai.api.codec.json_values import Reader
+
+
+def draft_of(cls: type[Any], *, complete: bool = False) -> type[Any] | None:
+    """Return a class with the fields of `cls`, whose objects may be given the class `cls`; None if there is none.
+
+    The constructor of the returned class is that of `cls`, or, where `complete`, one that takes all fields in their
+    order. A class has no draft if it can be referred to weakly, inherits fields, or does more than to store them.
+    """
+    fields = attrs.fields(cls)
+    if hasattr(cls, "__attrs_post_init__") or any(field.converter or field.validator for field in fields):
+        return None
+    by_name = not complete and any(field.default is attrs.NOTHING for field in fields)
+    same = {
+        field.name: attrs.field(default=attrs.NOTHING if complete else field.default, kw_only=by_name)
+        for field in fields
+    }
+    draft = attrs.make_class(f"{cls.__name__}Draft", same, slots=True, weakref_slot=False, eq=False, repr=False)
+    try:
+        trial: Any = object.__new__(draft)
+        trial.__class__ = cls
+    except TypeError:
+        return None
+    return draft
+
+
+_MOST: Final = 1 << 9
+_MOST_BYTES: Final = 1 << 16
+_LONGEST: Final = 1 << 14
+# Version 2 of the format has no back references, so the bytes depend on the value alone.
+_FORMAT: Final = 2
+
+
+def shared(read: Reader) -> Reader:
+    """Make a reader return one object for all equal values, those that came lately at least.
+
+    Values of different type are different, and so are objects whose keys come in another order. What contains something
+    other than JSON is read afresh.
+    """
+    recent = Recent(_MOST)
+    get, put = recent.get, recent.put
+
+    def read_shared(value: Any, hint: object = None) -> object:  # noqa: ANN401 - marshal alone says what it takes
+        try:
+            key = marshal.dumps(value, _FORMAT)
+        except ValueError:
+            return read(value, hint)
+        result = get(key)
+        if result is None:
+            result = read(value, hint)
+            if result is not None:
+                put(key, result)
+        return result
+
+    return read_shared
+
+
+class Recent:
+    """Values by key, those that were used lately.
+
+    Holds: it has bounds, in number and in the length of keys, whatever comes: the older half is forgotten whenever the
+    younger one is full. What has too long a key is not kept at all.
+    """
+
+    __slots__ = ("_most", "_old", "_size", "_young")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._young: dict[Any, object] = {}
+        self._old: dict[Any, object] = {}
+        self._size = 0
+
+    def get(self, key: Any) -> object | None:  # noqa: ANN401 - whatever has a hash and a length
+        """Return the value of a key."""
+        result = self._young.get(key)
+        if result is None:
+            result = self._old.get(key)
+            if result is not None:
+                self.put(key, result)
+        return result
+
+    def put(self, key: Any, value: object) -> None:  # noqa: ANN401 - as above
+        """Keep a value, which is not None, for a key."""
+        length = len(key)
+        if length > _LONGEST:
+            return
+        if self._size + length > _MOST_BYTES or len(self._young) >= self._most:
+            self._young, self._old, self._size = {}, self._young, 0
+        self._young[key] = value
+        self._size += length
+
 
 _NODE: Final = "nodeName"
 _TOKEN: Final = "kube-api-access-"  # noqa: S105 - a volume's name, no secret

@@ -4,22 +4,59 @@
 every bad value ends in an InputError that names the object, the path, what was found and what would be right.
 `unstructure` writes an object back, without what has its default value. The rules per type are in
 `kai.api.codec.converter`, the table of kinds in `kai.api.kinds`.
+
+Manifests that are JSON already: written as they are, and read as a mapping only when a caller looks into them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import attrs
+import msgspec
 
 from kai.api.codec.converter import make_converter
-from kai.api.codec.dra_versions import UPGRADES
+from kai.api.codec.json_decoding import UPGRADES
 from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind, title_of
-from kai.api.memory.collector import paused
-from kai.api.values.bad_value import BadValue
+from kai.api.memory import paused
+from kai.api.values import BadValue
+from kai.basics.parsing import part_of, text_of
 from kai.errors import InputError
-from kai.lenient import part_of, text_of
+
+
+class Printed(Mapping[str, Any]):
+    """A whole manifest in JSON, with version, kind, name and namespace."""
+
+    __slots__ = ("_read", "api_version", "text")
+
+    def __init__(self, text: bytes, api_version: str) -> None:
+        """Take the text as it is; ``api_version`` is the one that it names."""
+        self.text = text
+        self.api_version = api_version
+        self._read: dict[str, Any] | None = None
+
+    def _manifest(self) -> dict[str, Any]:
+        if self._read is None:
+            self._read = msgspec.json.decode(self.text, type=dict[str, Any])
+        return self._read
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - any JSON
+        """Return a part of the manifest."""
+        return self._manifest()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names of the parts."""
+        return iter(self._manifest())
+
+    def __len__(self) -> int:
+        """Return how many parts there are."""
+        return len(self._manifest())
+
+    def __repr__(self) -> str:
+        """Return the manifest as Python shows one."""
+        return f"Printed({self._manifest()!r})"
+
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api import names
-from kai.api.values.bad_value import BadValue
-from kai.numerals import floating, signed
+from kai.api.values import BadValue
+from kai.basics.parsing import floating, signed
 
 # The keys of the config maps and the environment variables that read them.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"

@@ -6,12 +6,14 @@ terms, so that a policy of the API server can read them (``deploy/components/que
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EVERY: Final = "*"
 

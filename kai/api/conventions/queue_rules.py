@@ -16,8 +16,7 @@ import attrs
 
 from kai.api import names
 from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources
-from kai.lenient import part_of
-from kai.numerals import is_number
+from kai.basics.parsing import is_number, part_of
 
 RESOURCES: Final = ("gpu", "cpu", "memory")
 UNITS: Final[Mapping[str, str]] = {"gpu": "GPUs", "cpu": "millicores", "memory": "MB"}

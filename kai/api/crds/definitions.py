@@ -12,9 +12,8 @@ accept and a reader of either program understands is accepted here too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import yaml
@@ -33,9 +32,11 @@ from kai.api.scheduling.pod_group import (
     SchedulingCondition,
     SubGroup,
 )
-from kai.api.scheduling.queue import Queue, QueueStatus
+from kai.api.scheduling.queue import Queue, QueueStatus, Topology, TopologySpec
 from kai.api.scheduling.shard import Config, GlobalConfig, SchedulingShard, SchedulingShardSpec, UsageDbConfig
-from kai.api.scheduling.topology import Topology, TopologySpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _HEADER: Final = "# Written by `python -m kai.api.crds.definitions`; edit the classes in kai/api instead.\n"
 _LINE: Final = 120

@@ -6,6 +6,12 @@ several fields) is added by `kai.api.crds.definitions`.
 
 A class that describes an object of Kubernetes itself declares only what kai reads. Its schema is therefore open: what
 another program writes beside it is stored, not pruned.
+
+What each field of our own kinds means, in the words that `kubectl explain` shows.
+
+The sentences are kept by class and Python field name. A field whose type is a class needs no sentence here: the
+docstring of that class is shown. Units and the meaning of absence belong into the sentence, since this is where an
+administrator looks.
 """
 
 from __future__ import annotations
@@ -18,7 +24,6 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_orig
 
 import attrs
 
-from kai.api.crds.descriptions import EXPLANATIONS
 from kai.api.fields import (
     INT32_MAX,
     INT64_MAX,
@@ -30,6 +35,227 @@ from kai.api.fields import (
     name_on_the_wire,
     without_none,
 )
+from kai.api.kubernetes.meta import Condition
+from kai.api.scheduling.bind_request import (
+    BindRequestSpec,
+    BindRequestStatus,
+    ExtendedResourceClaimAllocation,
+    NumaZone,
+    ReceivedGpu,
+    ResourceClaimAllocation,
+)
+from kai.api.scheduling.pod_group import (
+    PodGroupCondition,
+    PodGroupResources,
+    PodGroupSpec,
+    PodGroupStatus,
+    QueueDetails,
+    SchedulingCondition,
+    SubGroup,
+    TopologyConstraint,
+    UnschedulableReason,
+)
+from kai.api.scheduling.queue import QueueResource, QueueSpec, QueueStatus, TopologyLevel, TopologySpec
+from kai.api.scheduling.shard import (
+    ActionConfig,
+    ConditionsStatus,
+    ConfigSpec,
+    GlobalConfig,
+    MinRuntime,
+    PlacementStrategy,
+    PluginConfig,
+    ScenarioSearchBudgets,
+    SchedulingShardSpec,
+    UsageDbConfig,
+    UsageParams,
+)
+
+_CONDITION: Final = {
+    "type": "What the condition says something about.",
+    "status": "True, False or Unknown.",
+    "reason": "Why, in one word.",
+    "message": "Why, in a sentence.",
+    "last_probe_time": "When the condition was last looked at.",
+    "last_transition_time": "When the status last changed.",
+    "observed_generation": "The metadata.generation on which the condition is based.",
+}
+_USED: Final = {
+    "allocated": "What the pods hold, by resource name.",
+    "allocated_non_preemptible": "The part of it that no other workload can take back.",
+    "requested": "What the pods that are not finished ask for, whether or not they run.",
+}
+
+EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
+    Condition: _CONDITION,
+    PodGroupCondition: {**_CONDITION, "transition_id": "A decimal number that grows with every transition."},
+    ConditionsStatus: {"conditions": "The latest observations."},
+    # --- Queue
+    QueueSpec: {
+        "display_name": "A name for people, used in metrics and messages.",
+        "parent_queue": "The queue above; none for a queue at the top.",
+        "priority": "Queues of higher priority are served first and reclaimed from last. Default 100.",
+        "preempt_min_runtime": "How long a running workload is safe from workloads of higher priority in its queue.",
+        "reclaim_min_runtime": "How long a running workload is safe from queues that are below their fair share.",
+    },
+    QueueResource: {
+        "quota": "The guaranteed share: GPUs in devices, CPU in millicores, memory in megabytes. -1 is unlimited.",
+        "over_quota_weight": "How large a part of what others leave over goes to this queue; 0 for none.",
+        "limit": "What the queue never exceeds, in the units of the quota. -1 is unlimited; absent means 0.",
+    },
+    QueueStatus: {
+        "child_queues": "The queues that name this one as their parent.",
+        **_USED,
+        "fair_share": "What the queue is entitled to at the moment, by resource name.",
+        "conditions": "What is wrong with the queue's place in the tree, if anything.",
+    },
+    # --- PodGroup
+    PodGroupSpec: {
+        "queue": "The queue that pays; a group without an existing queue is not scheduled.",
+        "min_member": "How many pods must be placed together. 0: none need be. Excludes minSubGroup.",
+        "min_sub_group": "How many of the sub-groups directly below must be placed. Excludes minMember.",
+        "priority_class_name": "The PriorityClass that orders the groups of a queue.",
+        "preemptibility": "Whether others may take the group's resources back; by default below priority 100.",
+        "sub_groups": "The parts of the group, in any order; names are unique.",
+        "mark_unschedulable": "Whether pods that find no place get the condition PodScheduled=False. Default true.",
+        "scheduling_backoff": "-1 (default): try in every cycle; 1: once, until something about the group changes.",
+        "preemption_delay": "How long the group waits before it may take resources from others.",
+        "staleness_grace_period": "How long a group may run below its minimum; negative: for ever.",
+    },
+    SubGroup: {
+        "name": "The value of the label kai.scheduler/subgroup-name of its pods.",
+        "parent": "The sub-group above; none directly below the group.",
+        "min_member": "How many pods of a sub-group without children must be placed. Excludes minSubGroup.",
+        "min_sub_group": "How many children of a sub-group must be placed. Excludes minMember.",
+    },
+    TopologyConstraint: {
+        "topology": "The name of a Topology.",
+        "required_topology_level": "All pods must be in one domain of this level, a node label or its alias.",
+        "preferred_topology_level": "All pods should be in one domain of this level, a node label or its alias.",
+    },
+    PodGroupStatus: {
+        "conditions": "The latest observations.",
+        "scheduling_conditions": "Why the group is not scheduled: the last word of each node pool.",
+    },
+    SchedulingCondition: {
+        "type": "UnschedulableOnNodePool.",
+        "node_pool": "The node pool that has no place for the group.",
+        "reason": "Deprecated: see reasons.",
+        "message": "Deprecated: see reasons.",
+        "reasons": "Every reason, with figures where a queue is the obstacle.",
+        "transition_id": "A decimal number that grows with every transition.",
+        "last_transition_time": "When this was found out.",
+        "status": "True.",
+    },
+    UnschedulableReason: {"reason": "Why, in one word.", "message": "Why, in a sentence."},
+    QueueDetails: {
+        "name": "The queue.",
+        "queue_requested_resources": "What its workloads ask for.",
+        "queue_deserved_resources": "Its quota.",
+        "queue_allocated_resources": "What its workloads hold.",
+        "queue_allocated_non_preemptible_resources": "The part of it that no other workload can take back.",
+        "queue_resource_limits": "Its limits.",
+        "pod_group_requested_resources": "What the group asks for.",
+        "pod_group_requested_non_preemptible_resources": "The part of it that no other workload could take back.",
+    },
+    PodGroupResources: _USED,
+    # --- BindRequest
+    BindRequestSpec: {
+        "pod_name": "The pod, in the namespace of the request.",
+        "selected_node": "The node for it.",
+        "received_resource_type": "Regular for whole GPUs or none, Fraction for parts of GPUs.",
+        "selected_gpu_groups": "The GPU groups that the pod joins, one for each device.",
+        "resource_claim_allocations": "The devices for the pod's resource claims.",
+        "predicted_numa_zones": "What the pod is expected to take from each NUMA zone.",
+        "backoff_limit": "How often a failed bind is tried again before the scheduler decides anew.",
+    },
+    ReceivedGpu: {"count": "How many devices.", "portion": "How much of each, with two decimal places."},
+    ResourceClaimAllocation: {"name": "The name of the claim in the pod."},
+    ExtendedResourceClaimAllocation: {
+        "device_requests": "The requests of the claim.",
+        "container_mappings": "Which request serves which resource of which container.",
+    },
+    NumaZone: {"zone": "The name of the zone.", "amount": "What is taken from it, by resource name."},
+    BindRequestStatus: {
+        "phase": "Pending, Succeeded or Failed.",
+        "reason": "Why the last attempt failed.",
+        "failed_attempts": "How many attempts failed.",
+    },
+    # --- Topology
+    TopologySpec: {"levels": "From the widest to the narrowest; node labels cannot be changed, aliases can."},
+    TopologyLevel: {
+        "node_label": "The node label whose value names the node's domain at this level.",
+        "alias": "Another name for the level, for use in constraints.",
+    },
+    # --- SchedulingShard and Config
+    SchedulingShardSpec: {
+        "args": "Flags of the scheduler, by name without dashes.",
+        "partition_label_value": "The value of the node-pool label that nodes, queues and groups of the shard have.",
+        "queue_depth_per_action": "How many groups of a queue an action looks at, by action.",
+        "k_value": "How strongly past usage lowers a queue's share of what others leave over.",
+        "plugins": "Changes to plugins, by name.",
+        "actions": "Changes to actions, by name.",
+        "go_mem_limit_ratio": "Accepted for compatibility; without effect.",
+        "go_mem_limit": "Accepted for compatibility; without effect.",
+    },
+    PlacementStrategy: {
+        "gpu": "binpack (default) or spread, for pods that ask for GPUs.",
+        "cpu": "binpack (default) or spread, for pods that do not.",
+    },
+    MinRuntime: {
+        "preempt_min_runtime": "The default for queues that do not say.",
+        "reclaim_min_runtime": "The default for queues that do not say.",
+    },
+    UsageDbConfig: {
+        "client_type": "prometheus, or one of two fakes for tests.",
+        "connection_string": "The address of the usage database.",
+        "connection_string_env_var": "The environment variable that holds the address.",
+    },
+    UsageParams: {
+        "half_life_period": "After how long usage counts half; absent: it does not fade.",
+        "window_size": "How far back usage counts. Default one week.",
+        "window_type": "sliding (default), tumbling or cron.",
+        "tumbling_window_start_time": "When the first tumbling window begins.",
+        "cron_string": "When cron windows begin.",
+        "fetch_interval": "How often usage is read. Default one minute.",
+        "staleness_period": "How old usage may be and still count. Default five minutes.",
+        "wait_timeout": "How long to wait for the first reading. Default one minute.",
+        "extra_params": "Names of metrics to read instead of the default ones.",
+    },
+    ScenarioSearchBudgets: {
+        "max_action_search_duration": "How long an action may search for victims, by action or default.",
+        "max_job_search_duration": "How long the search for one group may take; 0 is unlimited.",
+        "min_job_search_duration": "How long the search for one group may always take.",
+        "max_generator_search_duration": "How long a generator of scenarios may search, by generator or default.",
+    },
+    PluginConfig: {
+        "enabled": "Whether the plugin runs.",
+        "priority": "Plugins of higher priority come first.",
+        "arguments": "Its arguments; they replace all default ones.",
+    },
+    ActionConfig: {"enabled": "Whether the action runs.", "priority": "Actions of higher priority come first."},
+    GlobalConfig: {
+        "scheduler_name": "The scheduler name of the pods that are ours.",
+        "node_pool_label_key": "The label that assigns nodes, queues and groups to shards.",
+        "queue_label_key": "The label that names a workload's queue.",
+        "replica_count": "How many replicas of each component run.",
+        "namespace_label_selector": "Labels of the namespaces whose pods are ours.",
+        "pod_label_selector": "Labels of the pods that are ours.",
+        "json_log": "Whether components log JSON.",
+    },
+    ConfigSpec: {
+        "namespace": "The namespace of the components.",
+        "pod_grouper": "Settings of the pod grouper.",
+        "binder": "Settings of the binder.",
+        "admission": "Settings of the admission webhooks.",
+        "scheduler": "Settings of the scheduler.",
+        "queue_controller": "Settings of the queue controller.",
+        "pod_group_controller": "Settings of the pod-group controller.",
+        "node_scale_adjuster": "Settings of the node-scale adjuster.",
+        "prometheus": "Settings of the usage database.",
+        "numa_placement_exporter": "Settings of the exporter of NUMA placements.",
+    },
+}
+
 
 Schema: TypeAlias = dict[str, Any]
 # Type hints are of many unrelated classes; only `typing` knows how to take them apart.

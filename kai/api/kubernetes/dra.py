@@ -12,7 +12,7 @@ import attrs
 
 from kai.api.fields import EMPTY, Count64, Int64, JsonObject, Quantity, Time, by_content, by_json
 from kai.api.kubernetes.meta import Condition, ObjectMeta
-from kai.api.kubernetes.selection import NodeSelector, TaintEffect, Toleration
+from kai.api.kubernetes.node import NodeSelector, TaintEffect, Toleration
 
 AllocationMode: TypeAlias = Literal["", "ExactCount", "All"]
 

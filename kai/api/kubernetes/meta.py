@@ -1,12 +1,20 @@
-"""What many kinds share: object metadata, owner references, label selectors, conditions."""
+"""What many kinds share: object metadata, owner references, label selectors, conditions.
+
+The small kinds of the Kubernetes core: priority classes, config maps, namespaces, disruption budgets.
+
+Objects of kinds that only plugins read: their metadata are kai's business, the rest is the plugin's.
+
+``kai.api.kinds`` makes such a kind known.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from kai.api.fields import EMPTY, Count64, Labels, Time, Word, by_content, shared
+from kai.api.fields import EMPTY, Count64, Int32, Labels, NumberOrText, Time, Word, by_content, shared
 
 SelectorOperator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
@@ -69,3 +77,66 @@ class Condition:
     last_probe_time: Time | None = None
     last_transition_time: Time | None = None
     observed_generation: Count64 = 0
+
+
+@attrs.frozen(kw_only=True)
+class PriorityClass:
+    """A named priority."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: Int32 = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ConfigMap:
+    """Text by key. Binary data is not kept."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Labels = attrs.field(default=EMPTY, eq=by_content)
+
+
+@attrs.frozen(kw_only=True)
+class Namespace:
+    """A namespace; its labels are what namespace selectors select on."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@attrs.frozen(kw_only=True)
+class PodDisruptionBudgetSpec:
+    """Which pods, and how many of them may be missing; amounts are numbers or percentages."""
+
+    selector: LabelSelector | None = None
+    min_available: NumberOrText | None = None
+    max_unavailable: NumberOrText | None = None
+    unhealthy_pod_eviction_policy: str = ""
+    """AlwaysAllow, or IfHealthyBudget, which is the default."""
+
+
+@attrs.frozen(kw_only=True)
+class PodDisruptionBudgetStatus:
+    """How many pods may go now. None: the disruption controller has not said it."""
+
+    disruptions_allowed: Int32 | None = None
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+
+
+@attrs.frozen(kw_only=True)
+class PodDisruptionBudget:
+    """A limit on voluntary disruptions."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+@attrs.frozen(kw_only=True)
+class Foreign:
+    """An object that a plugin reads; each of their kinds is a class of its own beneath this one."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Mapping[str, Any] = EMPTY
+    status: Mapping[str, Any] = EMPTY

@@ -8,7 +8,7 @@ import attrs
 
 from kai.api.fields import EMPTY, Format, Int32, Labels, Port, Requests, Time, by_content, shared
 from kai.api.kubernetes.meta import Condition, ObjectMeta
-from kai.api.kubernetes.selection import Affinity, Toleration, TopologySpreadConstraint
+from kai.api.kubernetes.node import Affinity, Toleration, TopologySpreadConstraint
 from kai.api.kubernetes.storage import PersistentVolumeClaimTemplate
 
 PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"]

@@ -8,7 +8,7 @@ import attrs
 
 from kai.api.fields import EMPTY, Quantity, Requests, by_content
 from kai.api.kubernetes.meta import LabelSelector, ObjectMeta
-from kai.api.kubernetes.selection import NodeSelector
+from kai.api.kubernetes.node import NodeSelector
 
 ClaimPhase: TypeAlias = Literal["", "Pending", "Bound", "Lost"]
 BindingMode: TypeAlias = Literal["", "Immediate", "WaitForFirstConsumer"]

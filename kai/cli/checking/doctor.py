@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kai.basics.wording import shown
 from kai.cli.console import Console, console_options
 from kai.cli.failures import NO, UNREACHABLE, keep_logs_off, say_error
 from kai.cli.sources import cluster_options
-from kai.notation import shown
 
 if TYPE_CHECKING:
-    from kai.doctor.findings import Check, Finding, Verdict
-    from kai.doctor.seen import Seen
+    from kai.doctor.seen import Check, Finding, Seen, Verdict
 
 EPILOG = """\
 Exit code 0 if no check failed (warnings do not count), 1 if one did, 3 if the cluster cannot be reached,
@@ -33,7 +32,7 @@ _COLORS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "cyan"}
 @console_options(("table", "json", "yaml"))
 def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str, *, is_list: bool) -> int:
     """Check that an installation is healthy; each finding has a line that helps."""
-    from kai.doctor.findings import Severity, is_blind, run_check
+    from kai.doctor.seen import Severity, is_blind, run_check
 
     chosen = _chosen(only)
     if is_list:
@@ -44,7 +43,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     if console.output == "table":
         _write(verdicts, console)
     else:
-        from kai.cli.writing import write_kind
+        from kai.cli.console import write_kind
         from kai.simulation.cases.origin import Origin
 
         items = [item for each in verdicts for item in _items(each)]
@@ -74,7 +73,7 @@ def _list(checks: "list[Check]", console: Console) -> None:
     if not console.is_for_machines:
         console.write("\n".join(f"{check.code}  {check.title}" for check in checks))
         return
-    from kai.cli.writing import write_kind
+    from kai.cli.console import write_kind
 
     items = [{"code": check.code, "title": check.title} for check in checks]
     write_kind("CheckList", {"items": items}, console)
@@ -104,11 +103,11 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
-    from kai.cluster.clock import SystemClock
+    from kai.cluster.threads import SystemClock
     from kai.cluster.transport.access import Access
     from kai.cluster.transport.client import Account, Client, user_agent
     from kai.doctor.reading import Look
-    from kai.documents.distribution import DISTRIBUTION, installed
+    from kai.documents.envelope import DISTRIBUTION, installed
     from kai.errors import UnreachableError
 
     keep_logs_off()
@@ -134,7 +133,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
 
 def _write(verdicts: "list[Verdict]", console: Console) -> None:
     """Write a line for each check that is well and for each finding, and how many checks need attention."""
-    from kai.doctor.findings import Severity
+    from kai.doctor.seen import Severity
 
     for each in verdicts:
         if not each.findings:

@@ -10,14 +10,13 @@ from typing import Any, Final
 
 import attrs
 
-from kai.ancestry import is_below_itself
 from kai.api import names
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup, SubGroup
+from kai.basics.parsing import mapping_of
+from kai.basics.trees import is_below_itself
 from kai.intake.groups import fault_of_tree
-from kai.lenient import mapping_of
-from kai.simulation.cases.case import Case
-from kai.simulation.cases.doubts import low_limits
+from kai.simulation.cases.case import Case, low_limits
 from kai.simulation.scenarios.shorthand import is_short
 
 

@@ -84,7 +84,7 @@ def _explain(name: str, console: Console) -> None:
     if not known:
         raise click.UsageError(f"{name!r} is no code\nkai lint --explain lists the codes")
     if console.is_for_machines:
-        from kai.cli.writing import write_kind
+        from kai.cli.console import write_kind
 
         items = [
             {"code": name, "severity": code.severity, "meaning": code.meaning, "title": code.title, "text": code.text}
@@ -117,7 +117,7 @@ def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, .
 
 def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
     from kai.cli.checking.findings import finding_text, finding_values, github_text
-    from kai.cli.writing import write_kind
+    from kai.cli.console import write_kind
 
     if console.is_for_machines:
         write_kind("Findings", {"items": [finding_values(each) for each in found]}, console)

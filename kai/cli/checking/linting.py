@@ -11,6 +11,7 @@ import attrs
 
 from kai.api.codec import structuring
 from kai.api.fields import EMPTY
+from kai.basics.wording import counted
 from kai.cli.checking.doubts import doubts
 from kai.cli.running.configuring import load_setup
 from kai.configuration.profiles import make_profile
@@ -34,7 +35,6 @@ from kai.traces.rows import read_rows
 from kai.virtual.scenes.cluster_file import KEYS as CLUSTER_KEYS
 from kai.virtual.scenes.cluster_file import read_cluster_file
 from kai.virtual.scenes.file_kinds import is_trace
-from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
 _CONFIGURES_A_CASE: Final = frozenset({"run", "actions", "plugins", "with", "config"})

@@ -1,4 +1,7 @@
-"""``kai diff``: what changes between two policies on one cluster, two results, or two snapshots."""
+"""``kai diff``: what changes between two policies on one cluster, two results, or two snapshots.
+
+``kai diff`` over virtual time: two policies on one workload, or two results that were saved.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,19 +10,109 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from kai.basics.wording import number_text
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.cyclesoption import cycles_option
-from kai.cli.deciding.givenflags import refuse_given, refuse_of_traces
+from kai.cli.deciding.givenflags import cycles_option, refuse_given, refuse_of_traces
+from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 from kai.cli.failures import NO
 from kai.cli.sources import adoption_options
 from kai.errors import InputError
-from kai.wording import number_text
 
 if TYPE_CHECKING:
-    from kai.cli.deciding.diffruns import Sides
-    from kai.cli.deciding.runs import Wanted
-    from kai.simulation.comparing.comparison import Side
-    from kai.simulation.comparing.documents import Comparison, JobState
+    from kai.simulation.comparing.comparison import Comparison, JobState, Side
+
+
+if TYPE_CHECKING:
+    from kai.simulation.comparing.comparison import Comparison, JobState
+    from kai.virtual.results.comparison import Compared
+    from kai.virtual.results.result import SimulationResult
+
+    Sides = tuple[SimulationResult, SimulationResult]
+
+_FEW = 20
+
+
+def runs_under(a: str, b: str, place: str, wanted: Wanted) -> "Sides":
+    """Return the results of two policies on a workload, which run side by side.
+
+    Raises: InputError and ConfigError that name what is wrong.
+    """
+    (base,) = experiments_of(place, wanted)
+    one, other = carried_out([under(base, policy, wanted.beside) for policy in (a, b)], wanted)
+    return _runs_titled(one.result, other.result, (a, b))
+
+
+def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> "Sides":
+    """Return two results that were saved.
+
+    Raises: InputError for a document that is none.
+    """
+    from kai.virtual.results.documents import result_of_document
+
+    sides = [result_of_document(values, name) for values, name in zip((a, b), names, strict=True)]
+    return _runs_titled(sides[0], sides[1], names)
+
+
+def runs_text(compared: "Compared", console: Console) -> str:
+    """Return a comparison of two runs for people."""
+    from kai.basics.wording import span_text
+    from kai.cli.tables import Column, table, wrapped
+    from kai.virtual.results.result import figure
+
+    found = compared.comparison
+    if found.is_equal:
+        return "nothing changes: the same decisions, jobs and figures"
+    heads = [
+        Column(head=""),
+        Column(head=found.a, right=True),
+        Column(head=found.b, right=True),
+        Column(head="better", drop=1),
+        Column(head="", drop=2),
+    ]
+    names = {"a": found.a, "b": found.b, "equal": "", "unclear": ""}
+    units = {"part": "%", "jobs": "n", "pods": "n"}
+    rows = []
+    for each in found.metrics:
+        cells = [figure(value, units.get(each.unit, each.unit)) for value in (each.a, each.b)]
+        shows = bool(each.change) and cells[0] != cells[1]  # less than what is shown makes neither side better
+        note = compared.notes.get(each.name, "") if shows else ""
+        rows.append([each.name, *cells, names[each.better] if shows else "", note])
+    parts = [f"{table(heads, rows, console.width)}\n{wrapped(compared.assumed, console.width)}"]
+    parts += changed_jobs(found, lambda job: job.reason, console)
+    first = found.first_divergence
+    if first is not None:
+        one, other = (_said(each) for each in (first.decision_a, first.decision_b))
+        times = [each["timeSeconds"] for each in (first.decision_a, first.decision_b) if each is not None]
+        text = f"first divergence: T+{span_text(min(times))}: {found.a} {one}, {found.b} {other}"
+        parts.append(wrapped(text, console.width, indent="  "))
+    return "\n\n".join(parts)
+
+
+def changed_jobs(found: "Comparison", said: "Callable[[JobState], str]", console: Console) -> list[str]:
+    """Return a table of the jobs that change, with what is ``said`` of each on either side, and how many more do."""
+    from kai.cli.tables import Column, table
+
+    if not found.jobs:
+        return []
+    shown = found.jobs if console.wide else found.jobs[:_FEW]
+    rows = [[each.job, *("-" if side is None else said(side) for side in (each.a, each.b))] for each in shown]
+    heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
+    more = len(found.jobs) - len(shown)
+    return [table(heads, rows, console.width), *([f"and {more} more jobs (-o wide)"] if more else [])]
+
+
+def _said(decision: Any) -> str:  # noqa: ANN401 - a decision as plain values, or None
+    return "decides nothing more" if decision is None else str(decision["text"])
+
+
+def _runs_titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]) -> "Sides":
+    """Return results that are called differently."""
+    if a.policy != b.policy:
+        return a, b
+    short = [Path(each).stem for each in names]
+    one, other = short if short[0] != short[1] else names
+    return attrs.evolve(a, policy=one), attrs.evolve(b, policy=other)
+
 
 EPILOG = """\
 A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
@@ -90,9 +183,8 @@ def diff(
 
 def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
     """Return two runs over virtual time; None where a moment is asked for."""
-    from kai.cli.deciding.diffruns import runs_under, saved_runs
+    from kai.cli.deciding.runs import asked_again, result_in
     from kai.cli.deciding.runsfiles import check_places
-    from kai.cli.deciding.saved import asked_again, result_in
 
     if not on:
         refuse_given(_OVER_TIME, "without --on", "--on names what two policies run on")
@@ -127,7 +219,6 @@ def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
 
 
 def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console, *, wants_code: bool) -> int:
-    from kai.cli.deciding.diffruns import runs_text
     from kai.virtual.results.comparison import compare_runs
 
     compared = compare_runs(*runs)
@@ -140,7 +231,7 @@ def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console,
 
 def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wants_code: bool) -> int:
     if console.is_for_machines:
-        from kai.cli.writing import plain, write_kind
+        from kai.cli.console import plain, write_kind
 
         write_kind("Comparison", plain(found), console)
     else:
@@ -162,7 +253,7 @@ def _sides(a: str, b: str, cycles: int | None, wanted: "Wanted") -> "list[Side]"
 
     Raises: UsageError for flags that change nothing of it.
     """
-    from kai.cli.deciding.saved import document_in
+    from kai.cli.deciding.runs import document_in
     from kai.simulation.comparing.comparison import side_of_document
 
     refuse_given(_REPORT, "with what is of one moment", "give two results of runs over time, or --on and --until")
@@ -205,7 +296,6 @@ def _decided(
 
 
 def _text(found: "Comparison", console: Console) -> str:
-    from kai.cli.deciding.diffruns import changed_jobs
     from kai.cli.tables import Column, table, wrapped
 
     if found.is_equal:

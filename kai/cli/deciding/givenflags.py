@@ -1,9 +1,18 @@
-"""Flags that would change nothing for the inputs at hand: they are refused, not dropped without a word."""
+"""Flags that would change nothing for the inputs at hand: they are refused, not dropped without a word.
+
+``--cycles``: how often a cluster is decided, as several commands take it.
+"""
 
 from collections.abc import Mapping
 
 import click
 from click.core import ParameterSource
+
+from kai.simulation.cases.origin import MOST_CYCLES
+
+cycles_option = click.option(
+    "--cycles", type=click.IntRange(min=1, max=MOST_CYCLES), help="Number of scheduling cycles."
+)
 
 
 def is_given(name: str) -> bool:

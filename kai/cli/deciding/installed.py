@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names
-from kai.lenient import list_of, mapping_of, mappings_of
+from kai.basics.parsing import list_of, mapping_of, mappings_of
 
 if TYPE_CHECKING:
     from kai.cli.running.flags import Given

@@ -6,9 +6,9 @@ import attrs
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.cyclesoption import cycles_option
+from kai.cli.deciding.givenflags import cycles_option
 from kai.cli.failures import INPUT, NO, say_error
-from kai.cli.givenpath import GivenPath
+from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options
 from kai.errors import InvariantError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kai.manifests.adoption import Adoption
     from kai.simulation.cases.case import Case
     from kai.simulation.cases.plan_document import Difference
-    from kai.simulation.comparing.documents import Agreement
+    from kai.simulation.comparing.comparison import Agreement
     from kai.simulation.deciding.run import Outcome
     from kai.simulation.outcomes.overview import Overview
     from kai.simulation.outcomes.plan import Plan
@@ -56,7 +56,7 @@ def replay(
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
     from kai.simulation.cases.plan_document import differences
-    from kai.simulation.comparing.agreement import agreement
+    from kai.simulation.comparing.comparison import agreement
     from kai.simulation.outcomes.plan import plan_of
     from kai.simulation.request import Request, adoption_under
 
@@ -107,7 +107,7 @@ def case_at(path: str, adoption: "Adoption | None" = None) -> "Case":
 
 
 def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:
-    from kai.cli.deciding.planlines import plan_lines
+    from kai.cli.deciding.report import plan_lines
 
     console.write(plan_lines(plan, console))
     if found is None:
@@ -159,7 +159,7 @@ def _document(
     theirs: "Agreement | None",
     console: Console,
 ) -> None:
-    from kai.cli.writing import plain, write_kind
+    from kai.cli.console import plain, write_kind
 
     fields: dict[str, Any] = {"answer": None, **plan.document(), "explanation": None}
     fields["expected"] = None if found is None else {"equal": not found, "differences": plain(found)}

@@ -1,19 +1,103 @@
-"""The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes."""
+"""The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes.
+
+A plan for people: one line for each job and what happens to its pods, and a line that counts.
+
+The result of a simulation for machines: what conformance cases compare, and everything that the tables show.
+
+Writing the result of a simulation in the form that was asked for.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
-from kai.cli.console import Console
-from kai.cli.deciding.planlines import counting
+from kai.basics.wording import counted, first_of, number_text
+from kai.cli.console import Console, write_document
 from kai.cli.explaining.explanations import explanations
-from kai.cli.listing.shares import absent_queues, queue_tables
+from kai.cli.listing.queues import absent_queues, queue_tables
 from kai.cli.tables import Column, table, wrapped
-from kai.wording import counted
+from kai.documents.envelope import enveloped
+from kai.documents.items import queue_values
+from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
+    from kai.manifests import Unused
+    from kai.simulation.comparing.expected_answer import Differences
+    from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Job, Overview
+    from kai.simulation.outcomes.plan import Plan
     from kai.simulation.request import Result
+
+
+_MARKS = {"place": "+", "hold": "o", "evict": "-", "move": "~"}
+_COLORS = {"place": "green", "hold": "cyan", "evict": "red", "move": "yellow"}
+_FEW = 4
+
+
+def plan_lines(plan: "Plan", console: "Console") -> str:
+    """Return the lines of a plan."""
+    document = plan.document()
+    rows = [row for kind in _MARKS for row in _rows(kind, document[kind], console)]
+    heads = [
+        Column(head=""),
+        Column(head="JOB"),
+        Column(head="PODS", right=True),
+        Column(head="GPUS", right=True),
+        Column(head="NODES", least=12, drop=1),
+        Column(head="WHY", least=12),
+    ]
+    parts = [table(heads, rows, console.width)] if rows else []
+    return "\n\n".join([*parts, counting(plan)])
+
+
+def counting(plan: "Plan") -> str:
+    """Return one sentence about the pods of a plan, of all its cycles together; what is none is left out."""
+    started = {each.pod for each in plan.place}
+    evicted = {each.pod for each in plan.evict}
+    moved = {each.pod for each in plan.move}
+    held = {each.pod for each in plan.hold} - started - moved
+    told = [f"{_start(started)} now"] if started else []
+    if held:
+        after = f"after {counted(len(evicted), 'evicted pod has', 'evicted pods have')} stopped"
+        told.append(f"{_start(held)} {after if evicted else 'when others have left'}")
+    elif evicted:
+        told.append(f"{counted(len(evicted), 'pod is', 'pods are')} evicted")
+    if moved:
+        told.append(f"{counted(len(moved), 'pod moves', 'pods move')} to other nodes")
+    return f"Plan: {', '.join(told)}." if told else "Plan: nothing to do."
+
+
+def _start(pods: AbstractSet[str]) -> str:
+    return counted(len(pods), "pod starts", "pods start")
+
+
+def _rows(kind: str, items: Sequence[Mapping[str, Any]], console: "Console") -> Iterable[Sequence[str]]:
+    by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for each in items:
+        by_job.setdefault((each["job"] or each["pod"], _why(kind, each)), []).append(each)
+    for (job, why), members in by_job.items():
+        nodes = sorted({str(each["node"]) for each in members})
+        yield (
+            console.styled(_MARKS[kind], fg=_COLORS[kind]),
+            job,
+            str(len(members)),
+            number_text(sum(each["gpus"] for each in members)),
+            first_of(nodes, _FEW, " "),
+            why,
+        )
+
+
+def _why(kind: str, item: Mapping[str, Any]) -> str:
+    queue = f"queue {item['queue']}"
+    if kind == "place":
+        return queue
+    if kind == "hold":
+        return f"{queue}; when others have left"
+    gains = f" for {item['aggressor']}" if item.get("aggressor") else ""
+    rule = f": {item['rule']}" if item.get("rule") else ""
+    return f"{item['cause']}{gains}{rule}"
+
 
 COLORS = {
     "Running": "green",
@@ -116,3 +200,128 @@ def _plan(result: "Result", console: Console) -> str:
     if console.wide or console.verbose:
         lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in result.overview.evictions]
     return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
+
+
+def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
+    """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
+    out = enveloped("SimulationResult", _answer(result), result.case.origin)
+    if result.overview is not None:
+        out |= _overview(result.overview, result.refused)
+    if explain and result.explained is not None:
+        from kai.documents.explanations import documents
+
+        out |= documents(result.explained)
+    if result.unused:
+        out["unused"] = [_unused(each) for each in result.unused]
+    if result.notes:
+        out["notes"] = list(result.notes)
+    if differences is not None:
+        out["check"] = {
+            "ok": None if differences.unknown else not differences.found,
+            "differences": list(differences.found),
+        }
+    return out
+
+
+def _unused(each: "Unused") -> dict[str, Any]:
+    group = {"group": each.group} if each.group else {}
+    return {"kind": each.kind, **group, "count": each.count, "reason": each.reason}
+
+
+def _answer(result: "Result") -> dict[str, Any]:
+    """Return the answer with pods by ``namespace/name``; conformance calls them by name where that is enough.
+
+    Pods have their state in the words of jobs beside the status, which is that of KAI-Scheduler.
+    """
+    from kai.simulation.outcomes.plan import pod_names
+    from kai.simulation.outcomes.states import pod_states
+
+    out, outcome = dict(result.answer), result.outcome
+    if outcome is None:
+        return out
+    keys = {
+        name: pod.key for name, pod in zip(pod_names(outcome.last.snapshot), outcome.last.snapshot.pods, strict=True)
+    }
+
+    def told(cycle: "Cycle", pods: "Mapping[str, Any]") -> dict[str, Any]:
+        states = dict(zip((pod.key for pod in cycle.snapshot.pods), pod_states(cycle), strict=True))
+        return {keys[name]: {"state": str(states[keys[name]]), **pod} for name, pod in pods.items()}
+
+    out["pods"] = told(outcome.last, out["pods"])
+    if "stable" in out:
+        moments = zip(outcome.stable, out["stable"], strict=True)
+        out["stable"] = [{**moment, "pods": told(cycle, moment["pods"])} for cycle, moment in moments]
+    return out
+
+
+def _overview(seen: "Overview", refused: "Sequence[Job]") -> dict[str, Any]:
+    return {
+        "jobs": [_job(job) for job in (*seen.jobs, *refused)],
+        "queues": [queue_values(queue) for queue in seen.queues],
+        "evictions": [{"pod": pod, "message": message} for pod, message in seen.evictions],
+    }
+
+
+def _job(job: "Job") -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": job.name,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "priority": job.priority,
+        "preemptible": job.preemptible,
+        "minMember": job.minimum,
+        "pods": {
+            "wanted": job.wanted,
+            "placed": job.placed,
+            "started": job.started,
+            "held": job.held,
+            "evicted": job.evicted,
+        },
+        "gpus": job.gpus / GPU_UNIT,
+        "nodes": list(job.nodes),
+        "state": str(job.state),
+        "reason": None,
+    }
+    if any(job.refusal):
+        out["reason"] = {"code": job.refusal[0], "text": job.refusal[1]}
+    if job.words is not None:
+        out["reason"] = {"code": job.words.code, "text": job.words.text}
+        out["message"] = job.message
+        out["wireReasons"] = [{"reason": each.reason, "message": each.message} for each in job.explanations]
+        out["podMessages"] = dict(job.pod_messages)
+    return out
+
+
+def write_result(result: "Result", console: Console, *, differences: "Differences | None", explain: bool) -> None:
+    """Write one result. JSON is one object a line, YAML one document; tables are for people."""
+    if console.is_for_machines:
+        write_document(document(result, differences, explain=explain), console)
+        return
+    if differences is not None:
+        _write_verdict(result, differences, console)
+        if not console.verbose:
+            return
+    if result.overview is None:
+        from kai.cli.listing.queues import fair_share_table
+
+        console.write(fair_share_table(result.case.title, result.answer))
+        return
+
+    console.write(report(result, result.overview, console, explain=explain))
+
+
+def write_failure(path: str, error: Exception, console: Console) -> None:
+    """Write that there is no result, where machines read."""
+    if console.is_for_machines:
+        write_document({"scenario": path, "error": f"{type(error).__name__}: {error}"}, console)
+
+
+def _write_verdict(result: "Result", differences: "Differences", console: Console) -> None:
+    if differences.unknown:
+        return
+    if not differences.found:
+        console.write(f"{console.styled('ok', fg='green')}    {result.case.name}")
+        return
+    console.write(f"{console.styled('FAIL', fg='red')}  {result.case.name}")
+    for text in differences.found:
+        console.write(f"      {text}")

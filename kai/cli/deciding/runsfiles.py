@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from kai.basics.wording import found_by
 from kai.cli.console import Console
 from kai.errors import CommandLineError, ConfigError, InputError
-from kai.wording import found_by
 
 INPUTS: Final = "inputs.zip"
 """What runs were made of, beside their results."""
@@ -46,7 +46,7 @@ def check_places(out: str | None, page: str | None, engine: str | None) -> None:
     if out is not None and out.endswith((".json", ".parquet")):
         _check_folder(Path(out))
         if out.endswith(".parquet"):
-            from kai.virtual.results.parquet import require_pyarrow
+            from kai.virtual.results.documents import require_pyarrow
 
             _require(require_pyarrow)
     elif out is not None:
@@ -103,7 +103,7 @@ def save_runs(place: Path, done: "Sequence[Done]", experiments: "Sequence[Experi
     results = [each.result for each in done]
     try:
         if place.suffix == ".parquet":
-            from kai.virtual.results.parquet import write_tables
+            from kai.virtual.results.documents import write_tables
 
             names = write_tables(place, results)
             console.talk(f"saved {place}: one row for each job; beside it {', '.join(names)}")
@@ -197,7 +197,7 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
 
     Raises: InputError where it cannot be written.
     """
-    from kai.documents.distribution import DISTRIBUTION, installed
+    from kai.documents.envelope import DISTRIBUTION, installed
     from kai.report.page import page_of
 
     text = page_of(results, command=f"{command} --report {shlex.quote(path)}", program=f"kai {installed(DISTRIBUTION)}")

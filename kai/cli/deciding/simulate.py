@@ -8,10 +8,9 @@ import click
 
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.cyclesoption import cycles_option
-from kai.cli.deciding.givenflags import is_given, refuse_given, refuse_of_others, refuse_of_traces
+from kai.cli.deciding.givenflags import cycles_option, is_given, refuse_given, refuse_of_others, refuse_of_traces
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
-from kai.cli.givenpath import GivenPath
+from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options
 from kai.errors import ConfigError, InputError, KaiError
 
@@ -90,8 +89,7 @@ def simulate(
     **over_time: Any,  # noqa: ANN401 - the flags of runs over time, by the names of the fields of Wanted
 ) -> int:
     """Run the scheduler on manifests or a snapshot and show its decisions."""
-    from kai.cli.deciding.runs import Wanted, simulate_over_time
-    from kai.cli.deciding.saved import asked_again
+    from kai.cli.deciding.runs import Wanted, asked_again, simulate_over_time
     from kai.simulation.request import Request
 
     given = Wanted(**over_time)
@@ -161,7 +159,7 @@ def _cases(paths: tuple[str, ...]) -> Iterator[str]:
 def _one(path: str, request: "Request", console: Console, *, check: bool, explain: bool) -> int:
     """Simulate one case and write what came out; a failure is said and does not keep the others from running."""
     from kai.cli.checking.findings import finding_text
-    from kai.cli.deciding.rendering import write_failure, write_result
+    from kai.cli.deciding.report import write_failure, write_result
 
     try:
         result = request.run(path)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.basics.wording import counted, found_by
 from kai.cli.console import Console
-from kai.cli.givenpath import GivenPath
+from kai.cli.selectors import GivenPath
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.errors import InputError
-from kai.wording import counted, found_by
 
 if TYPE_CHECKING:
     from kai.simulation.cases.case import Case
@@ -43,7 +43,7 @@ as well and leaves the decisions the same. Labels and requests of every pod are 
 @source_options(("table", "json", "yaml"), watch=False)
 def snapshot(file: str, source: Source, console: Console, redact: str, *, compat: bool) -> int:
     """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
-    from kai.scheduler.dump import packed
+    from kai.scheduler.cycle.dump import packed
 
     if file == STANDARD_INPUT:  # a file of that name would be hard to read again, and hard to delete
         raise click.UsageError("FILE: found -, expected the path of a file: a snapshot is an archive")
@@ -69,8 +69,8 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
 
 def written(case: "Case", result: "Result") -> dict[str, Any]:
     """Return what a snapshot of a case says, with the plan that was made of it."""
-    from kai.scheduler.cycle_input import CycleInput
-    from kai.scheduler.dump import archive_document
+    from kai.scheduler.cycle.cycle_input import CycleInput
+    from kai.scheduler.cycle.dump import archive_document
     from kai.scheduler.settings import SchedulerSettings
     from kai.simulation.outcomes.plan import plan_of
 
@@ -88,7 +88,7 @@ def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *,
         console.talk(f"note: {note}")
     counts = {key: len(items) for key, items in document["rawObjects"].items() if items}
     if console.output != "table":
-        from kai.cli.writing import write_kind
+        from kai.cli.console import write_kind
 
         write_kind("Snapshot", {"file": file, "redacted": redact, "counts": counts}, console, case.origin)
         return

@@ -1,22 +1,297 @@
-"""``kai would-run``: add a workload to a cluster as it is, decide, and say where it would start and at whose cost."""
+"""``kai would-run``: add a workload to a cluster as it is, decide, and say where it would start and at whose cost.
 
-from collections.abc import Mapping, Sequence
+What would become of a workload, for people and for machines: an answer, a line for each job, a line that counts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
+from kai.api.kubernetes.pod import GRACE_SECONDS
+from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import FORMATS, Console
+from kai.cli.explaining.explanations import changes_text, in_file_text
 from kai.cli.failures import INPUT, NO
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
+from kai.cli.tables import columns, cut_text, shown_width, wrapped
 from kai.cli.views import CUT_SHORT
+from kai.explain.phrases import quantity
+from kai.model.axis import GPU_UNIT
+from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, Arrival, Part, answer_of
 
 if TYPE_CHECKING:
+    from kai.cli.explaining.explanations import Item
     from kai.manifests import Document
     from kai.simulation.cases.case import Case
-    from kai.simulation.comparing.arrival import Arrival
+    from kai.simulation.cases.plan_document import Departure
+    from kai.simulation.outcomes.overview import Job
+    from kai.simulation.outcomes.queue_lines import QueueLine
     from kai.simulation.request import Result
-    from kai.simulation.sources.addition import Addition
+    from kai.simulation.sources.addition import Addition, LaterPods
+
+
+_FEW = 6
+_ROWS = 8
+"""So many lines of jobs that leave are shown, unless all are asked for."""
+_BETWEEN = "   "
+_LAST = 24
+"""The last column is dropped where so little room is left."""
+
+
+def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = ()) -> str:
+    """Return the answer, a line for each job that starts, leaves or moves, the counts, and what would help.
+
+    ``items`` are explanations of the jobs that would wait.
+    """
+    parts = [wrapped(_answer(found), console.width, indent="  ")]
+    if found.answer not in {STARTS, AFTER_EVICTIONS} and len(found.jobs) == 1:
+        parts.append(_code(found.jobs[0]))
+    told: set[str] = set()
+    rows = [_job_row(job, found, told) for job in found.jobs]
+    for departures, mark in ((found.plan.evict, "-"), (found.plan.move, "~")):
+        rows += _departures(departures, mark, 0 if console.wide else _ROWS)
+    parts += _columns(rows, console)
+    parts.append(wrapped(_counts(found), console.width, indent="  "))
+    for item in items[:_FEW]:
+        who = "it" if len(found.jobs) == 1 else item["subject"]["name"]
+        blocks = ["\n".join(changes_text(item, console, who)), *in_file_text(item, console)]
+        parts.append("\n" + "\n\n".join(blocks))
+    return "\n".join(parts)
+
+
+def later_text(later: "Sequence[LaterPods]", gpus: float, console: "Console") -> str:
+    """Return what controllers make later, and which of it never fits a cluster with so many GPUs; "" for nothing."""
+    shown = later[: None if console.wide else _ROWS]
+    lines = [_later_line(each, gpus, several=len({each.job for each in later}) > 1) for each in shown]
+    if len(later) > len(shown):
+        lines.append(f"  and so on, {len(later) - len(shown)} more times (-o wide)")
+    return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
+
+
+def later_values(later: "Sequence[LaterPods]") -> list[dict[str, Any]]:
+    """Return what controllers make later, for machines."""
+    return [{"job": each.job, "pods": each.pods, "gpus": each.gpus, "once": each.once} for each in later]
+
+
+def _later_line(each: "LaterPods", gpus: float, *, several: bool) -> str:
+    part = each.gpus / each.pods
+    many = each.pods > 1 and each.gpus and part == int(part)
+    size = f"{counted(each.pods, 'pod')} x {counted(part, 'GPU')}" if many else ""
+    size = size or f"{counted(each.pods, 'pod')}, {counted(each.gpus, 'GPU')}"
+    whose = f" of {each.job}" if several else ""
+    # Pods of one Job that come in turns need not be there together.
+    total = each.gpus + each.beside
+    too_many = total > gpus and "another pod" not in each.once
+    more = f": {counted(total, 'GPU')} in all, more than the {number_text(gpus)} of the cluster" if too_many else ""
+    return f"then {size}{whose} {each.once}{more}"
+
+
+def besides_text(found: Arrival) -> str:
+    """Return what would happen in the same moment for others, "" if nothing would."""
+    counts = found.besides.counts
+    words = {"start": "start", "hold": "wait for places that others leave", "evict": "go", "move": "move"}
+    told = [f"{counted(counts[kind], 'pod')} {word}" for kind, word in words.items() if counts[kind]]
+    return f"note: besides, for other jobs: {', '.join(told)}" if told else ""
+
+
+def plan_values(found: Arrival, items: "Sequence[Item]" = ()) -> dict[str, Any]:
+    """Return the plan for machines; ``items`` are explanations of the jobs that would wait."""
+    assumed = ["evicted pods take the default grace period of 30 seconds"] if found.answer == AFTER_EVICTIONS else []
+    eta = None
+    if found.eta_seconds is not None:
+        basis = "grace periods of evicted pods" if found.eta_seconds else "its places are idle"
+        eta = {"seconds": found.eta_seconds, "basis": basis, "assumptions": assumed}
+    return {
+        "answer": found.answer,
+        **found.plan.document(),
+        "jobs": [_job_values(job) for job in found.jobs],
+        "besides": dict(found.besides.counts),
+        "overQuota": [queue.name for queue in found.over_quota],
+        "eta": eta,
+        "explanation": _explanation(found, items),
+    }
+
+
+def _answer(found: Arrival) -> str:
+    leaving = len(found.plan.evict) + len(found.plan.move)
+    pods = counted(leaving, "pod")
+    after = f"after {pods} {'has' if leaving == 1 else 'have'} left" if leaving else "after others have left"
+    if len(found.jobs) != 1:
+        ready = sum(answer_of(job) in {STARTS, AFTER_EVICTIONS} for job in found.jobs)
+        when = f" in about {GRACE_SECONDS:.0f}s, {after}" if found.plan.hold else " now"
+        refused = sum(answer_of(job) == REFUSED for job in found.jobs)
+        rest = f", {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
+        return f"{ready} of {len(found.jobs)} jobs would start{when if ready else ' now'}{rest}."
+    (job,) = found.jobs
+    if found.answer == REFUSED:
+        return f"{job.name} would be refused: {job.reason[1]}."
+    if found.answer == STARTS:
+        some = f" with {job.placed} of {job.wanted} pods" if job.placed < job.wanted else ""
+        return f"{job.name} would start now{some}."
+    if found.answer == AFTER_EVICTIONS:
+        return f"{job.name} would start in about {GRACE_SECONDS:.0f}s, {after}."
+    never = "can never run here" if found.answer == NEVER else "would wait"
+    return f"{job.name} {never}: {job.words.text if job.words else 'it has no pods'}."
+
+
+def _code(job: "Job") -> str:
+    words = job.words
+    parts = [words.code] if words else [f"{job.state} {job.reason[0]}"] if any(job.reason) else []
+    return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
+
+
+def _job_row(job: "Job", found: Arrival, told: set[str]) -> list[str]:
+    """Return the line of a job; what its queue holds afterwards is said once, and not of each of its jobs."""
+    starts = answer_of(job) in {STARTS, AFTER_EVICTIONS}
+    nodes = _nodes(job.nodes)
+    if answer_of(job) == REFUSED:
+        return ["!", job.title or job.name, _size(job), f"{job.state} {job.reason[0]}", f"queue {job.queue}"]
+    if not starts and job.words is not None:
+        nodes = job.words.code
+    usage = "" if job.queue in told else _usage(job, found)
+    told.add(job.queue)
+    return ["+" if starts else "?", job.title or job.name, _size(job, found.parts.get(job.key, ())), nodes, usage]
+
+
+def _size(job: "Job", parts: "Sequence[Part]" = ()) -> str:
+    """Return how many pods there are and what each asks for; part by part where that differs."""
+    if len({part.gpus for part in parts}) > 1 and not job.gpu_memory:
+        return ", ".join(map(_part_text, parts))
+    gpus = job.gpus / GPU_UNIT
+    each = gpus / job.wanted if job.wanted else 0
+    if job.wanted > 1 and gpus and not job.gpu_memory and each == int(each):
+        return f"{counted(job.wanted, 'pod')} x {counted(each, 'GPU')}"
+    return f"{counted(job.wanted, 'pod')}, {_gpus(job)}"
+
+
+def _part_text(part: "Part") -> str:
+    gpus = quantity(part.gpus, "gpu")
+    if part.pods == 1:
+        return f"{part.name or '1 pod'} {gpus}"
+    return f"{part.pods} {part.name or 'pods'} x {gpus}"
+
+
+def _gpus(job: "Job") -> str:
+    return f"{job.gpus_text} of GPUs" if job.gpu_memory else counted(job.gpus / GPU_UNIT, "GPU")
+
+
+def _usage(job: "Job", found: Arrival) -> str:
+    queue = next((queue for queue in found.queues if queue.name == job.queue), None)
+    if queue is None:
+        return f"queue {job.queue}"
+    share = queue.shares[2]
+    quota = "unlimited quota" if share.quota is None else f"quota {number_text(share.quota / GPU_UNIT)}"
+    return f"{queue.name} {number_text(share.used / GPU_UNIT)} of {quota}"
+
+
+def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iterator[list[str]]:
+    """Yield a line for each job and cause, and one for all beyond ``most``; a reason is said once."""
+    by_job: dict[tuple[str, str], list[Departure]] = {}
+    for each in departures:
+        by_job.setdefault((each.job, _why(each)), []).append(each)
+    groups = [(job.rpartition("/")[2], why, members) for (job, why), members in by_job.items()]
+    if most and len(groups) > most:
+        rest = groups[most - 1 :]
+        reasons = {why for _, why, _ in rest}
+        why = reasons.pop() if len(reasons) == 1 else "for these and other reasons (-o wide)"
+        groups = [*groups[: most - 1], (f"{len(rest)} more jobs", why, [each for _, _, some in rest for each in some])]
+    last = ""
+    for name, why, members in groups:
+        size = f"{counted(len(members), 'pod')}, {counted(sum(each.gpus for each in members), 'GPU')}"
+        yield [mark, name, size, _way(members, mark), "the same" if why == last else why]
+        last = why
+
+
+def _way(members: "Sequence[Departure]", mark: str) -> str:
+    """Return the nodes that pods leave, and those that they go to."""
+    start, end = sorted({each.node for each in members}), sorted({each.to or "" for each in members})
+    if mark == "-":
+        return _nodes(start)
+    return f"{_nodes(start)} again" if start == end else f"{_nodes(start)} -> {_nodes(end)}"
+
+
+def _why(departure: "Departure") -> str:
+    from kai.configuration.registry import Registry
+
+    said = Registry.installed().cause_of(departure.cause).leaves_because
+    try:
+        return said.format(queue=departure.queue, rule=departure.rule)
+    except (LookupError, ValueError):
+        return departure.rule
+
+
+def _counts(found: Arrival) -> str:
+    plan = found.plan
+    starts = len(plan.place) + len(plan.hold)
+    gone = sum(each.gpus for each in plan.evict)
+    evicted = f"{len(plan.evict)} to evict" + (f" ({counted(gone, 'GPU')})" if plan.evict else "")
+    quotas = f" {_quotas(found.over_quota)}" if starts else ""
+    return f"Plan: {starts} to start, {evicted}, {len(plan.move)} to move.{quotas}"
+
+
+def _quotas(over: "Sequence[QueueLine]") -> str:
+    if not over:
+        return "No quota is exceeded."
+    told = [
+        f"{queue.name} {number_text(share.used / GPU_UNIT)} of {number_text((share.quota or 0) / GPU_UNIT)}"
+        for queue, share in ((queue, queue.shares[2]) for queue in over)
+    ]
+    return f"Over quota: {', '.join(told)}."
+
+
+def _columns(rows: Sequence[Sequence[str]], console: "Console") -> list[str]:
+    """Return rows in columns; the last one is cut, or dropped, where there is no room for it.
+
+    Where there is none for the nodes, they go on below.
+    """
+    widths = [max(shown_width(row[at]) for row in rows) for at in range(4)] if rows else []
+    left = console.width - sum(widths) - 3 * 3 - 3 if console.width else 0
+    if rows and left < -len(_BETWEEN):
+        return [
+            columns([[f"  {mark} {name}", size, nodes] for mark, name, size, nodes, _ in rows], width=console.width)
+        ]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        last = row[4] if not left else cut_text(row[4], left) if left >= _LAST else ""
+        lines.append(f"  {cells[0]} {_BETWEEN.join([*cells[1:], last])}".rstrip())
+    return lines
+
+
+def _nodes(names: Sequence[str]) -> str:
+    if not names:
+        return "-"
+    return first_of(names, _FEW, " ")
+
+
+def _job_values(job: "Job") -> dict[str, Any]:
+    code, text = (job.words.code, job.words.text) if job.words is not None else job.refusal
+    return {
+        "name": job.name,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "minMember": job.minimum,
+        "pods": {"wanted": job.wanted, "started": job.started, "held": job.held},
+        "gpus": job.gpus / GPU_UNIT,
+        "nodes": list(job.nodes),
+        "answer": answer_of(job),
+        "reason": {"code": code, "text": text} if code else None,
+    }
+
+
+def _explanation(found: Arrival, items: "Sequence[Item]") -> dict[str, Any] | None:
+    """Return why the job that fares worst does not start, and what would help."""
+    waiting = [job for job in found.jobs if answer_of(job) == found.answer and job.words is not None]
+    if found.answer in {STARTS, AFTER_EVICTIONS} or not waiting or waiting[0].words is None:
+        return None
+    job, words = waiting[0], waiting[0].words
+    subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
+    told = next((each for each in items if each["subject"]["name"] == job.name), None)
+    helps = {} if told is None else {key: told[key] for key in ("suggestions", "allChangesTried", "waiting")}
+    return {"subject": subject, "state": found.answer, "reason": {"code": words.code, "detail": words.text}, **helps}
+
 
 EPILOG = """\
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
@@ -45,7 +320,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     from kai.simulation.comparing.arrival import arrival
     from kai.simulation.sources.addition import add
     from kai.simulation.sources.adopting import around_of
-    from kai.simulation.sources.plugin_kinds import declare_kinds
+    from kai.simulation.sources.files import declare_kinds
     from kai.simulation.sources.text_files import read_documents
 
     texts = [read_documents(path) for path in paths]
@@ -86,8 +361,8 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
 
 def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any]]":
     """Return why those of the jobs wait that would not start, and which changes help, as `kai why` says it."""
+    from kai.basics.progress import report
     from kai.documents.explanations import explanation
-    from kai.progress import report
     from kai.simulation.comparing.arrival import NEVER, WAITS, answer_of
     from kai.simulation.explaining.explanation import Explainer
 
@@ -99,8 +374,7 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
 
 
 def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:
-    from kai.cli.deciding.arrivals import arrival_text, besides_text, later_text, later_values, plan_values
-    from kai.cli.writing import write_kind
+    from kai.cli.console import write_kind
     from kai.model.axis import GPU_UNIT
 
     items = _explained(found, result)

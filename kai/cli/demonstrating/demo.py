@@ -1,11 +1,292 @@
-"""``kai demo``: watch a cluster that is not there, decide by decision."""
+"""``kai demo``: watch a cluster that is not there, decide by decision.
+
+The dashboard of a demonstration: the same pages as those of the service, for this machine only.
+
+It is served by a thread of its own; the run hands over each cycle and goes on.
+
+A demonstration from beginning to end: the scene, the watching, and what is said and saved afterwards.
+"""
 
 from __future__ import annotations
 
-import click
+import contextlib
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Final
 
+import attrs
+import click
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from kai.basics.wording import shown
 from kai.cli.console import Console, console_options
-from kai.cli.demonstrating.scenes import NAMES
+from kai.cli.deciding.runlines import run_text
+from kai.cli.deciding.runs import until_of
+from kai.cli.deciding.runsfiles import document
+from kai.cli.demonstrating.drawing import LEAST_COLUMNS, line_text
+from kai.cli.demonstrating.playing import Pacing, Player, Watched
+from kai.cli.demonstrating.scenes import NAMES, DemoScene, prepare, save, scene_named
+from kai.cli.failures import flush_out
+from kai.cli.running.dashboards import Board, Place
+from kai.cli.tables import wrapped
+from kai.cluster.threads import SystemClock
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import default_configuration
+from kai.dashboard.access import LocalAccess
+from kai.dashboard.answer_cache import AnswerCache
+from kai.dashboard.feed import EndedCycle, Feed
+from kai.dashboard.pages import make_pages
+from kai.dashboard.server import Dashboard
+from kai.errors import CommandLineError, ConfigError
+from kai.framework.decisions import Bind
+from kai.simulation.cases.case import Case
+from kai.simulation.cases.origin import Origin
+from kai.simulation.deciding.run import Outcome
+from kai.telemetry.listener import is_local, read_address
+from kai.virtual.results.metrics import result_of
+from kai.virtual.running.simulation import Run, Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kai.engine.cycle import Profile
+    from kai.virtual.scenes.scene import Scene
+
+
+@attrs.frozen
+class Served:
+    """A dashboard that is served."""
+
+    url: str
+    feed: Feed
+    portal: BlockingPortal
+
+    def show(self, outcome: Outcome) -> None:
+        """Show a cycle."""
+        cycle = EndedCycle(outcome=outcome, took=0.0, groups=_groups(outcome))
+        self.portal.start_task_soon(self.feed.show, cycle)
+
+
+@contextmanager
+def served(text: str) -> Iterator[Served]:
+    """Serve a dashboard at an address of this machine.
+
+    Raises: CommandLineError for an address that others can reach, ConfigError for one that is taken.
+    """
+    address = read_address(text, "--dashboard")
+    if address is None or not (address.host == "localhost" or is_local(address.host)):
+        raise CommandLineError(
+            f"--dashboard: found {shown(text)}, expected an address of this machine such as 127.0.0.1:8085"
+        )
+    with start_blocking_portal() as portal:
+        feed = Feed()
+        board = Board(Place(address=address, asks_for_tokens=False, certificate=None), feed, _dashboard(feed))
+        try:
+            serving, port = portal.start_task(board.run)
+        except ExceptionGroup as group:
+            known, _ = group.split(ConfigError)
+            raise (group if known is None else known.exceptions[0]) from None
+        try:
+            yield Served(url=f"http://{address.host}:{port}/", feed=feed, portal=portal)
+        finally:
+            serving.cancel()
+
+
+def _dashboard(feed: Feed) -> Dashboard:
+    clock = SystemClock()
+    answers, access = AnswerCache(feed, clock), LocalAccess()
+    return Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, _facts))
+
+
+def _facts() -> Sequence[tuple[str, str, bool]]:
+    return [("demonstration", "no cluster, virtual time", True)]
+
+
+def _groups(outcome: Outcome) -> dict[str, tuple[int, int]]:
+    """Return by action for how many groups pods were bound, and for how many anything was decided."""
+    snapshot = outcome.last.snapshot
+    bound: Counter[str] = Counter()
+    acted: Counter[str] = Counter()
+    for group, kind in {(int(snapshot.pod_group[each.pod]), type(each)) for each in outcome.last.decisions}:
+        if group >= 0:
+            acted["all"] += 1
+            bound["all"] += kind is Bind
+    return {name: (bound[name], acted[name]) for name in acted}
+
+
+_SLOWEST: Final = 0.1
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What the command line asks for."""
+
+    speed: str | None
+    until: str | None
+    seed: int
+    dashboard: str | None
+    save: str | None
+    step: bool
+
+
+def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
+    """Have a scene watched, and say what happened.
+
+    Raises: InputError for a flag that cannot be used.
+    """
+    scene = scene_named(name)
+    until, speed = until_of(wanted.until or scene.until), _speed(wanted.speed, scene.speed)
+    if wanted.save is not None:
+        prepare(wanted.save, scene)
+    watched = watch_of(scene.load(wanted.seed).scene, until)
+    run = watched.run
+    with _board(wanted.dashboard, watched, console) as address:
+        watched.begin()
+        at = _watch(scene, wanted, watched, console, speed=speed, note=address)
+    ended = run.finish(at)
+    _tell(ended, console)
+    if wanted.save is not None:
+        save(wanted.save, scene, ended, console)
+    if not console.is_for_machines:
+        _say_what_next(scene, wanted.save, console)
+    return 0
+
+
+def watch_of(scene: Scene, until: float) -> Watched:
+    """Return a run of a scene under the default policy, ready to be watched."""
+    profile = make_profile(default_configuration())
+    run = Simulation(scene, profile, scene.settings, until)
+    return Watched(run=run, until=until, outcome=_outcome_of(scene, profile))
+
+
+def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console, *, speed: float, note: str) -> float:
+    """Have a run watched on the terminal, or told line by line; return the instant at which that ended."""
+    if console.is_for_machines or not (sys.stdout is not None and sys.stdout.isatty()):
+        # Lines are there to be read later. Pages are there to be watched, so they take their time.
+        return _tell_lines(scene, watched, console, speed=inf if wanted.dashboard is None else speed)
+    from kai.cli.demonstrating.playing import opened
+
+    with opened(console) as stage:
+        pacing = Pacing(speed=speed, clock=stage.now(), is_paused=wanted.step)
+        explain = _explainer(console)
+        player = Player(title=scene.name, watched=watched, stage=stage, pacing=pacing, explain=explain, note=note)
+        try:
+            return player.play()
+        except KeyboardInterrupt:
+            return min(pacing.virtual, watched.until)
+
+
+def _tell_lines(
+    scene: DemoScene, watched: Watched, console: Console, *, speed: float, pause: Callable[[float], None] = time.sleep
+) -> float:
+    """Write what happens, at a speed, or as fast as it can be decided."""
+    if not console.is_for_machines:
+        console.talk(wrapped(f"{scene.title}. {scene.watch}", console.width))
+    try:
+        while watched.run.next < inf:
+            pause(max(0.0, watched.run.next - watched.run.now) / speed)
+            for line in watched.step():
+                if not console.is_for_machines:
+                    console.write(line_text(line, console).rstrip())
+            if speed < inf:
+                flush_out()  # what happens is read while it happens, though into a pipe
+    except KeyboardInterrupt:
+        return watched.run.now
+    return watched.until
+
+
+def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcome]:
+    """Return what makes an outcome of the last cycle of a run, as every reading command takes one."""
+    case = Case(
+        name=scene.title,
+        title=scene.title,
+        objects=scene.objects,
+        now=scene.began,
+        configuration=default_configuration(),
+        settings=scene.settings,
+        origin=Origin(type="manifests"),
+    )
+
+    def outcome(run: Simulation) -> Outcome:
+        assert run.last is not None  # noqa: S101 - it is asked for after a cycle only
+        known = attrs.evolve(case, objects=run.last_saw, now=run.last.snapshot.now)
+        return Outcome(case=known, profile=profile, cycles=(run.last,))
+
+    return outcome
+
+
+def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
+    def explain(outcome: Outcome, key: str, width: int) -> str:
+        from kai.cli.explaining.explanations import block
+        from kai.documents.explanations import explanation
+        from kai.simulation.explaining.explanation import Explainer
+        from kai.simulation.outcomes.overview import overview
+
+        seen = overview(outcome)
+        jobs = [job for job in seen.jobs if job.key == key and job.words is not None]
+        folds = list(Explainer(outcome, seen).folded(jobs, lambda job: job.key))
+        if not folds:
+            return "It came after the last cycle; the next one decides about it."
+        return block(explanation(folds[0]), attrs.evolve(console, columns=max(LEAST_COLUMNS, width)))
+
+    return explain
+
+
+@contextlib.contextmanager
+def _board(address: str | None, watched: Watched, console: Console) -> Iterator[str]:
+    """Serve the dashboard while a run is watched; give what is said about it."""
+    if address is None:
+        yield ""
+        return
+
+    with served(address) as board:
+        watched.onlooker = board.show
+        console.talk(f"dashboard: {board.url}")
+        yield f"dashboard: {board.url}"
+
+
+# --- Afterwards ----------------------------------------------------------------------------------------------------
+
+
+def _tell(ended: Run, console: Console) -> None:
+    result = result_of(ended)
+    if console.is_for_machines:
+        from kai.cli.console import write_document
+
+        write_document(document(result), console)
+    else:
+        console.write("\n" + run_text(result, console))
+
+
+def _say_what_next(scene: DemoScene, saved: str | None, console: Console) -> None:
+    """Say what to type next: the same scene as figures, or with questions; the next scene."""
+    from kai.cli.demonstrating.scenes import NAMES
+
+    if saved is not None:
+        end = f"{saved}/end.zip"
+        compare = f"kai diff default.yaml no-reclaim.yaml --on {saved}"
+        console.talk(
+            f"next   kai jobs --state waiting --from {end}\n       kai why NAME --from {end}\n       {compare}"
+        )
+        return
+    rest = NAMES[NAMES.index(scene.name) + 1 :] or NAMES[:1]
+    console.talk(f"next   kai demo {rest[0]}\n       kai demo {scene.name} --save {scene.name}    files, result, end")
+
+
+def _speed(text: str | None, own: float) -> float:
+    if text is None:
+        return own
+    try:
+        times = float(text.removesuffix("x"))
+    except ValueError:
+        times = 0.0
+    if not _SLOWEST <= times < inf:
+        raise CommandLineError.about("command line", "--speed", found=text, wanted=f"{_SLOWEST}x or more, such as 300x")
+    return times
+
 
 EPILOG = """\
 Nothing but this process is needed: no cluster, no GPU, no network. On a terminal it is drawn as it goes, and
@@ -38,6 +319,4 @@ _ADDRESS = "127.0.0.1:8085"
 @console_options(("table", "json", "yaml"))
 def demo(scene: str, console: Console, **wanted: object) -> int:
     """Watch a cluster in this process: queues, nodes, jobs, and each decision with its reason."""
-    from kai.cli.demonstrating.demonstration import Wanted, demonstrate
-
     return demonstrate(scene, Wanted(**wanted), console)  # type: ignore[arg-type]  # the flags by the names of fields

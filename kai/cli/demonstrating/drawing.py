@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.cli.console import Console
+from kai.basics.wording import counted, number_text
 from kai.cli.demonstrating.happenings import ARRIVES, BROKEN, DONE, EVICTED, HELD, STARTS, Line
 from kai.cli.demonstrating.picture import GOING, IDLE, PROMISED, Gpu, JobShown, NodeShown, Picture, QueueShown
-from kai.cli.listing.cells import letters_for
-from kai.cli.listing.shares import SHORT_LEGEND, bar
+from kai.cli.listing.nodes import letters_for
+from kai.cli.listing.queues import SHORT_LEGEND, bar
 from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table, wrapped
 from kai.simulation.outcomes.queue_lines import Share
-from kai.wording import counted, number_text
+
+if TYPE_CHECKING:
+    from kai.cli.console import Console
 
 LEAST_COLUMNS: Final = 60
 _COLORS: Final = {ARRIVES: "blue", STARTS: "green", HELD: "cyan", EVICTED: "yellow", BROKEN: "red", DONE: "white"}

@@ -5,18 +5,19 @@ Each step of a run is compared with what was known before it. Of many alike only
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.basics.wording import counted, first_of, span_text
 from kai.framework.decisions import Bind, Decision, Evict, Nominate
 from kai.model.axis import GPU_UNIT
-from kai.simulation.outcomes.quota_gpus import counted_on
-from kai.wording import counted, first_of, span_text
+from kai.simulation.outcomes.states import counted_on
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
     from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Job, Overview
     from kai.virtual.running.records import JobRecord

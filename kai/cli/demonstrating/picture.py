@@ -6,22 +6,23 @@ Between two cycles the run goes on: pods leave and jobs end. So amounts come fro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.ancestry import descendants
 from kai.api import names
 from kai.api.conventions.gpu_sharing import gpu_groups
-from kai.api.scheduling.queue import Queue
+from kai.basics.trees import descendants
+from kai.basics.wording import span_text
 from kai.framework.decisions import Nominate
 from kai.model.axis import GPU, GPU_UNIT
 from kai.virtual.running.live_jobs import Job, Life, State
-from kai.wording import span_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kai.api.scheduling.queue import Queue
     from kai.simulation.deciding.run import Cycle
     from kai.simulation.outcomes.overview import Overview
     from kai.virtual.running.simulation import Simulation

@@ -1,25 +1,100 @@
 """A run that is watched: virtual time follows the clock, keys change how, and every moment is drawn.
 
 The terminal and the clock are behind ``Stage``; here is what they are used for.
+
+How virtual time follows the clock: at a speed, slower where much happens, not at all while it is paused.
+
+A machine without a clock: it is told what the clock shows.
+
+A terminal that a run is watched on: keys without a line end, and a screen that is drawn over and over.
+
+The screen beneath comes back however the watching ends.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import select
+import shutil
+import sys
+import termios
+import time
+import tty
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Final, Protocol
 
 import attrs
 
 from kai.api.kubernetes.pod import GRACE_SECONDS
-from kai.cli.demonstrating.drawing import Frame, clock_text
+from kai.cli.console import Console
+from kai.cli.demonstrating.drawing import Frame, clock_text, drawn
 from kai.cli.demonstrating.happenings import EVICTED, Happenings, Line
-from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.picture import Picture, picture_of
+from kai.cli.failures import write_out
 from kai.simulation.deciding.run import Outcome
 from kai.simulation.outcomes.overview import Overview, overview
 from kai.virtual.running.simulation import Simulation
+
+SLOW: Final = 5.0
+"""Times the clock's pace while something is to be watched."""
+_TINY: Final = 1e-6
+_LEAST: Final = 1.0
+_MOST: Final = 100_000.0
+
+
+@attrs.define
+class Pacing:
+    """Virtual time beside the clock.
+
+    Units: seconds of virtual time for ``virtual``, seconds of the clock for ``clock``.
+    """
+
+    speed: float
+    clock: float
+    virtual: float = 0.0
+    is_paused: bool = False
+    why_slow: str = ""
+    """What is watched slowly; "" for nothing."""
+    _slow_until: float = -inf
+
+    @property
+    def pace(self) -> float:
+        """Seconds of virtual time that pass in one of the clock."""
+        return min(self.speed, SLOW) if self.why_slow else self.speed
+
+    def follow(self, clock: float, most: float = inf) -> None:
+        """Have the clock show another time: virtual time follows, up to ``most``."""
+        passed, self.clock = max(0.0, clock - self.clock), clock
+        if not self.is_paused:
+            reached = self.virtual + passed * self.pace
+            # What is left of rounding must not be waited for: the clock may be too coarse to show it.
+            self.virtual = max(self.virtual, most if reached > most - _TINY else reached)
+        if self.virtual >= self._slow_until:
+            self.why_slow = ""
+
+    def wait_for(self, virtual: float) -> float:
+        """Return after how many seconds of the clock an instant of virtual time comes."""
+        if self.is_paused:
+            return inf
+        return max(0.0, virtual - self.virtual) / self.pace
+
+    def slow_down(self, why: str, until: float) -> None:
+        """Go slowly up to an instant of virtual time."""
+        self.why_slow, self._slow_until = why, until
+
+    def faster(self, times: float) -> None:
+        """Change the speed."""
+        self.speed = min(_MOST, max(_LEAST, self.speed * times))
+        self.why_slow = ""
+
+    def jump(self, virtual: float) -> None:
+        """Be at an instant at once."""
+        self.virtual = max(self.virtual, virtual)
+
 
 FRAME_SECONDS: Final = 0.2
 _KEPT: Final = 200
@@ -222,3 +297,68 @@ class Player:
             why = lines[at + 1].text if at + 1 < len(lines) and not lines[at + 1].subject else ""
             out += [f"{clock_text(line.at)}  {line.subject}: {line.text}", *([f"         {why}"] if why else [])]
         return "\n".join(out[-_KEPT:]) or "No pod was evicted so far."
+
+
+_ENTER: Final = "\x1b[?1049h\x1b[?25l"
+_LEAVE: Final = "\x1b[?25h\x1b[?1049l"
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+_KEYS: Final = {b"\x1b[A": UP, b"\x1bOA": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"\x1b": ESCAPE}
+_KEY: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
+"""What one key sends. A held key and a wheel send several at once."""
+_MOST_TYPED: Final = 1024
+
+
+@attrs.define
+class Terminal:
+    """The terminal of this process."""
+
+    console: Console
+    keyboard: int | None
+    """Where keys come from; None for nowhere."""
+    _typed: deque[bytes] = attrs.field(factory=deque)
+    """Keys that came together with one that was returned."""
+
+    def now(self) -> float:
+        """Return the time of a clock that never goes back."""
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> str:
+        """Wait so long for a key."""
+        if self.keyboard is None:
+            time.sleep(seconds)
+            return ""
+        if not self._typed and select.select([self.keyboard], [], [], seconds)[0]:
+            self._typed.extend(_KEY.findall(os.read(self.keyboard, _MOST_TYPED)))
+        if not self._typed:
+            return ""
+        key = self._typed.popleft()
+        return _KEYS.get(key) or key.decode("ascii", "replace")
+
+    def columns(self) -> int:
+        """Return how many places a line has."""
+        return shutil.get_terminal_size().columns
+
+    def draw(self, frame: Frame) -> None:
+        """Show a frame in place of the one before."""
+        size = shutil.get_terminal_size()
+        lines = drawn(frame, self.console, size.columns, size.lines)
+        text = "\r\n".join(line + _REST_OF_LINE for line in lines)
+        write_out(_HOME + self.console.plainly(text) + _REST_OF_SCREEN)
+        sys.stdout.flush()
+
+
+@contextmanager
+def opened(console: Console) -> Iterator[Terminal]:
+    """Take the terminal, and give it back as it was."""
+    keyboard = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+    before = None if keyboard is None else termios.tcgetattr(keyboard)
+    write_out(_ENTER)
+    try:
+        if keyboard is not None:
+            tty.setcbreak(keyboard)
+        yield Terminal(console=console, keyboard=keyboard)
+    finally:
+        if keyboard is not None and before is not None:
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        write_out(_LEAVE)
+        sys.stdout.flush()

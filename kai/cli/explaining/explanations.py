@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console
 from kai.cli.tables import columns, wrapped
-from kai.documents.spans import span
+from kai.documents.envelope import span
 from kai.explain.phrases import quantity
 from kai.model.units import GPU_UNIT
-from kai.wording import counted, first_of, number_text
 
 if TYPE_CHECKING:
     from kai.simulation.outcomes.overview import Job

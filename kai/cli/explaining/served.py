@@ -10,8 +10,7 @@ from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
 from kai.cli.explaining.whyjobs import Asked
-from kai.cli.explaining.whynode import NodeAnswer
-from kai.cli.explaining.whyqueue import QueueAnswer
+from kai.cli.explaining.whyqueue import NodeAnswer, QueueAnswer
 from kai.cli.serving import Served
 from kai.cli.sources import Source
 from kai.cli.views import HEAD, ServedView, View

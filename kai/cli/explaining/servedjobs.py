@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kai.api.values.times import instant
+from kai.api.values import instant
 from kai.cli.console import Console
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
@@ -33,7 +33,7 @@ def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
     Raises: UnreachableError where it does not answer, or answers in part.
     """
     from kai.documents.asking import RefusedByServiceError
-    from kai.simulation.outcomes.job_states import RUNS
+    from kai.simulation.outcomes.states import RUNS
 
     document = served.ask("why", namespace=served.namespace, name=split_subject(asked.name)[1])
     if not served.origin.complete:

@@ -13,7 +13,7 @@ from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
-from kai.cli.givenpath import GivenPath
+from kai.cli.selectors import GivenPath
 from kai.cli.sources import Source, source_options
 from kai.cli.views import View, Ways, show, show_view
 from kai.errors import UnreachableError
@@ -175,8 +175,8 @@ def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[
 
 def _later(source: Source, reached: "Reached", names: Sequence[str]) -> Iterator[str]:
     """Yield when jobs that wait at a moment of a run started later in it."""
-    from kai.cli.deciding.saved import start_in
-    from kai.wording import span_text
+    from kai.basics.wording import span_text
+    from kai.cli.deciding.runs import start_in
 
     for name in names:
         start = start_in(source.place, name)
@@ -255,9 +255,9 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
     from kai.explain.declared import missing_queue
     from kai.simulation.explaining.assumptions import assumptions
-    from kai.simulation.outcomes.declared import declared_in
     from kai.simulation.outcomes.entitlement import entitlement
     from kai.simulation.outcomes.job_lines import job_lines
+    from kai.simulation.outcomes.overview import declared_in
 
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
@@ -270,7 +270,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
 
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
-    from kai.cli.explaining.whynode import NodeAnswer
+    from kai.cli.explaining.whyqueue import NodeAnswer
     from kai.simulation.outcomes.node_occupancy import occupancy
 
     return NodeAnswer(found=occupancy(outcome, seen, name))

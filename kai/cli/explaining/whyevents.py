@@ -1,6 +1,5 @@
 """The latest events about the jobs that are asked about, beside the answer of ``kai why``."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,6 +9,8 @@ from kai.cli.explaining.whyjobs import JobAnswer
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kai.cli.sources import Source
     from kai.simulation.outcomes.job_lines import JobLine
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.basics.wording import counted, number_text
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import evicted
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.tables import columns, wrapped
 from kai.errors import UnreachableError
-from kai.wording import counted, number_text
 
 if TYPE_CHECKING:
     from kai.cli.explaining.whyjobs import Asked

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.api.values.times import instant
+from kai.api.values import instant
+from kai.basics.progress import report
+from kai.basics.wording import counted, first_of
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
 from kai.cli.tables import columns, wrapped
-from kai.documents.spans import span
-from kai.progress import report
-from kai.wording import counted, first_of
+from kai.documents.envelope import span
 
 if TYPE_CHECKING:
     from kai.simulation.deciding.run import Outcome

@@ -1,19 +1,27 @@
-"""Why a queue is entitled to what it has: the division of its parent's share, in numbers."""
+"""Why a queue is entitled to what it has: the division of its parent's share, in numbers.
 
-from collections.abc import Sequence
+Why a node is empty or full: who is there, and what keeps waiting jobs away.
+"""
+
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.basics.wording import first_of, number_text
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import assumed
 from kai.cli.tables import columns, wrapped
-from kai.wording import first_of, number_text
+from kai.documents.items import closed, occupancy_values, occupied
+from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kai.explain.phrases import Words
     from kai.simulation.outcomes.entitlement import Entitlement
+    from kai.simulation.outcomes.node_occupancy import Occupancy
     from kai.simulation.outcomes.overview import Job
+
 
 _MOST_SIBLINGS = 6
 _MOST_NAMED = 4
@@ -31,7 +39,7 @@ class QueueAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return the division. Units: GPUs in devices, CPU in millicores."""
-        from kai.documents.entitlements import entitlement_values
+        from kai.documents.items import entitlement_values
 
         return entitlement_values(self.found, self.waiting)
 
@@ -42,7 +50,7 @@ class QueueAnswer:
     @property
     def summary(self) -> str:
         """The answer in one sentence."""
-        from kai.documents.entitlements import entitled
+        from kai.documents.items import entitled
 
         return entitled(self.found)
 
@@ -85,7 +93,7 @@ class QueueAnswer:
 
     def _advice(self) -> list[str]:
         """Return what would change the share, and who waits."""
-        from kai.documents.entitlements import unit_of
+        from kai.documents.items import unit_of
 
         found = self.found
         lines = []
@@ -104,7 +112,7 @@ class QueueAnswer:
         return lines or ["It has less than it asks for." if lacks else "It has all that it asks for."]
 
     def _plain(self, amount: float) -> str:
-        from kai.documents.entitlements import unit_of
+        from kai.documents.items import unit_of
 
         return number_text(round(amount / unit_of(self.found), 3))
 
@@ -135,3 +143,46 @@ class LeftOutAnswer:
         answer = console.styled(wrapped(f"{self.reason.text}.", console.width, indent="  "), bold=True)
         advice = wrapped(f"  {BY_CODE[self.reason.code].help}", console.width, indent="  ")
         return f"{answer}\n{self.reason.code}\n\n{advice}"
+
+
+_MOST_TENANTS = 8
+
+
+@attrs.frozen(kw_only=True)
+class NodeAnswer:
+    """What is on one node."""
+
+    found: "Occupancy"
+    kind: str = "NodeExplanation"
+
+    def fields(self) -> dict[str, Any]:
+        """Return who is on the node, and what keeps whom away."""
+        return occupancy_values(self.found)
+
+    def names(self) -> list[str]:
+        """Return the node."""
+        return [f"node/{self.found.node}"]
+
+    def text(self, console: Console) -> str:
+        """Return the answer, who is there, and what keeps waiting jobs away."""
+        found = self.found
+        lines = [console.styled(wrapped(occupied(found), console.width, indent="  "), bold=True)]
+        if found.tenants:
+            rows = [["  JOB", "QUEUE", "PODS", "GPUS", "STATE"]]
+            rows += [
+                [f"  {each.title}", each.queue or "-", str(each.pods), number_text(each.gpus / GPU_UNIT), each.state]
+                for each in found.tenants[:_MOST_TENANTS]
+            ]
+            lines += ["", columns(rows, right={2, 3}, width=console.width)]
+            left = len(found.tenants) - _MOST_TENANTS
+            lines += [f"  and {left} more"] if left > 0 else []
+        if found.slices:
+            profiles = [f"{each.resource} {each.in_use} of {each.total} in use" for each in found.slices]
+            lines += ["", wrapped(f"  MIG slices: {', '.join(profiles)}", console.width, indent="    ")]
+        if found.tenants and (why := closed(found)):  # of an empty node the first line says it
+            lines += ["", wrapped(f"  {why}", console.width, indent="    ")]
+        if found.kept_away:
+            lines += ["", "Waiting jobs that are not on it"]
+            kept = [[f"  {len(jobs)}", first_of(jobs, _MOST_NAMED), why] for why, jobs in found.kept_away]
+            lines.append(columns(kept, right={0}, width=console.width))
+        return "\n".join(lines)

@@ -1,19 +1,49 @@
-"""What is installed, as values: plugins and actions with their origin, hooks and options."""
+"""What is installed, as values: plugins and actions with their origin, hooks and options.
 
+Which extensions a plugin has, read from its source: opening it would need a cluster, and depend on it.
+"""
+
+import ast
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, Final, get_args
 
 import attrs
 
-from kai.cli.extending.hooknames import hooks_of
 from kai.cli.running.configuring import load_configuration
 from kai.configuration.options import described, wanted
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry, load_class, origin_of
 from kai.errors import ConfigError
+from kai.framework.hooks import Extension
+
+_EXTENSIONS: Final = frozenset(get_args(Extension))
+
+
+def hooks_of(cls: type[object]) -> list[str]:
+    """Return the extension points and terms that the module of ``cls`` makes instances of; none without source.
+
+    Modules with several plugins are told apart by class; one that makes its extensions elsewhere in the module is not.
+    """
+    try:
+        whole = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
+    except (OSError, TypeError, SyntaxError, KeyError):
+        return []
+    own = next((node for node in whole.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__), whole)
+    return sorted(_named(own, cls) or _named(whole, cls))
+
+
+def _named(tree: ast.AST, cls: type[object]) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called = getattr(sys.modules[cls.__module__], node.func.id, None)
+            if called in _EXTENSIONS:
+                found.add(str(getattr(called, "__name__", "")))
+    return found
 
 
 @attrs.frozen(kw_only=True)

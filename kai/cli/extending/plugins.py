@@ -1,12 +1,144 @@
-"""``kai plugins``: what is installed, what it does, whether it is enabled, how long it takes; a new package."""
+"""``kai plugins``: what is installed, what it does, whether it is enabled, how long it takes; a new package.
 
+``kai plugins new``: the package of a plugin, written from the files in ``kai/cli/extending/template``.
+
+The plugin that is written prefers nodes with a label. It is small enough to be replaced, and complete enough to be
+installed, enabled and tested as it is.
+
+``kai plugins --time``: how long each function of a plugin takes on a cluster that is written down.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import attrs
 import click
 
-from kai.cli.console import Console, console_options
+from kai.cli.console import Console, console_options, write_kind
 from kai.cli.failures import say, write_out
-from kai.cli.givenpath import GivenPath
-from kai.cli.tables import Column, table
-from kai.cli.writing import write_kind
+from kai.cli.selectors import GivenPath
+from kai.cli.tables import Column, columns, table
+from kai.configuration.registry import Registry, origin_of
+from kai.documents.envelope import DISTRIBUTION
+from kai.engine.host import Silent
+from kai.errors import CommandLineError, InputError
+from kai.telemetry.tracing import PluginTimes, Taken
+
+if TYPE_CHECKING:
+    from kai.simulation.request import Policy
+
+
+FILES = {
+    "README.md": "README.md.txt",
+    "pyproject.toml": "pyproject.toml.txt",
+    "policy.yaml": "policy.yaml.txt",
+    "{module}/__init__.py": "plugin.py.txt",
+    "{module}/py.typed": "py.typed.txt",
+    "tests/test_{module}.py": "test.py.txt",
+}
+"""Files of a package, and the templates that they are made of."""
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def write_package(name: str, into: str | None = None) -> tuple[Path, list[str]]:
+    """Write the package of a plugin called ``name``; return its folder and the files in it.
+
+    Raises: CommandLineError for a name that no plugin can have, InputError for a folder that has something in it.
+    """
+    short = name.removeprefix("kai-")
+    if not _NAME.fullmatch(short):
+        wanted = "small letters, digits and hyphens, beginning with a letter"
+        raise CommandLineError.about("kai plugins new", "NAME", found=name, wanted=wanted)
+    points = Registry.installed().plugins.get(short, ())
+    if any(origin_of(point).distribution == DISTRIBUTION for point in points):
+        raise CommandLineError.about("kai plugins new", "NAME", found=name, wanted="a name that no plugin of kai has")
+    words = {
+        "name": short,
+        "distribution": f"kai-{short}",
+        "module": f"kai_{short.replace('-', '_')}",
+        "cls": "".join(part.capitalize() for part in short.split("-")),
+    }
+    folder = Path(into if into is not None else words["distribution"])
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder}: found files, expected a folder that is empty or not there yet")
+        written = [target.format(**words) for target in FILES]
+        for target, template in zip(written, FILES.values(), strict=True):
+            path = folder / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = (files("kai.cli.extending") / "template" / template).read_text(encoding="utf-8")
+            path.write_text(Template(text).substitute(words), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return folder, written
+
+
+class _Watching(Silent):
+    """An observer that times cycles as a whole and the functions of plugins."""
+
+    def __init__(self) -> None:
+        self.stopwatch: PluginTimes = PluginTimes(time.perf_counter)
+        self.seconds = 0.0
+
+    @contextmanager
+    def phase(self, name: str, /) -> Iterator[None]:
+        """Time a phase."""
+        since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - since
+
+
+@attrs.frozen(kw_only=True)
+class Timing:
+    """What plugins took in all cycles of a case, and what the cycles took as a whole."""
+
+    seconds: float
+    taken: Mapping[tuple[str, str], Taken]
+    """By plugin and hook, what took longest first."""
+
+    def table(self) -> str:
+        """Return a line for each hook of a plugin, with its share of the cycles."""
+        rows = [["PLUGIN", "HOOK", "CALLS", "TOTAL MS", "SHARE"]]
+        rows += [
+            [plugin, hook, str(each.calls), f"{each.seconds * 1000:.3f}", f"{self._share(each):.1%}"]
+            for (plugin, hook), each in self.taken.items()
+        ]
+        return columns(rows, right={2, 3, 4})
+
+    def values(self) -> dict[str, Any]:
+        """Return the same as JSON has it."""
+        items = [
+            {"plugin": plugin, "hook": hook, "calls": each.calls, "seconds": each.seconds, "share": self._share(each)}
+            for (plugin, hook), each in self.taken.items()
+        ]
+        return {"seconds": self.seconds, "items": items}
+
+    def _share(self, taken: Taken) -> float:
+        return taken.seconds / self.seconds if self.seconds else 0.0
+
+
+def time_plugins(path: str, policy: "Policy | None") -> Timing:
+    """Return how long plugins take in the case at ``path``. It is simulated twice, since the first run loads kernels.
+
+    Raises: InputError or ConfigError that names what is wrong.
+    """
+    from kai.simulation.request import Request
+
+    request = Request(policy=policy)
+    if request.run(path).outcome is None:
+        raise InputError.about(path, "--time", found="a fair-share case without plugins", wanted="a cluster")
+    watching = _Watching()
+    request.run(path, watching)
+    asked = [(key, each) for key, each in watching.stopwatch.taken.items() if each.calls]
+    return Timing(seconds=watching.seconds, taken=dict(sorted(asked, key=lambda entry: -entry[1].seconds)))
 
 
 @click.group(invoke_without_command=True)
@@ -82,8 +214,6 @@ def new(name: str, into: str | None) -> None:
 
     The test passes as it is written. Install the package with `pip install -e kai-NAME`.
     """
-    from kai.cli.extending.newplugin import write_package
-
     folder, files = write_package(name, into)
     write_out("\n".join(str(folder / file) for file in files) + "\n")
     say(f"next: pip install -e {folder}; kai plugins --config {folder / 'policy.yaml'}; pytest {folder}")
@@ -92,7 +222,6 @@ def new(name: str, into: str | None) -> None:
 def _show_times(console: Console, path: str | None, case: str) -> None:
     """Write how long plugins take on the cluster at ``case``, under the configuration at ``path`` if one is given."""
     from kai.cli.deciding.policy import load_policy
-    from kai.cli.extending.plugintimes import time_plugins
 
     timing = time_plugins(case, None if path is None else load_policy(path))
     if console.is_for_machines:

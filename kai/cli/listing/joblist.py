@@ -1,12 +1,13 @@
 """Jobs as rows: replicas of one owner are one row, and a row says what its jobs have in common."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from kai.simulation.outcomes.job_lines import JobLine
 
 PARTIAL = "Partial"

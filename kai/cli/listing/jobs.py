@@ -9,6 +9,7 @@ import attrs
 import click
 from click.shell_completion import CompletionItem
 
+from kai.basics.wording import counted, number_text, shown
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
 from kai.cli.deciding.report import COLORS
@@ -16,10 +17,8 @@ from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, cut_text, table, wrapped
 from kai.cli.views import ServedView, View, Ways, show
-from kai.documents.spans import span
+from kai.documents.envelope import span
 from kai.errors import InputError
-from kai.notation import shown
-from kai.wording import counted, number_text
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
@@ -81,7 +80,7 @@ class JobView:
 
     def fields(self) -> dict[str, Any]:
         """Return every job: replicas are not folded, their owner says what belongs together."""
-        from kai.documents.jobs import job_values
+        from kai.documents.items import job_values
 
         return {"items": [job_values(line, with_pods=self.wanted.pods) for line in self.lines]}
 
@@ -200,7 +199,7 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
 
     Raises: UnreachableError where it does not answer.
     """
-    from kai.api.values import times
+    from kai.api import values as times
     from kai.documents.asking import read
     from kai.documents.reading import job_lines
 
@@ -238,7 +237,7 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
 
 def _states() -> list[str]:
     """Return what --state takes: the states that tables show, and what they have in common."""
-    from kai.simulation.outcomes.job_states import State
+    from kai.simulation.outcomes.states import State
 
     return sorted([*(state.lower() for state in State), _WAITING])
 

@@ -1,19 +1,20 @@
 """``kai queues --propose``: the queues that there could be, shown with where their amounts come from, and saved."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.basics.wording import counted, found_by, number_text
 from kai.cli.console import Console
 from kai.cli.sources import STANDARD_INPUT, Source
 from kai.cli.tables import Column, table
 from kai.errors import InputError
-from kai.wording import counted, found_by, number_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kai.manifests.proposals import Proposal
 
 _DEFAULT_SCHEDULER = "default-scheduler"

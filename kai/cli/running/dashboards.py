@@ -5,7 +5,6 @@ What serves it is imported where it is served: most processes start without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,21 +12,23 @@ import anyio
 import attrs
 import structlog
 
-from kai.cli.running.flags import Given
-from kai.cluster.connect import Connection
+from kai.basics.wording import shown
 from kai.errors import CommandLineError
-from kai.notation import shown
 from kai.telemetry.listener import Address, is_local, read_address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from anyio.abc import TaskStatus
 
+    from kai.cli.running.flags import Given
+    from kai.cluster.connect import Connection
     from kai.dashboard.feed import Feed
     from kai.dashboard.pages import HealthChecks
     from kai.dashboard.server import Dashboard
-    from kai.engine.profile import Profile
-    from kai.scheduler.cycling import Done
-    from kai.scheduler.service import Scheduler
+    from kai.engine.cycle import Profile
+    from kai.scheduler.cycle.cycling import Done
+    from kai.scheduler.loop.service import Scheduler
     from kai.scheduler.settings import SchedulerSettings
 
 FLAG: Final = "dashboard"
@@ -111,7 +112,7 @@ def make_board(
     from kai.dashboard.feed import Feed
     from kai.dashboard.pages import make_pages
     from kai.dashboard.server import Dashboard
-    from kai.simulation.deciding.kernel_pace import leave_to
+    from kai.simulation.deciding.run import leave_to
 
     leave_to("scheduler")
     feed, routes = Feed(), scheduler.routes()
@@ -135,8 +136,7 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
     from kai.intake import Intake
     from kai.simulation.cases.case import Case
     from kai.simulation.cases.origin import Origin
-    from kai.simulation.deciding.run import Cycle, Outcome
-    from kai.simulation.deciding.search_budget import READING
+    from kai.simulation.deciding.run import READING, Cycle, Outcome
 
     # Of a change that is tried for a reader only what it touches is read anew, and it is tried as a command does it.
     intake = Intake(settings.intake)

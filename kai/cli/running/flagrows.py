@@ -1,17 +1,19 @@
 """The flags of every role as plain rows: name, kind and default, with the peer's names. Imports nothing that works.
 
-What each of them means is in `kai.cli.running.meanings`; what reads them is `kai.cli.running.roleflags`.
+What each of them means is in `kai.cli.running.rolehelp`; what reads them is `kai.cli.running.roleflags`.
 
 Source: the options of the peer's programs, cmd/*/app.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kai.api import names
 from kai.api.conventions.caps import NAMESPACE_PODS, NAMESPACE_SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SCHEDULER: Final = "scheduler"
 BINDER: Final = "binder"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai import durations, numerals
+from kai.basics import parsing
+from kai.basics.wording import shown
 from kai.errors import CommandLineError, ConfigError
-from kai.notation import shown
 
 if TYPE_CHECKING:
     from kai.manifests.faults import Fault
@@ -155,28 +155,28 @@ def _text(text: str, place: str) -> object:
 
 
 def _truth(text: str, place: str) -> object:
-    value = numerals.truth(text)
+    value = parsing.truth(text)
     if value is None:
         raise ConfigError(f"{place}: found {shown(text)}, expected true or false")
     return value
 
 
 def _whole(text: str, place: str) -> object:
-    value = numerals.signed(text)
+    value = parsing.signed(text)
     if value is None or abs(value) >= _LIMIT:
         raise ConfigError(f"{place}: found {shown(text)}, expected a whole number")
     return value
 
 
 def _port(text: str, place: str) -> object:
-    value = numerals.signed(text)
+    value = parsing.signed(text)
     if value is None or not 0 <= value <= _HIGHEST_PORT:
         raise ConfigError(f"{place}: found {shown(text)}, expected a port from 0 to {_HIGHEST_PORT}")
     return value
 
 
 def _number(text: str, place: str) -> object:
-    value = numerals.floating(text)
+    value = parsing.floating(text)
     if value is None or not abs(value) < float("inf"):
         raise ConfigError(f"{place}: found {shown(text)}, expected a number")
     return value
@@ -184,9 +184,9 @@ def _number(text: str, place: str) -> object:
 
 def _duration(text: str, place: str) -> object:
     try:
-        return durations.seconds(text)
-    except durations.DurationError:
-        raise ConfigError(f"{place}: found {shown(text)}, expected {durations.WANTED}") from None
+        return parsing.seconds(text)
+    except parsing.DurationError:
+        raise ConfigError(f"{place}: found {shown(text)}, expected {parsing.DURATION_WANTED}") from None
 
 
 def _json(text: str, place: str) -> object:

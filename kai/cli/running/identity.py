@@ -12,16 +12,19 @@ from __future__ import annotations
 import hashlib
 import platform
 import socket
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from kai.cli.running.flags import Given
 from kai.cli.running.roleflags import TOGETHER
 from kai.cluster.election.leading import fresh_identity
 from kai.cluster.election.lease import LeaseSettings
 from kai.errors import CommandLineError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kai.cli.running.flags import Given
 
 
 @attrs.frozen

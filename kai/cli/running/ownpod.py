@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from kai.api.plans import Reason, Refusal
-from kai.backoff import doubling_pause
-from kai.cluster.port import Cluster
+from kai.basics.deadlines import doubling_pause
 from kai.cluster.requests import Fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kai.cluster.port import Cluster
 
 HOLD_GPU: Final = ("reserve",)
 """What a reservation pod runs when its image is ours."""

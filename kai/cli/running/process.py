@@ -1,7 +1,7 @@
 """One process: its connection to a cluster, its listeners, its roles, its end.
 
 All roles share one client and one store. A role other than the scheduler works while this process leads, its writes
-fenced by the term; the scheduler looks after its terms itself. At a signal the roles stop (`kai.cli.running.ending`),
+fenced by the term; the scheduler looks after its terms itself. At a signal the roles stop (`kai.cli.running.lifetime`),
 then the lease is given back, so that the next leader need not wait for it to run out. Webhooks are answered a little
 longer.
 """
@@ -12,22 +12,21 @@ import os
 import platform
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
 import structlog
-from anyio.abc import TaskGroup
 from prometheus_client import CollectorRegistry
 
 from kai.api.kinds import ApiObject
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.queue import Queue
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
-from kai.cli.running.ending import end_when_told
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
+from kai.cli.running.lifetime import end_when_told, tell_standstill, tidying, work_in_terms
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
@@ -41,23 +40,23 @@ from kai.cli.running.roles import (
     scheduler_settings,
     watches_of_plugins,
 )
-from kai.cli.running.standstill import tell_standstill
-from kai.cli.running.terms import work_in_terms
-from kai.cli.running.tidying import tidying
 from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.election.leading import SoleLeadership, fresh_identity
-from kai.cluster.election.lease import LeaseSettings
-from kai.cluster.port import Leadership
 from kai.cluster.signals import Observe
 from kai.cluster.transport.credentials import Source
-from kai.documents.distribution import DISTRIBUTION, installed
+from kai.documents.envelope import DISTRIBUTION, installed
 from kai.errors import ConfigError, KaiError
 from kai.telemetry.exposition import metrics_route
-from kai.telemetry.listener import LOOPBACK, Address, Route, listen, read_address
-from kai.telemetry.probes import Probes
+from kai.telemetry.listener import LOOPBACK, Address, Probes, Route, listen, read_address
 from kai.telemetry.tracing import Tracing, make_tracing
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from kai.cluster.election.lease import LeaseSettings
+    from kai.cluster.port import Leadership
 
 _METRICS_FLAGS: Final = ("listen-address", "metrics-bind-address", "metrics-listen-address")
 _PROBES_FLAGS: Final = ("health-probe-bind-address",)

@@ -11,13 +11,15 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import click
 
 from kai.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _LIBRARY: Final = "libnvidia-ml.so.1"
 _LONGEST: Final = 96  # NVML_DEVICE_UUID_V2_BUFFER_SIZE

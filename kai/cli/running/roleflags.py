@@ -5,8 +5,7 @@ Source: the options of the peer's programs, cmd/*/app.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kai.cli.running.flagrows import (
     ADMISSION,
@@ -23,6 +22,9 @@ from kai.cli.running.flagrows import (
     TOGETHER,
 )
 from kai.cli.running.flags import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 def _all() -> Iterator[Flag]:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
-from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kai.api import names
 from kai.api.kinds import BY_CLASS
-from kai.api.scheduling.queue import Queue
-from kai.api.values.bad_value import BadValue
-from kai.api.values.quantity import amount
+from kai.api.values import BadValue, amount
 from kai.cluster.port import Store
 from kai.cluster.signals import (
     BIND_RESULTS,
@@ -30,8 +27,13 @@ from kai.cluster.signals import (
     Signal,
     WorkEnded,
 )
-from kai.cluster.transport.rights import Rights
+from kai.cluster.transport.reachability import Rights
 from kai.telemetry.exposition import Maker
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Counter, Histogram
+
+    from kai.api.scheduling.queue import Queue
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _OWN: Final = ("queue_name", "queue_metadata_name", "queue_display_name")

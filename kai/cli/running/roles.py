@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from kai.api.cluster_objects import FIELD_OF
-from kai.api.kinds import ApiObject
-from kai.api.kubernetes.core import Namespace
+from kai.api.kinds import FIELD_OF, ApiObject
+from kai.api.kubernetes.meta import Namespace
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cli.running.flags import Given
+from kai.basics.wording import shown
 from kai.cli.running.ownpod import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cli.running.roleflags import (
     BINDER,
@@ -26,12 +25,12 @@ from kai.cli.running.roleflags import (
     TOGETHER,
 )
 from kai.cluster.port import Cluster
-from kai.cluster.signals import Observe
 from kai.errors import CommandLineError
-from kai.notation import shown
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
-    from kai.binder.settings import BinderSettings
+    from kai.binder.sharers import BinderSettings
+    from kai.cli.running.flags import Given
+    from kai.cluster.signals import Observe
     from kai.telemetry.tracing import Tracing
 
 Work: TypeAlias = Callable[[Cluster], Coroutine[Any, Any, None]]
@@ -68,7 +67,7 @@ class HandOver:
     offer: Callable[[BindRequest], None]
     """Takes an order that is written."""
     carry_out: Callable[[BindRequest, Callable[[str, bool], None]], bool]
-    """Carries out an order that is not; see `kai.scheduler.outbox.CarryOut`."""
+    """Carries out an order that is not; see `kai.scheduler.committing.outbox.CarryOut`."""
 
 
 # --- Scheduler -----------------------------------------------------------------------------------------------------
@@ -80,8 +79,8 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     Raises: ConfigError.
     """
     from kai.framework.parameters import AS_PEER
+    from kai.scheduler.cycle.past_usage import usage_address
     from kai.scheduler.settings import EvictBy, SchedulerSettings
-    from kai.scheduler.usage import usage_address
 
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
@@ -185,7 +184,7 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
 
     Raises: ConfigError for a kind that kai reads itself.
     """
-    from kai.api.plugin_kinds import declare_all
+    from kai.api.kinds import declare_all
     from kai.configuration.registry import Registry
 
     found = Registry.installed().objects(entry.name for entry in configuration.plugins)
@@ -232,7 +231,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing) -> tuple[Role, Hand
 
 def _binder_settings(given: Given) -> BinderSettings:
     from kai.api.codec.structuring import structure_as
-    from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
+    from kai.binder.sharers import BinderSettings, PodResources, ReservationSettings
 
     reservation = ReservationSettings(
         namespace=given.text("resource-reservation-namespace"),
@@ -258,9 +257,9 @@ def _binder_settings(given: Given) -> BinderSettings:
 
 def _podgrouper(given: Given, observe: Observe) -> Role:
     from kai.cluster.work import QueueOptions
+    from kai.podgrouper.grouper import Settings
     from kai.podgrouper.reading import WATCHED
     from kai.podgrouper.service import group_pods
-    from kai.podgrouper.settings import Settings
 
     settings = Settings(
         scheduler_name=given.text("scheduler-name"),

@@ -1,9 +1,38 @@
-"""``kai run``: the live service, all roles in one process or some of them."""
+"""``kai run``: the live service, all roles in one process or some of them.
 
+Core files: what the kernel writes when a service crashes holds nothing of its memory, so no token and no key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
 import sys
+from pathlib import Path
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
+
+_FILTER: Final = Path("/proc/self/coredump_filter")
+_NOTHING: Final = "0"
+
+
+def withhold_memory() -> None:
+    """Have no core file written of this process, and none of its memory where one is written all the same.
+
+    What is left are registers of its threads: at most some hundred letters of what each of them last copied.
+    A limit of zero does not hold where cores are piped to a program of the node; what is left out of them does. Both
+    pass on to programs that this one starts. An administrator can take both back from outside (``prlimit``, and
+    ``coredump_filter`` below ``/proc``). Other systems than Linux have the limit alone.
+
+    Source: core(5).
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    with contextlib.suppress(OSError):
+        _FILTER.write_text(_NOTHING)
+
 
 # A cycle computes in a thread of its own. With the interpreter's 5 ms, the event loop would wait so long for its turn
 # after every byte that it sends meanwhile; so it waits a tenth of that.
@@ -79,7 +108,6 @@ def run(arguments: tuple[str, ...]) -> int:
         return 0
     import anyio
 
-    from kai.cli.running.cores import withhold_memory
     from kai.cli.running.flags import read_flags
     from kai.cli.running.process import Process
     from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER

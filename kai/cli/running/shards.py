@@ -25,13 +25,12 @@ from kai.api.scheduling.shard import (
     SchedulingShard,
     SchedulingShardSpec,
 )
-from kai.api.values.times import duration_text
-from kai.configuration.aliases import DEFAULT_ACTIONS
-from kai.configuration.peer_settings import BUDGETED
+from kai.api.values import duration_text
+from kai.basics.parsing import mapping_of, part_of
+from kai.basics.wording import shown
+from kai.configuration.peer import BUDGETED, DEFAULT_ACTIONS
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
-from kai.lenient import mapping_of, part_of
-from kai.notation import shown
 
 GROUP: Final = "kai.scheduler/"
 _BINPACK, _SPREAD = "binpack", "spread"

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.cli.running.flags import Given
 from kai.cli.running.roleflags import ADMISSION, POD_GROUPS, QUEUES
-from kai.cluster.port import Cluster, Store
 from kai.cluster.signals import Observe, unobserved
 from kai.errors import CommandLineError
-from kai.telemetry.probes import Probes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from kai.admission import AdmissionSettings
-    from kai.admission.reviewing import Decide
-    from kai.admission.serving import Identity
+    from kai.admission.serving import Decide, Identity
+    from kai.cli.running.flags import Given
+    from kai.cluster.port import Cluster, Store
+    from kai.telemetry.listener import Probes
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _PROBE: Final = "certificate"
@@ -49,8 +49,7 @@ class CertificateSource:
             from kai.admission.serving import Certificate, CertificateOfFiles
 
             return CertificateOfFiles(Certificate(folder=self.folder), observe)
-        from kai.admission.rotating import RotatedCertificate
-        from kai.admission.rotation import Rotation, Timing
+        from kai.admission.rotation import RotatedCertificate, Rotation, Timing
 
         service = f"{ADMISSION}.{namespace}.svc"
         rotation = Rotation(hosts=(service, f"{service}.cluster.local"), timing=Timing(lifetime=self.lifetime))

@@ -1,4 +1,9 @@
-"""The kinds of documents of ``kai why``, as classes; see ``kai.cli.schemas.kinds``."""
+"""The kinds of documents of ``kai why``, as classes; see ``kai.cli.schemas.kinds``.
+
+What every document for machines begins with, as a class.
+
+The MIG slices of a node, as ``kai nodes`` and ``kai why node/NAME`` write them; see ``kai.cli.schemas.kinds``.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,59 @@ from typing import Any
 
 import attrs
 
-from kai.cli.schemas.document import Document
-from kai.cli.schemas.slices import SlicesItem
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """Where a document was made from."""
+
+    type: str
+    cluster: str | None
+    revision: str | None
+    sha256: str | None
+    complete: bool
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """Which kai made a document."""
+
+    version: str
+
+
+@attrs.frozen(kw_only=True)
+class Document:
+    """What every document begins with."""
+
+    api_version: str
+    kind: str
+    generated_at: str
+    source: Source | None
+    program: Program
+
+
+@attrs.frozen(kw_only=True)
+class UserOfSlices:
+    """A pod with MIG slices of one profile."""
+
+    job: str
+    namespace: str
+    queue: str | None
+    pod: str
+    count: int
+    state: str
+
+
+@attrs.frozen(kw_only=True)
+class SlicesItem:
+    """The MIG slices of one profile on a node; ``resource`` is what pods ask for."""
+
+    resource: str
+    total: int
+    used: int
+    held: int
+    leaving: int
+    free: int
+    users: tuple[UserOfSlices, ...]
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,9 @@
-"""Documents of ``kai simulate``, and lists of plugins, checks and codes, as classes; see ``kai.cli.schemas.kinds``."""
+"""Documents of ``kai simulate``, and lists of plugins, checks and codes, as classes; see ``kai.cli.schemas.kinds``.
+
+The documents about decisions: what a cycle decides, what a run comes to, how two of them differ, and the log.
+
+What ``kai queues`` prints for machines, as classes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,126 @@ from typing import Any
 
 import attrs
 
-from kai.cli.schemas.document import Document
+from kai.cli.schemas.explanations import Document, StepItem
+from kai.simulation.cases.plan_document import Departure, Hold, Place
+from kai.simulation.comparing import comparison
+from kai.virtual.results import result as over_time
+
+
+@attrs.frozen(kw_only=True)
+class Plan(Document):
+    """What is decided (``kai replay``)."""
+
+    answer: str | None
+    place: tuple[Place, ...]
+    hold: tuple[Hold, ...]
+    evict: tuple[Departure, ...]
+    move: tuple[Departure, ...]
+    counts: Mapping[str, int]
+    decision_hash: str
+    explanation: Mapping[str, Any] | None
+    agreement: comparison.Agreement | None = None
+    """Null where no scheduler has written about jobs."""
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Comparison(comparison.Comparison, Document):
+    """What changes between two policies, results or snapshots (``kai diff``)."""
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class SimulationResult(Document, over_time.SimulationResult):
+    """What became of a workload over virtual time (``kai simulate --until``).
+
+    The decision of one moment has the same kind and no ``horizonSeconds``.
+    """
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """What a decision is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@attrs.frozen(kw_only=True)
+class GainerItem:
+    """The job for which a pod was evicted."""
+
+    namespace: str
+    name: str
+    queue: str
+
+
+@attrs.frozen(kw_only=True)
+class Decision:
+    """A line of the decision log (``kai run --decision-log``); it has no envelope."""
+
+    cycle: int
+    time: str
+    kind: str
+    subject: Subject
+    job: str
+    queue: str
+    node: str
+    action: str
+    rule: str
+    gainer: GainerItem | None
+    numbers: Mapping[str, float]
+    input_hash: str
+
+
+@attrs.frozen(kw_only=True)
+class ShareOfQueue:
+    """One resource of a queue; ``null`` with ``unlimited`` is no limit."""
+
+    quota: float | None
+    limit: float | None
+    unlimited: bool
+    fair_share: float
+    used: float
+    used_non_preemptible: float
+    requested: float
+    weight: float | None = None
+    usage: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QueueItem:
+    """One queue."""
+
+    name: str
+    parent: str | None
+    leaf: bool
+    priority: int
+    jobs_running: int
+    jobs_waiting: int
+    gpus: ShareOfQueue
+    cpu_millis: ShareOfQueue
+    memory_bytes: ShareOfQueue
+    fair_share_steps: tuple[StepItem, ...] = ()
+    """How the share came about, of GPUs, or of CPU where there are none."""
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class AbsentQueue:
+    """A queue that is written down and takes no part, with the reason."""
+
+    name: str
+    code: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class QueueList(Document):
+    """Who is entitled to what, who has it and who wants it (``kai queues``)."""
+
+    items: tuple[QueueItem, ...]
+    left_out: tuple[AbsentQueue, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

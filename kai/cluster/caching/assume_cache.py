@@ -11,21 +11,21 @@ nonsense.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import attrs
 import structlog
 
-from kai.api.codec.pruning import keep
+from kai.api.codec.json_decoding import keep
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS, ApiObject, Key
-from kai.api.listing import Listing
-from kai.cluster.caching.overlays import Overlays, annotated
-from kai.cluster.caching.peek import UNKNOWN_VERSION, Peek, peek, version_of
-from kai.cluster.caching.shown import Shown
-from kai.cluster.caching.tombstones import Tombstones
+from kai.cluster.caching.shown import Overlays, Shown, annotated
+from kai.cluster.caching.tombstones import UNKNOWN_VERSION, Peek, Tombstones, peek, version_of
 from kai.cluster.port import Change, Index, Rejected
 from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.api.listing import Listing
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -6,13 +6,15 @@ Half of what a list or a stream brings is ``managedFields``, which no class decl
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kai.api.codec.json_decoding import decode_as
-from kai.cluster.caching.assume_cache import AssumeCache
-from kai.cluster.caching.peek import Peek, version_of
+from kai.cluster.caching.tombstones import Peek, version_of
+
+if TYPE_CHECKING:
+    from kai.cluster.caching.assume_cache import AssumeCache
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 

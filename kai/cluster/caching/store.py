@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import attrs
 
-from kai.api.cluster_objects import FIELD_OF, ClusterObjects
-from kai.api.kinds import BY_CLASS, ApiObject, Key, key_of
-from kai.api.kubernetes.foreign import Foreign
+from kai.api.kinds import BY_CLASS, FIELD_OF, ApiObject, ClusterObjects, Key, key_of
+from kai.api.kubernetes.meta import Foreign
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
-from kai.cluster.caching.arrivals import Arrivals
 from kai.cluster.caching.assume_cache import AssumeCache
-from kai.cluster.caching.subscription import Present, Subscription
-from kai.cluster.port import Change, Clock, Index, Rejected
+from kai.cluster.caching.subscription import Arrivals, Present, Subscription
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Change, Clock, Index, Rejected
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -29,7 +29,7 @@ from typing import Final
 
 import attrs
 
-from kai.backoff import doubling_pause
+from kai.basics.deadlines import doubling_pause
 from kai.cluster.caching.watch_events import (
     AskVersion,
     Effect,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
 import structlog
 
 from kai.api.kinds import BY_CLASS
-from kai.api.memory.collector import growing, paused
-from kai.cluster.caching.assume_cache import Asked
-from kai.cluster.caching.peek import Peek, peek, version_of
+from kai.api.memory import growing, paused
 from kai.cluster.caching.raw import (
     Line,
     NamesPage,
@@ -25,6 +23,7 @@ from kai.cluster.caching.raw import (
     take,
 )
 from kai.cluster.caching.store import Watched, WatchedStore
+from kai.cluster.caching.tombstones import Peek, peek, version_of
 from kai.cluster.caching.watch import ListWatch
 from kai.cluster.caching.watch_events import (
     AskVersion,
@@ -61,9 +60,11 @@ from kai.cluster.transport.calls import (
     Stream,
     Transport,
 )
-from kai.cluster.transport.encoding import page_query
-from kai.cluster.transport.paths import Served, collection
+from kai.cluster.transport.encoding import Served, collection, page_query
 from kai.cluster.transport.reachability import Reachability
+
+if TYPE_CHECKING:
+    from kai.cluster.caching.assume_cache import Asked
 
 _PAGE_TIMEOUT: Final = 60.0
 _GRACE: Final = 15.0

@@ -14,6 +14,7 @@ import attrs
 import structlog
 
 from kai.api.plans import Reason
+from kai.basics.parsing import mapping_of, part_of
 from kai.cluster.election.lease import (
     Effect,
     Election,
@@ -36,7 +37,6 @@ from kai.cluster.port import Clock, Draw, Term
 from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, Call, LineSplitter, NoAnswer, Transport
 from kai.cluster.transport.encoding import to_json
-from kai.lenient import mapping_of, part_of
 
 _GIVING_BACK: Final = 10.0
 """How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""

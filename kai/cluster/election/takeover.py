@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from kai.api import names
-from kai.api.kinds import ApiObject
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cluster.pieces import pieces
-from kai.cluster.port import Clock, Leadership, Store, Term
-from kai.numerals import signed
+from kai.basics.parsing import signed
+from kai.cluster.threads import pieces
+
+if TYPE_CHECKING:
+    from kai.api.kinds import ApiObject
+    from kai.cluster.port import Clock, Leadership, Store, Term
 
 FENCE_DELAY: Final = 0.25
 """How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""

@@ -3,28 +3,67 @@
 Tenants write such objects, as owners of their pods, and as Python values an object takes 20 times what it takes as
 text. So of one object no more is read than `MOST_READ`. What its writers and its status say does not count, and is left
 out where it is large: a workflow may have a status of a megabyte.
+
+What is not there, remembered for a minute, and so much of it at most.
+
+Tenants name what kai reads, and can name as many things that do not exist as they like. Each of them is asked for once
+a minute, as long as there is room to remember it: what comes into being is found within that time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import attrs
 import msgspec
 
 from kai.api.plans import Reason, Refusal
+from kai.basics.deadlines import Deadlines
+from kai.basics.parsing import mappings_of, part_of
 from kai.cluster.port import Clock
-from kai.cluster.requesting.absence import SECONDS, Absence
 from kai.cluster.requesting.sending import Label, Sender
 from kai.cluster.requests import Fetch, FetchAll, NoSuchKind
 from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from kai.cluster.transport.encoding import label_selector, page_query
-from kai.cluster.transport.paths import collection
-from kai.lenient import mappings_of, part_of
+from kai.cluster.transport.encoding import collection, label_selector, page_query
+
+K = TypeVar("K", bound=Hashable)
+
+SECONDS: Final = 60.0
+MOST: Final = 512
+
+
+@attrs.define
+class Absence(Generic[K]):
+    """Keys of what was asked for in vain.
+
+    Units: seconds of a clock that does not go back.
+    """
+
+    _until: Deadlines[K] = attrs.field(factory=Deadlines)
+
+    def __len__(self) -> int:
+        """Return how many keys are remembered, those included whose time is over."""
+        return len(self._until)
+
+    def holds(self, key: K, now: float) -> bool:
+        """Return whether this was asked for in vain within the last minute."""
+        return self._until.get(key, now) > now
+
+    def note(self, key: K, now: float) -> None:
+        """Remember a key, unless as many are remembered whose time is not over."""
+        if len(self._until) >= MOST:
+            self._until.forget(now)
+        if len(self._until) < MOST or key in self._until:
+            self._until[key] = now + SECONDS
+
+    def forget(self, key: K) -> None:
+        """Take it that this is there."""
+        self._until.pop(key, None)
+
 
 _PAGE: Final = 500
 _MOST_PAGES: Final = 200

@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 import anyio
 import attrs
 
-from kai.api.codec.pruning import keep
+from kai.api.codec.json_decoding import keep
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS, ApiObject
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.cluster.caching.raw import Page, manifest_of, page_of
 from kai.cluster.port import Clock
 from kai.cluster.transport.answers import decoded, said, version_said
@@ -32,11 +33,9 @@ from kai.cluster.transport.calls import (
     NoAnswer,
     Transport,
 )
-from kai.cluster.transport.encoding import page_query
-from kai.cluster.transport.paths import collection
-from kai.cluster.transport.rights import right_of
+from kai.cluster.transport.encoding import collection, page_query
+from kai.cluster.transport.reachability import right_of
 from kai.errors import InputError, UnreachableError
-from kai.kubernetes_version import NEWEST, KubernetesVersion
 
 _PAGE: Final = 2000
 _PATIENCE: Final = (1.0, 3.0)

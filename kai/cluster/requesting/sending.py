@@ -9,9 +9,8 @@ everything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
@@ -20,8 +19,10 @@ from kai.cluster.port import Clock, Draw
 from kai.cluster.requesting.window import Window
 from kai.cluster.transport.answers import is_throttled, wait_of, wants_rest
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport, always
-from kai.cluster.transport.reachability import Reachability
-from kai.cluster.transport.rights import Rights, why_forbidden
+from kai.cluster.transport.reachability import Reachability, Rights, why_forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
 
 PATIENCE: Final = 60.0
 _FIRST_PAUSE: Final = 0.1

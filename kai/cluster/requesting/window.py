@@ -24,7 +24,7 @@ from typing import Final
 
 import attrs
 
-from kai.deadlines import Deadlines
+from kai.basics.deadlines import Deadlines
 
 _CUT_THROTTLED: Final = 0.5
 _CUT_FAILED: Final = 0.7

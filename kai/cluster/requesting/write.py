@@ -40,25 +40,25 @@ from kai.api.plans import (
 )
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
+from kai.basics.parsing import mapping_of, part_of
 from kai.cluster.caching.store import WatchedStore
 from kai.cluster.port import Clock, Leadership, Term
-from kai.cluster.requesting.ending import EndingNamespaces
 from kai.cluster.requesting.foreign import ForeignReader
+from kai.cluster.requesting.refused_writes import EndingNamespaces
 from kai.cluster.requesting.sending import Label, Sender, Withheld
 from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NamespaceEnding, NotLeading, Request
 from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, NoAnswer, always
 from kai.cluster.transport.encoding import (
     Reporter,
+    Served,
     encode_event,
     encode_event_again,
     encode_read,
     encode_write,
     event_name,
 )
-from kai.cluster.transport.paths import Served
 from kai.errors import InputError
-from kai.lenient import mapping_of, part_of
 
 _PAGE: Final = 500
 _POLL: Final = 1.0

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.cluster.transport.client import Account
-from kai.cluster.transport.contexts import Context, read_contexts
 from kai.cluster.transport.credentials import Credentials, Source
+from kai.cluster.transport.kubeconfig import Context, read_contexts
 from kai.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kai.cluster.port import Clock
 
 _MOST_NAMES: Final = 6

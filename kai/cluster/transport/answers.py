@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import datetime as dt
 import email.utils
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from kai.api.plans import Reason, Refusal
+from kai.basics.kubernetes_version import KubernetesVersion
+from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.cluster.requests import BudgetExhausted, Forbidden, NamespaceEnding, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.errors import on_one_line
-from kai.kubernetes_version import KubernetesVersion
-from kai.lenient import mapping_of, mappings_of, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LONGEST_WAIT: Final = 3600.0
 _LONGEST_MESSAGE: Final = 500

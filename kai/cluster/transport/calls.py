@@ -7,10 +7,12 @@ it out over the network, a test or a simulation in memory. It never raises what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"

@@ -9,9 +9,7 @@ network means is said by `NoAnswer`; everything above decides.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import anyio
@@ -24,6 +22,9 @@ from kai.cluster.transport.credentials import Credentials, Source
 from kai.errors import ApiError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
     from kai.cluster.port import Clock  # noqa: TC004 - attrs does not look at it, and it costs 0.2 s of importing
 
 _REFRESH: Final = 60.0

@@ -16,22 +16,25 @@ aiohttp speaks HTTP. This module adds what the callers of `kai.cluster.transport
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import aiohttp
 import attrs
 from aiohttp import hdrs
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.payload import BytesPayload
 from yarl import URL
 
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.client_reqrep import ConnectionKey
 
 _CONNECT_TIMEOUT: Final = 10.0
 _LONGEST_REST: Final = 60.0

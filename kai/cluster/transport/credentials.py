@@ -5,12 +5,17 @@ hour, certificates now and then, and no process is restarted for that. Reading b
 where other programs make credentials: call it in a thread.
 
 Source: kubernetes_asyncio reads kubeconfig files (contexts, files that are merged, tokens, certificates, programs and
-identity providers). It is loaded only where such a file asks for more than `kai.cluster.transport.plainconfig` reads:
+identity providers). It is loaded only where such a file asks for more than `kai.cluster.transport.kubeconfig` reads:
 importing any part of it imports its generated models, which takes a third of a second and 34 MiB in every process. A
 pod's own account is two files, read here.
 
 The library names what it misses by where it stands, and with that prints users with their tokens. So no more of its
 errors is shown than what comes before the first object in them, and nothing of what it logs.
+
+Programs that a kubeconfig file names for making credentials: what to say where one is not there, or fails.
+
+They are installed beside kubectl (``aws``, ``gke-gcloud-auth-plugin``, ``kubelogin``), so a machine that gets a copy of
+a kubeconfig file lacks them first of all. The file itself is right then, and nothing in it is to be mended.
 """
 
 from __future__ import annotations
@@ -31,12 +36,51 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kai.cluster.transport.plainconfig import read_plain
-from kai.cluster.transport.programs import program_failed
-from kai.cluster.transport.proxies import proxy_for
-from kai.errors import ConfigError
-from kai.lenient import text_of
-from kai.wording import found_by
+from kai.basics.parsing import mapping_of, text_of
+from kai.basics.wording import found_by, shown
+from kai.cluster.transport.kubeconfig import proxy_for, read_plain
+from kai.errors import ConfigError, on_one_line
+
+_LONGEST: Final = 300
+_INSTALL: Final = "install it, or add the folder it is in to PATH; --context chooses another cluster and user"
+
+
+def program_failed(error: Exception, fields: object, field: str) -> ConfigError | None:
+    """Return what is wrong with the program of a user; None where the user has none, or it is not at fault.
+
+    ``fields`` are what a kubeconfig file says of the user, ``field`` where it names the program. Of what the program
+    wrote, nothing is told from the first object on: it may be a token.
+    """
+    program = mapping_of(fields, "exec")
+    command = program.get("command")
+    if not isinstance(command, str):
+        return None
+    wanted = "expected a program that makes credentials"
+    if isinstance(error, OSError) and error.filename in {None, command}:
+        if isinstance(error, FileNotFoundError):
+            why, helps = "was not found", _hint(program)
+        elif isinstance(error, PermissionError):
+            why, helps = "may not be run", f"chmod +x {command}"
+        else:
+            why, helps = f"cannot be run ({_cut(str(error.strerror or error))})", ""
+        return ConfigError(f"{field}: found {shown(command)}, which {why}, {wanted}", help=helps)
+    words = str(error)
+    if not words.startswith("exec: "):
+        return None
+    why = _cut(words.removeprefix("exec: ").partition("{")[0].strip())
+    return ConfigError(f"{field}: found {shown(command)}, which failed ({why}), {wanted}")
+
+
+def _hint(program: Mapping[str, Any]) -> str:
+    """Return what the file itself says about installing the program, as kubectl does, or what helps with any."""
+    hint = program.get("installHint")
+    return _cut(hint) if isinstance(hint, str) and hint.strip() else _INSTALL
+
+
+def _cut(text: str) -> str:
+    words = on_one_line(" ".join(text.split()))
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST: Final = "KUBERNETES_SERVICE_HOST"

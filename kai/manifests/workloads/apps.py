@@ -1,12 +1,34 @@
-"""Deployments, ReplicaSets and StatefulSets: as many pods as replicas.
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and Knative Services.
+
+Deployments, ReplicaSets and StatefulSets: as many pods as replicas.
 
 Source: the controllers of Kubernetes. Pods of a ReplicaSet are numbered here, where Kubernetes draws their names.
+
+Jobs and CronJobs.
+
+Source: the Job controller: at most ``parallelism`` pods at a time, never more than are still to complete.
+
+DaemonSets: a pod for each node that the pod may run on.
+
+Source: the DaemonSet controller: each pod is bound to its node by an affinity to the name of the node, and tolerates
+what comes and goes with the state of a node.
+
+Knative Services: a revision of the template, and below it a Deployment of its first scale.
+
+Source: Knative Serving: names, labels, and the scale before there are requests: 1, the initial scale that is annotated,
+or the least one, whichever is more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from kai.manifests.workloads.making import Identity, Made, child, count, pods
-from kai.podgrouper.resource import Resource
+from kai.basics.parsing import has_condition, list_of, mapping_of, mappings_of, part_of, signed
+from kai.manifests.grouping import Index, Manifest
+from kai.manifests.workloads.making import Condition, Identity, Made, Stage, child, count, is_set, later, part, pods
+from kai.manifests.workloads.sets import BY_NODE_LABEL, EXCLUSIVE
+from kai.podgrouper.groupers.knative import MIN_SCALE, REVISION, REVISION_LABEL
+from kai.podgrouper.lookup import Absent, Many
+from kai.podgrouper.resource import Fields, Kind, Resource
 
 
 def deployment(workload: Resource) -> Iterator[Made]:
@@ -55,3 +77,186 @@ def _template(workload: Resource) -> Mapping[str, object]:
     if template is None:
         raise workload.error("spec.template", None, "a pod template")
     return template.value
+
+
+_OTHERS = "another pod of it"
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def job(workload: Resource) -> Iterator[Made]:
+    """Yield the pods that a Job runs now, and later the rest: none for one that is suspended or over."""
+    fields = workload.fields
+    if is_set(fields, "spec", "suspend") or has_condition(
+        workload.manifest, "Complete", "Failed", "SuccessCriteriaMet"
+    ):
+        return
+    parallelism = count(fields, "spec", "parallelism", default=1)
+    completions = count(fields, "spec", "completions", default=-1)
+    succeeded = count(fields, "status", "succeeded", default=0)
+    remaining = parallelism if completions < 0 else max(0, completions - succeeded)
+    wanted = min(parallelism, remaining)
+    spec = fields.child("spec")
+    is_indexed = spec is not None and spec.value.get("completionMode") == "Indexed"
+    if is_indexed and completions < 0 and spec is not None and spec.value.get("parallelism") is not None:
+        raise fields.error(("spec", "completions"), None, "a number of completions for an Indexed Job")
+    labels = {"job-name": workload.name, "batch.kubernetes.io/job-name": workload.name}
+    identities = (
+        Identity(
+            name=f"{workload.name}-{index}",
+            labels={**labels, _INDEX: str(index)} if is_indexed else labels,
+            annotations={_INDEX: str(index)} if is_indexed else {},
+        )
+        for index in range(remaining if wanted else 0)
+    )
+    template = fields.child("spec", "template")
+    follows = follow_first(template, labels)
+    for at, pod in enumerate(pods(workload, template, identities)):
+        conditions = follows if at else ()
+        if at >= wanted:
+            turn = Condition(stage=Stage.COMPLETE, labels=labels, subject=_OTHERS, turn=at // wanted)
+            conditions = (*conditions, turn)
+        yield later(pod, *conditions)
+
+
+def follow_first(template: Fields | None, labels: Mapping[str, str]) -> tuple[Condition, ...]:
+    """Return what pods of a Job but the first wait for, where a JobSet has a zone for itself.
+
+    Source: a webhook of JobSet refuses these pods until the first has a node.
+    """
+    annotations = part(part(template, "metadata"), "annotations")
+    keys = annotations.value if annotations is not None else {}
+    if EXCLUSIVE not in keys or BY_NODE_LABEL in keys:
+        return ()
+    subject = f"pod 0 of {labels['job-name']}"
+    return (Condition(stage=Stage.PLACED, labels={**labels, _INDEX: "0"}, subject=subject),)
+
+
+def cron_job(workload: Resource) -> Iterator[Made]:
+    """Yield the Job of one run, as if its time had come now; a suspended CronJob starts none."""
+    fields = workload.fields
+    if is_set(fields, "spec", "suspend"):
+        return
+    template = fields.child("spec", "jobTemplate")
+    if template is None:
+        raise fields.error(("spec", "jobTemplate"), None, "the template of the Jobs")
+    metadata = part(template, "metadata")
+    more = {key: metadata.value[key] for key in ("labels", "annotations") if metadata and metadata.value.get(key)}
+    yield child(workload, "batch/v1", "Job", f"{workload.name}-now", template.value.get("spec"), **more)
+
+
+NODE: Final = Kind("", "v1", "Node")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_CONDITIONS: Final = ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+_TOLERATED: Final = tuple({"key": f"node.kubernetes.io/{name}", "operator": "Exists"} for name in _CONDITIONS)
+
+
+def daemon_set(workload: Resource, index: Index) -> Iterator[Made]:
+    """Yield a pod for each node of the input that the template matches."""
+    template = workload.fields.child("spec", "template")
+    spec = mapping_of(template.value, "spec") if template is not None else {}
+    found = index.many(Many(NODE, ""))
+    nodes = () if isinstance(found, Absent) else found
+    names = [str(part_of(each, "metadata", "name")) for each in nodes if _may_run_on(spec, each)]
+    made = pods(workload, template, [Identity(name=f"{workload.name}-{name}") for name in names])
+    for name, pod in zip(names, made, strict=True):
+        yield {**pod, "spec": _bound_to(name, mapping_of(pod["spec"]))}
+
+
+def _bound_to(node: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    affinity = mapping_of(spec, "affinity")
+    on_node = {**mapping_of(affinity, "nodeAffinity"), _REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    return {
+        **spec,
+        "affinity": {**affinity, "nodeAffinity": on_node},
+        "tolerations": [*list_of(spec, "tolerations"), *_TOLERATED],
+    }
+
+
+def _may_run_on(spec: Mapping[str, Any], node: Manifest) -> bool:
+    labels = mapping_of(node, "metadata", "labels")
+    selector = mapping_of(spec, "nodeSelector")
+    if any(str(labels.get(key)) != str(value) for key, value in selector.items()):
+        return False
+    affinity = mapping_of(spec, "affinity", "nodeAffinity", _REQUIRED)
+    terms = [mapping_of(each) for each in list_of(affinity, "nodeSelectorTerms")]
+    if terms and not any(_holds_all(list_of(term, "matchExpressions"), labels) for term in terms):
+        return False
+    tolerations = [*mappings_of(spec, "tolerations"), *_TOLERATED]
+    taints = mappings_of(node, "spec", "taints")
+    return all(
+        taint.get("effect") == "PreferNoSchedule" or any(_tolerates(each, taint) for each in tolerations)
+        for taint in taints
+    )
+
+
+def _holds_all(requirements: Iterable[object], labels: Mapping[str, Any]) -> bool:
+    return all(_holds(mapping_of(each), labels) for each in requirements)
+
+
+def _holds(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = str(requirement.get("key")), [str(each) for each in list_of(requirement, "values")]
+    has, value = key in labels, str(labels.get(key))
+    match requirement.get("operator"):
+        case "In":
+            return has and value in values
+        case "NotIn":
+            return not has or value not in values
+        case "Exists":
+            return has
+        case "DoesNotExist":
+            return not has
+        case _:  # Gt and Lt: whether the node is large enough is for the scheduler to say
+            return has
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in {None, "", taint.get("effect")}:
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in {None, "", taint.get("key")}
+    return (toleration.get("key"), toleration.get("value") or "") == (taint.get("key"), taint.get("value") or "")
+
+
+INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
+_SERVING = "serving.knative.dev/"
+
+
+def service(workload: Resource) -> Iterator[Made]:
+    """Yield the first revision of a Service, with what stands between it and its pods."""
+    template = workload.fields.child("spec", "template")
+    if template is None:
+        raise workload.error("spec.template", None, "the template of a revision")
+    spec = template.child("spec")
+    if spec is None:
+        raise template.error(("spec",), None, "the spec of the pods")
+    metadata = mapping_of(template.value, "metadata")
+    name = str(metadata.get("name") or f"{workload.name}-00001")
+    labels = {**mapping_of(metadata, "labels"), f"{_SERVING}service": workload.name}
+    annotations = mapping_of(metadata, "annotations")
+    configuration = child(workload, REVISION.api_version, "Configuration", workload.name, {})
+    yield configuration
+    revision = child(
+        Resource.of(configuration),
+        *(REVISION.api_version, REVISION.kind, name, spec.value),
+        labels=labels,
+        annotations=annotations,
+    )
+    yield revision
+    pod = {
+        "metadata": {"labels": {**labels, REVISION_LABEL: name}, "annotations": annotations},
+        "spec": _pod_spec(spec),
+    }
+    inner = {"replicas": _scale(annotations), "template": pod}
+    yield child(Resource.of(revision), "apps/v1", "Deployment", f"{name}-deployment", inner)
+
+
+def _scale(annotations: Any) -> int:  # noqa: ANN401 - a part of a manifest
+    least, first = (signed(str(annotations.get(key) or "")) for key in (MIN_SCALE, INITIAL_SCALE))
+    return max(0 if least is None else least, 1 if first is None else first)
+
+
+def _pod_spec(spec: Fields) -> dict[str, Any]:
+    """Return the spec of the pods: a revision has fields of its own beside theirs."""
+    own = {"containerConcurrency", "timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds"}
+    return {key: value for key, value in spec.value.items() if key not in own}

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.lenient import list_of, mapping_of, part_of
-from kai.manifests.index import Index
+from kai.basics.parsing import list_of, mapping_of, part_of
+from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import Identity, Made, child, is_set, named_elsewhere, part, pods
 from kai.podgrouper.resource import Fields, Kind, Resource
 

@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kai.basics.parsing import is_whole, mapping_of, mappings_of, text_of
 from kai.errors import InputError
-from kai.lenient import mapping_of, mappings_of, text_of
-from kai.manifests.index import Index
+from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import MOST_PODS, Identity, Made, pods
-from kai.numerals import is_whole
+from kai.podgrouper.draft import KARTA
 from kai.podgrouper.karta.definition import described_kind, read_definition
 from kai.podgrouper.karta.evaluate import evaluate
-from kai.podgrouper.kinds import KARTA
 from kai.podgrouper.lookup import Absent, Many
 from kai.podgrouper.resource import Fields, Kind, Resource
 

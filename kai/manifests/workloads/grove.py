@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.lenient import mapping_of, mappings_of, part_of
-from kai.manifests.index import Index
+from kai.basics.parsing import mapping_of, mappings_of, part_of
+from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import Identity, Made, child, count, pods
 from kai.podgrouper.groupers.grove import POD_GANG, POD_GANG_LABEL, TOPOLOGY_NAMES
 from kai.podgrouper.lookup import Absent, Get

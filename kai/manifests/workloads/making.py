@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import attrs
 
+from kai.basics.parsing import part_of
 from kai.errors import InputError
-from kai.lenient import part_of
-from kai.manifests.index import Index
+from kai.manifests.grouping import Index
 from kai.podgrouper.lookup import Absent, Get
 from kai.podgrouper.resource import Fields, Kind, Resource
 

@@ -7,7 +7,7 @@ looks at (variables, probes, volumes of their own) is left out.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.lenient import list_of, mapping_of, mappings_of, text_of
+from kai.basics.parsing import list_of, mapping_of, mappings_of, text_of
 from kai.manifests.workloads.making import (
     AbsentError,
     Condition,

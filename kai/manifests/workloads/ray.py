@@ -6,8 +6,8 @@ Source: KubeRay 1.7.0. The pod that submits a RayJob comes when the cluster is r
 from collections.abc import Iterator
 from typing import Final
 
-from kai.lenient import mapping_of, text_of
-from kai.manifests.index import Index
+from kai.basics.parsing import mapping_of, text_of
+from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import (
     Condition,
     Identity,

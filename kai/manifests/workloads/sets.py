@@ -7,7 +7,7 @@ affinities, and what waits for something else to be ready.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.lenient import list_of, mapping_of
+from kai.basics.parsing import list_of, mapping_of
 from kai.manifests.workloads.making import (
     Condition,
     Identity,
@@ -21,9 +21,9 @@ from kai.manifests.workloads.making import (
     pods,
     uid_of,
 )
-from kai.podgrouper.groupers import job_set as job_set_grouper
-from kai.podgrouper.groupers.job_set import DEPENDS_ON
-from kai.podgrouper.groupers.leader_worker_set import EXCLUSIVE as OWN_ZONE
+from kai.podgrouper.groupers import sets as job_set_grouper
+from kai.podgrouper.groupers.sets import DEPENDS_ON
+from kai.podgrouper.groupers.sets import LEADER_WORKER_SET_EXCLUSIVE as OWN_ZONE
 from kai.podgrouper.resource import Fields, Resource
 
 EXCLUSIVE, BY_NODE_LABEL = job_set_grouper.EXCLUSIVE

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from kai.lenient import list_of, mapping_of, part_of, text_of
-from kai.manifests.scalars import exact_amount
+from kai.basics.parsing import list_of, mapping_of, part_of, text_of
+from kai.manifests.faults import exact_amount
 from kai.manifests.workloads.making import Condition, Identity, Made, Stage, count, is_set, later, pods
 from kai.podgrouper.resource import Fields, Resource
 

@@ -4,26 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kai.api.kinds import KINDS
-from kai.manifests.index import Index
+from kai.manifests.grouping import Index
 from kai.manifests.positions import Path
 from kai.manifests.unused import templates
-from kai.manifests.workloads import (
-    apps,
-    argo,
-    batch,
-    everywhere,
-    grove,
-    knative,
-    kubeflow,
-    operators,
-    ray,
-    sets,
-    spark,
-    trainer,
-)
+from kai.manifests.workloads import apps, argo, grove, kubeflow, operators, ray, sets, spark, trainer
 from kai.manifests.workloads.described import described
 from kai.manifests.workloads.making import Made
-from kai.podgrouper.kinds import KARTA
+from kai.podgrouper.draft import KARTA
 from kai.podgrouper.resource import Kind, Resource
 
 Model = Callable[[Resource], Iterator[Made]]
@@ -40,8 +27,8 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
     ("apps", "ReplicaSet"): apps.replica_set,
     ("apps", "StatefulSet"): apps.stateful_set,
     ("apps.nvidia.com", "NIMService"): operators.nim_service,
-    ("batch", "CronJob"): batch.cron_job,
-    ("batch", "Job"): batch.job,
+    ("batch", "CronJob"): apps.cron_job,
+    ("batch", "Job"): apps.job,
     ("batch.volcano.sh", "Job"): operators.volcano_job,
     ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): operators.disaggregated_set,
     ("flux-framework.org", "MiniCluster"): operators.mini_cluster,
@@ -51,7 +38,7 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
     ("kubernetes.dask.org", "DaskCluster"): operators.dask_cluster,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): sets.leader_worker_set,
     ("ray.io", "RayCluster"): ray.ray_cluster,
-    ("serving.knative.dev", "Service"): knative.service,
+    ("serving.knative.dev", "Service"): apps.service,
     ("serving.kserve.io", "InferenceService"): operators.inference_service,
     ("serving.kserve.io", "LLMInferenceService"): operators.llm_inference_service,
     ("sparkoperator.k8s.io", "SparkApplication"): spark.spark_application,
@@ -62,7 +49,7 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
 
 
 LOOKING: Final[dict[tuple[str, str], LookingModel]] = {
-    ("apps", "DaemonSet"): everywhere.daemon_set,
+    ("apps", "DaemonSet"): apps.daemon_set,
     (argo.GROUP, "CronWorkflow"): argo.cron_workflow,
     (argo.GROUP, "Workflow"): argo.workflow,
     ("grove.io", "PodCliqueSet"): grove.clique_set,

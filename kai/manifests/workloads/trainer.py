@@ -8,8 +8,8 @@ trainer. The policy MPI counts nodes otherwise.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kai.lenient import mapping_of, mappings_of, part_of
-from kai.manifests.index import Index
+from kai.basics.parsing import mapping_of, mappings_of, part_of
+from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import Made, child, count, is_set, named_elsewhere
 from kai.podgrouper.resource import Kind, Resource
 

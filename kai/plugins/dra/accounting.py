@@ -14,6 +14,14 @@ of the pod is allocated.
 
 Source: the claim handling of the peer's dynamicresources plugin. Unlike there, devices that are being released are not
 lost to the pods that wait.
+
+What pods that stand on nodes when a session opens hold through their claims.
+
+Which claims are being released: they hold devices still, but every pod that uses them is terminating, ended or gone.
+
+Kubernetes frees a claim a moment after its last user is gone, and a pod may take its time to terminate. Until then the
+devices are as good as those of a pod that was evicted in this session: they are promised, and nothing is bound to them.
+A terminating pod that is not expected to leave any more holds what it has, as it holds its place.
 """
 
 from collections import Counter
@@ -22,8 +30,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Effect, Int64s, NodeRow, NodeTerm, PodRow, PodRows, SessionView, Status, Tracked
-from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement
+from kai.framework import (
+    ACTIVE_USED,
+    Effect,
+    Int64s,
+    NodeRow,
+    NodeTerm,
+    PodRow,
+    PodRows,
+    SessionView,
+    Status,
+    Tracked,
+    status_mask,
+    within,
+)
+from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement, ClaimReference
 from kai.plugins.dra.charges import Charges
 from kai.plugins.dra.inventory import Inventory, Tables
 from kai.plugins.dra.seats import Seats
@@ -295,3 +316,92 @@ def _distinct(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
 def _book(tables: Sequence[Int64s], takes: Iterable[tuple[int, int, int]], *, sign: int = 1) -> None:
     for table, cell, amount in takes:
         tables[table][cell] += sign * amount
+
+
+def assigned_placements(view: SessionView, pods: PodRows) -> Mapping[PodRow, ClaimPlacement]:
+    """Return what those of ``pods`` that occupy a node hold."""
+    snapshot = view.snapshot
+    status, node = snapshot.pod_status, snapshot.pod_node
+    present = [PodRow(int(pod)) for pod in pods if within(int(status[pod]), ACTIVE_USED) and node[pod] >= 0]
+    owned = _owned(snapshot.catalog.claims.claims.values())
+    return {pod: _held(view, pod, owned) for pod in present}
+
+
+def _held(view: SessionView, pod: PodRow, owned: Mapping[str, list[Claim]]) -> ClaimPlacement:
+    """Return the allocated claims of ``pod``: those it refers to, and the one made for its extended resources."""
+    snapshot = view.snapshot
+    facts, shape = snapshot.pods[pod], snapshot.shapes[snapshot.pod_shape[pod]]
+    references = list(shape.constraints.claims)
+    named = {reference.claim for reference in references}
+    made = [each.name for each in owned.get(facts.uid, ()) if each.name not in named]
+    references += [ClaimReference(name="", claim=name) for name in made]
+    found: list[ClaimAllocation] = []
+    for reference in references:
+        claim = snapshot.catalog.claims.claims.get((facts.namespace, reference.claim))
+        if claim is not None and claim.allocation is not None:
+            found.append(allocation_of(reference, facts.namespace, Holding(claim.allocation, claim.nodes)))
+    return ClaimPlacement(claims=tuple(found))
+
+
+def _owned(claims: Iterable[Claim]) -> Mapping[str, list[Claim]]:
+    """Return the claims that were made for each pod, by its uid."""
+    out: dict[str, list[Claim]] = {}
+    for claim in claims:
+        if claim.owner_pod:
+            out.setdefault(claim.owner_pod, []).append(claim)
+    return out
+
+
+def allocation_of(reference: ClaimReference, namespace: str, holding: Holding) -> ClaimAllocation:
+    """Return what a claim of a pod in ``namespace`` holds."""
+    claim = (namespace, reference.claim)
+    return ClaimAllocation(reference=reference.name, claim=claim, devices=holding.devices, nodes=holding.nodes)
+
+
+_GOING = status_mask(Status.RELEASING, Status.SUCCEEDED, Status.FAILED)
+
+
+def releasing_claims(
+    view: SessionView, assigned: Mapping[PodRow, ClaimPlacement], concerned: PodRows
+) -> frozenset[ClaimKey]:
+    """Return the allocated claims whose users, at least one, are all on their way out or gone.
+
+    ``assigned`` is what pods on nodes hold, ``concerned`` are all pods that refer to claims.
+
+    Cost: a look at each claim; if some have no active user on a node, at each concerned pod; if they name pods that are
+        none of these, at each pod.
+    """
+    status = view.snapshot.pod_status
+    kept = {
+        allocation.claim
+        for pod, placement in assigned.items()
+        if not within(int(status[pod]), _GOING)
+        for allocation in placement.claims
+    }
+    users = {
+        key: found
+        for key, claim in view.snapshot.catalog.claims.claims.items()
+        if claim.allocation is not None and key not in kept and not claim.has_other_users and (found := _users(claim))
+    }
+    if not users:
+        return frozenset()
+    staying = _staying(view, frozenset().union(*users.values()), concerned)
+    return frozenset(key for key, uids in users.items() if uids.isdisjoint(staying))
+
+
+def _users(claim: Claim) -> frozenset[str]:
+    return frozenset(filter(None, (*claim.reserved_for, claim.owner_pod)))
+
+
+def _staying(view: SessionView, uids: frozenset[str], concerned: PodRows) -> frozenset[str]:
+    """Return those of the pods ``uids`` that exist and are not on their way out."""
+    pods, status = view.snapshot.pods, view.snapshot.pod_status
+
+    def among(rows: Iterable[int], wanted: frozenset[str]) -> Mapping[str, int]:
+        return {uid: row for row in rows if (uid := pods[row].uid) in wanted}
+
+    found = among(concerned.tolist(), uids)
+    missing = uids - found.keys()
+    if missing:
+        found = {**found, **among(range(len(pods)), missing)}
+    return frozenset(uid for uid, row in found.items() if not within(int(status[row]), _GOING))

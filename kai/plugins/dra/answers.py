@@ -23,13 +23,11 @@ from kai.framework import (
 )
 from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference, is_gpu
 from kai.framework.expressions import Selectors
-from kai.plugins.dra.accounting import Accounting, Crowd, Holding
+from kai.plugins.dra.accounting import Accounting, Crowd, Holding, allocation_of, assigned_placements, releasing_claims
 from kai.plugins.dra.allocator import Allocator
-from kai.plugins.dra.assigned import allocation_of, assigned_placements
 from kai.plugins.dra.demand import Demand, Demands
 from kai.plugins.dra.extended import Implied, alike, backing_classes, implied_claim, needed, plugged
 from kai.plugins.dra.inventory import Inventory, Tables
-from kai.plugins.dra.releasing import releasing_claims
 
 RULE = "dynamicresources"
 NOT_ALLOCATABLE = "cannot allocate all DRA claims"

@@ -7,17 +7,255 @@ Nodes and devices are chosen by the term, one pod after the other; ``kai.kernels
 
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023. The paper's measure counts neither memory nor what pods
     after the next will be short of, nor which nodes only some pods may use; and it does not order pods.
+
+What usually comes: the most frequent shapes among the pods that run and wait, and what follows for each node.
+
+The order in which most of what waits fits: large pods first, then parts of GPUs, then pods that need no GPU.
+
+Whole GPUs are found while nodes are empty; parts of GPUs fill what is left. Parts of different size go in turns, each
+size in order of age, because they complete each other on a device. A size that leaves much of a device unused, whatever
+comes beside it, goes later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import attrs
+import numpy as np
 from attrs.validators import ge, gt, instance_of
 
-from kai.framework import Extension, GroupOrder, SessionView
+from kai.framework import (
+    ALIVE,
+    CPU,
+    GPU,
+    GPU_UNIT,
+    MEMORY,
+    Bools,
+    Extension,
+    Float64s,
+    GpuKind,
+    GroupOrder,
+    GroupRows,
+    Int64s,
+    Node,
+    NodeTerm,
+    Requirement,
+    SessionView,
+    Shape,
+    Status,
+    Taint,
+    Toleration,
+    tolerates,
+)
 from kai.framework import Fragmentation as FragmentationTerm
-from kai.plugins.fragmentation.mix import Kinds, term_of
-from kai.plugins.fragmentation.order import order_keys
+
+BOUNDLESS = 1e12
+"""GPUs for each unit of what the pods on a node do not ask for."""
+STRONGEST = 8.0
+"""Bounds what a node is worth that nearly all pods may use and hardly any other: other scores must keep their say."""
+REPELLING = ("NoSchedule", "NoExecute")
+
+Demand = tuple[tuple[tuple[str, str], ...], tuple[NodeTerm, ...] | None, tuple[Toleration, ...]]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Kinds:
+    """The shapes that ask for whole GPUs or for parts of them; those that ask for the same are one kind.
+
+    Shapes: K shapes, D kinds, Q places where kinds may run, N nodes.
+    """
+
+    of_shape: Int64s
+    """[K] The kind of each shape, -1 for those that ask for no GPU, or for slices or claimed devices."""
+    shapes: Int64s
+    """[D] A shape of each kind."""
+    wants: Float64s
+    """[D, 3] CPU, memory and GPUs."""
+    place: Int64s
+    """[D] Where each kind may run."""
+    allowed: Bools
+    """bool[Q, N]: the nodes of each place, by labels and taints. Few places suit many kinds."""
+
+    @classmethod
+    def of(cls, session: SessionView) -> Self:
+        """Return the kinds of a session.
+
+        Cost: O(K) in Python and a mask for each demand, when shapes or nodes change.
+        """
+        snapshot = session.snapshot
+        return session.once("kinds of shapes", (snapshot.shapes, snapshot.nodes), lambda: cls._made(session))
+
+    @classmethod
+    def _made(cls, session: SessionView) -> Self:
+        shapes, requests = session.snapshot.shapes, session.facts.shapes.request
+        known, places = dict[object, int](), dict[Demand, int]()
+        of_shape, first, place = np.full(len(shapes), -1, np.int64), list[int](), list[int]()
+        for row, shape in enumerate(shapes):
+            if shape.gpu.kind in (GpuKind.NONE, GpuKind.MIG) or shape.gpu.claimed:
+                continue
+            amounts, demand = tuple(requests[row, : GPU + 1].tolist()), _demand(shape)
+            kind = known.setdefault((amounts, shape.gpu, demand), len(known))
+            of_shape[row] = kind
+            if kind == len(first):
+                first.append(row)
+                place.append(places.setdefault(demand, len(places)))
+        rows = np.array(first, np.int64)
+        wants = session.requested[rows].astype(np.float64)
+        wants[:, GPU] /= GPU_UNIT
+        allowed = _allowed(session, list(places))
+        return cls(of_shape=of_shape, shapes=rows, wants=wants, place=np.array(place, np.int64), allowed=allowed)
+
+
+def _demand(shape: Shape) -> Demand:
+    constraints = shape.constraints
+    return constraints.node_selector, constraints.node_affinity, constraints.tolerations
+
+
+def _allowed(session: SessionView, demands: Sequence[Demand]) -> Bools:
+    """Return bool[Q, N]: the nodes whose labels and taints suit each of ``demands``."""
+    taints = _Taints(session.snapshot.nodes)
+    out = np.empty((len(demands), len(session.nodes)), np.bool_)
+    for at, (selector, terms, tolerations) in enumerate(demands):
+        out[at] = session.node_labels.satisfies(Requirement(key, "In", (value,)) for key, value in selector)
+        out[at] &= taints.tolerated(tolerations)
+        if terms is not None:
+            out[at] &= session.selected_nodes(terms)
+    return out
+
+
+class _Taints:
+    """Which nodes are tainted alike: a cluster has few kinds of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        kinds: dict[tuple[Taint, ...], int] = {}
+        repelling = (tuple(taint for taint in node.taints if taint.effect in REPELLING) for node in nodes)
+        self._kind_of = np.array([kinds.setdefault(each, len(kinds)) for each in repelling], np.int64)
+        self._kinds = tuple(kinds)
+
+    def tolerated(self, tolerations: Sequence[Toleration]) -> Bools:
+        """Return bool[N]: where ``tolerations`` cover every taint."""
+        covered = [all(any(tolerates(by, taint) for by in tolerations) for taint in kind) for kind in self._kinds]
+        mask: Bools = np.array(covered, np.bool_)[self._kind_of]
+        return mask
+
+
+def term_of(session: SessionView, kinds: Kinds, most: int, weight: float) -> FragmentationTerm | None:
+    """Return the term for the ``most`` frequent kinds of pods that run and wait; None if none of these asks for GPUs.
+
+    What nodes are asked for follows from all kinds, since few pods may use a rare model.
+
+    Cost: O(pods + (most + places) x nodes).
+    """
+    facts = session.facts
+    alive = (((ALIVE >> session.columns.status) & 1) > 0) & ~facts.pods.reservation
+    by_shape = np.bincount(facts.pods.shape[alive], minlength=len(kinds.of_shape))
+    asking = kinds.of_shape >= 0
+    counts = np.bincount(kinds.of_shape[asking], weights=by_shape[asking], minlength=len(kinds.shapes))
+    counts[kinds.wants[:, GPU] <= 0] = 0  # by memory, where that of no device is known: such pods fit nowhere
+    usual = np.argsort(-counts, kind="stable")[:most]
+    usual = usual[counts[usual] > 0]
+    if not len(usual):
+        return None
+    wants = np.zeros((len(kinds.allowed), len(kinds.wants[0])), np.float64)
+    np.add.at(wants, kinds.place, counts[:, None] * kinds.wants)
+    by_node = wants.T @ kinds.allowed.astype(np.float64)
+    return FragmentationTerm(
+        shapes=kinds.shapes[usual],
+        shares=counts[usual] / counts[usual].sum(),
+        allowed=np.ascontiguousarray(kinds.allowed[kinds.place[usual]]),
+        gpu_by_cpu=_ratio(by_node[GPU], by_node[CPU]),
+        gpu_by_memory=_ratio(by_node[GPU], by_node[MEMORY]),
+        pressure=_pressure(wants[:, GPU], kinds.allowed, facts.nodes.gpu_count),
+        weight=weight,
+    )
+
+
+def _ratio(gpus: Float64s, amounts: Float64s) -> Float64s:
+    """Return GPUs for each unit; boundless where pods ask for none of it, and where none may run."""
+    out = np.full(len(gpus), BOUNDLESS)
+    np.divide(gpus, amounts, out=out, where=(amounts > 0) & (gpus > 0))
+    return out
+
+
+def _pressure(wanted: Float64s, allowed: Bools, gpus: Int64s) -> Float64s:
+    """Return float64[N]: how often each GPU is asked for if pods ask evenly for all GPUs that they may use.
+
+    Pods that may use all nodes ask for each GPU alike; pods that few nodes suit ask for these.
+
+    Shapes: wanted [Q] GPUs by place, allowed [Q, N], gpus [N].
+    """
+    may = allowed.astype(np.float64)
+    supply = may @ gpus
+    even = np.divide(wanted, supply, out=np.zeros_like(wanted), where=supply > 0)
+    pressure: Float64s = np.minimum(even @ may * (gpus.sum() / wanted.sum()), STRONGEST)
+    return pressure
+
+
+DELAY = 2.5
+"""Turns, of all that wait, by which a size goes later for each device's worth of what it leaves unused."""
+LAST = 10.0
+"""The key of groups that need no GPU."""
+
+
+def order_keys(session: SessionView) -> Callable[[GroupRows], Float64s]:
+    """Return the keys of groups: what one of their waiting pods asks for at most, then what they ask for together."""
+
+    def keys(groups: GroupRows) -> Float64s:
+        facts = session.facts
+        pods = np.flatnonzero((session.columns.status == Status.PENDING) & (facts.pods.group >= 0))
+        owner, shape = facts.pods.group[pods], facts.pods.shape[pods]
+        count = len(session.snapshot.groups)
+        wanted = session.requested[:, GPU]
+        kinds = facts.shapes.kind
+        shares = ((kinds == GpuKind.FRACTION) | (kinds == GpuKind.MEMORY)) & (facts.shapes.devices == 1)
+        largest, together = np.zeros(count, np.float64), np.zeros(count, np.float64)
+        np.maximum.at(largest, owner, np.where(shares, 0.0, wanted)[shape])
+        np.add.at(together, owner, wanted[shape])
+        parts = np.zeros(count, np.int64)
+        np.maximum.at(parts, owner, np.where(shares, wanted, 0.0).astype(np.int64)[shape])
+        out = np.full((count, 2), LAST)
+        out[:, 1] = -together
+        sharing = (parts > 0) & (largest == 0)
+        out[largest > 0, 0] = -largest[largest > 0] / GPU_UNIT
+        out[sharing, 0] = _turns(session.groups_by_age, sharing, parts)[sharing]
+        return out[groups]
+
+    return keys
+
+
+def _turns(by_age: GroupRows, sharing: Bools, parts: Int64s) -> Float64s:
+    """Return float64[G]: the place of sharing groups by age, from 0 to 1, and what their size is delayed by."""
+    oldest = by_age[sharing[by_age]]
+    sizes, size_of, counts = np.unique(parts[oldest], return_inverse=True, return_counts=True)
+    unused = np.array(unused_beside(sizes.tolist(), counts.tolist()), np.float64)
+    out = np.zeros(len(parts), np.float64)
+    out[oldest] = np.arange(len(oldest)) / len(oldest) + DELAY * unused[size_of]
+    return out
+
+
+def unused_beside(sizes: Sequence[int], counts: Sequence[int]) -> list[float]:
+    """Return how much of a device stays unused beside each of ``sizes``, on average, if all are packed densely.
+
+    Shapes: sizes [n] ascending, in thousandths of a device; counts [n], how many there are of each.
+    Holds:  each device takes the largest that is left, then the largest that fits, and so on.
+    Cost:   O(n) for each of at most some n patterns.
+    """
+    left, unused = list(counts), [0] * len(sizes)
+    for largest in reversed(range(len(sizes))):
+        while left[largest] > 0:
+            room, pattern = GPU_UNIT, []
+            for at in range(largest, -1, -1):
+                fitting = min(left[at], room // sizes[at])
+                if fitting > 0:
+                    pattern.append((at, fitting))
+                    room -= fitting * sizes[at]
+            if not pattern:  # larger than a device
+                break
+            devices = min(left[at] // fitting for at, fitting in pattern)
+            for at, fitting in pattern:
+                left[at] -= devices * fitting
+                unused[at] += devices * fitting * room
+    return [each / max(1, count) / GPU_UNIT for each, count in zip(unused, counts, strict=True)]
 
 
 @attrs.frozen(kw_only=True)

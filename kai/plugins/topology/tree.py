@@ -2,16 +2,48 @@
 
 A node belongs to the tree if it has the labels of all levels. Domains of a level are numbered by the path of label
 values from the top, so that numbers grow with names.
+
+What topology reads: objects that list node labels, from the widest level to the narrowest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import attrs
 import numpy as np
 
-from kai.framework import Bools, DomainTree, Int64s, NodeRows, SessionView
-from kai.plugins.topology.levels import Levels
+from kai.framework import Bools, DomainTree, Int64s, NodeRows, Objects, RawObject, SessionView, TopologyConstraint
+
+
+@attrs.frozen(kw_only=True)
+class Levels:
+    """One topology object. ``labels`` are node label keys; ``aliases`` leads from other names of levels to them."""
+
+    name: str
+    labels: tuple[str, ...]
+    aliases: Mapping[str, str] = attrs.field(factory=dict)
+
+    def resolved(self, constraint: TopologyConstraint) -> TopologyConstraint:
+        """Return ``constraint`` with node labels for levels; names that are no alias stay as they are."""
+        required, preferred = constraint.required, constraint.preferred
+        return attrs.evolve(
+            constraint,
+            required=self.aliases.get(required, required),
+            preferred=self.aliases.get(preferred, preferred),
+        )
+
+
+def _read(raw: RawObject) -> Levels:
+    levels = raw.spec.get("levels", ())
+    return Levels(
+        name=raw.name,
+        labels=tuple(level["nodeLabel"] for level in levels),
+        aliases={level["alias"]: level["nodeLabel"] for level in levels if level.get("alias")},
+    )
+
+
+TOPOLOGIES = Objects(api_version="kai.scheduler/v1alpha1", kind="Topology", plural="topologies", read=_read)
+
 
 STEP = 100_000.0
 """Score of one tenth of the preferred domains."""

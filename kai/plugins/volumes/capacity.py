@@ -12,9 +12,8 @@ import attrs
 import numpy as np
 
 from kai.framework import COUNTED, NONE, Bools, Int64s, PodRow, PodRows, SessionView, Status, status_mask, within
-from kai.plugins.volumes.mounts import Mounts
 from kai.plugins.volumes.objects import StorageCapacity, VolumeCatalog, VolumeClaim
-from kai.plugins.volumes.reach import NO_SPACE, Answer
+from kai.plugins.volumes.reach import NO_SPACE, Answer, Mounts
 
 LEAVING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 MOST_BOOKED = 2**48

@@ -11,11 +11,10 @@ import attrs
 from kai.api import names
 from kai.api.conventions.caps import APPLIED, few
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
-from kai.podgrouper.grouper import Request
+from kai.podgrouper.grouper import KindPattern, Request
 from kai.podgrouper.lookup import Get
 from kai.podgrouper.resource import Fields, Kind, Resource
 from kai.podgrouper.rules import PREEMPTIBILITIES, parse_delay, standard_draft, topology_of
-from kai.podgrouper.settings import KindPattern
 
 POD_GANG = Kind("scheduler.grove.io", "v1alpha1", "PodGang")
 POD_GANG_LABEL = "grove.io/podgang"

@@ -1,18 +1,23 @@
-"""Jobs of ``batch/v1``: all pods of a Job in one group, which starts with the first of them unless told otherwise."""
+"""Jobs and CronJobs of ``batch/v1``.
+
+Jobs of ``batch/v1``: all pods of a Job in one group, which starts with the first of them unless told otherwise.
+
+CronJobs: each run is a workload of its own.
+"""
 
 from typing import ClassVar
 
 import attrs
 
 from kai.api import names
-from kai.lenient import part_of
-from kai.numerals import is_whole, signed
+from kai.basics.parsing import is_whole, part_of, signed
+from kai.podgrouper import draft as kinds
+from kai.podgrouper.decide import group_exists
 from kai.podgrouper.draft import GroupDraft
-from kai.podgrouper.existing import group_exists
-from kai.podgrouper.grouper import Request
+from kai.podgrouper.grouper import KindPattern, Request
+from kai.podgrouper.lookup import Get
 from kai.podgrouper.resource import Resource, annotated_integer
 from kai.podgrouper.rules import standard_draft
-from kai.podgrouper.settings import KindPattern
 
 
 class Job:
@@ -58,3 +63,21 @@ def _count(indexes: object) -> int:
         if start is not None and end is not None:
             total += max(0, end - start + 1)
     return total
+
+
+class CronJob:
+    """One group for each Job that the CronJob starts."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("batch", "v1", "CronJob"),)
+
+    def draft(self, request: Request, /) -> GroupDraft:
+        """Return the standard group of the pod's Job; the Job's minimum is not looked at.
+
+        Raises: InputError when the pod has no Job among its owners, or the Job does not exist.
+        """
+        pod = request.pod
+        job = next((owner for owner in pod.owner_references if owner.kind.kind == kinds.JOB.kind), None)
+        if job is None:
+            listed = ", ".join(str(owner) for owner in pod.owner_references) or None
+            raise pod.error("metadata.ownerReferences", listed, "a Job among the owners of a CronJob's pod")
+        return standard_draft(request, request.reader.need(Get(kinds.JOB, pod.namespace, job.name)))

@@ -7,9 +7,9 @@ from typing import ClassVar
 import attrs
 
 from kai.errors import InputError
-from kai.podgrouper import kinds
+from kai.podgrouper import draft as kinds
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
-from kai.podgrouper.grouper import Request
+from kai.podgrouper.grouper import KindPattern, Request, Settings
 from kai.podgrouper.karta.definition import Constraint, Definition, OneGroup, described_kind, read_definition
 from kai.podgrouper.karta.scale import (
     component_of_pod,
@@ -23,7 +23,6 @@ from kai.podgrouper.karta.values import json_of, type_name
 from kai.podgrouper.lookup import Absent, Many, Reader
 from kai.podgrouper.resource import Kind, Resource
 from kai.podgrouper.rules import standard_draft
-from kai.podgrouper.settings import KindPattern, Settings
 
 GROUP_LABEL = "run.ai/karta-group"
 VERSION_LABEL = "run.ai/karta-version"

@@ -3,16 +3,15 @@
 from typing import ClassVar
 
 from kai.api import names
+from kai.basics.parsing import signed
 from kai.errors import InputError
-from kai.numerals import signed
-from kai.podgrouper import kinds
+from kai.podgrouper import draft as kinds
+from kai.podgrouper.decide import find_group
 from kai.podgrouper.draft import GroupDraft
-from kai.podgrouper.existing import find_group
-from kai.podgrouper.grouper import Request
+from kai.podgrouper.grouper import KindPattern, Request
 from kai.podgrouper.lookup import Absent, Get, Many
 from kai.podgrouper.resource import INT32_MAX, Kind, Resource
 from kai.podgrouper.rules import INFERENCE, group_annotations, group_labels, group_name, priority_class, queue
-from kai.podgrouper.settings import KindPattern
 
 REVISION = Kind("serving.knative.dev", "v1", "Revision")
 REVISION_LABEL = "serving.knative.dev/revision"

@@ -6,15 +6,13 @@ from typing import ClassVar
 import attrs
 
 from kai.api import names
-from kai.lenient import text_of
-from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
-from kai.podgrouper.existing import find_group, has_subgroups
-from kai.podgrouper.grouper import Request
+from kai.basics.parsing import text_of
+from kai.podgrouper.decide import find_group, has_subgroups
+from kai.podgrouper.draft import GroupDraft, SubGroup, Topology, template_annotation
+from kai.podgrouper.grouper import KindPattern, Request
 from kai.podgrouper.lookup import Get
 from kai.podgrouper.resource import Fields, Kind, Resource
 from kai.podgrouper.rules import standard_draft
-from kai.podgrouper.segments import template_annotation
-from kai.podgrouper.settings import KindPattern
 
 CLUSTER = "RayCluster"
 SUSPENDED = ("suspend", "suspended")

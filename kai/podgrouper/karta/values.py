@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cmp_to_key
 
+from kai.basics.parsing import is_number
 from kai.errors import InputError
-from kai.numerals import is_number
 
 
 class QueryError(InputError):

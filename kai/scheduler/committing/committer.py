@@ -1,6 +1,6 @@
 """The committer: from decisions to writes, and what becomes of the writes. A machine without I/O.
 
-`Committer.step` takes one event and returns effects (`kai.scheduler.effects`); the shell (`kai.scheduler.outbox`)
+`Committer.step` takes one event and returns effects (`kai.scheduler.effects`); the shell (`outbox`)
 carries them out and nothing else, so a simulation runs this very code. A statement is looked at once more against the
 newest store (`verifying`), then *assumed*: the store shows its outcome at once, so that the next cycle does not decide
 it again. An assumption outlives its write until the watch, a reply or a read decides. What each write does next is its
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -21,25 +21,27 @@ from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.scheduling.bind_request import BindRequest
-from kai.backoff import doubling_pause
+from kai.basics.deadlines import Deadlines, doubling_pause
 from kai.cluster.port import Term
 from kai.cluster.requests import NotLeading, Request
-from kai.deadlines import Deadlines
 from kai.framework.decisions import Bind, Evict, Nominate
-from kai.intake.binding import ExpiredRequest, has_failed
-from kai.model.noroom import NoRoom
-from kai.scheduler import orders
-from kai.scheduler.committing.bind_events import BindEvents
-from kai.scheduler.committing.bind_operation import BindOperation
-from kai.scheduler.committing.bind_templates import BindTemplates
-from kai.scheduler.committing.disruption_budgets import LatestBudgets
-from kai.scheduler.committing.eviction_operation import EvictionOperation
-from kai.scheduler.committing.evictions_in_flight import EvictionsInFlight
-from kai.scheduler.committing.message_retries import MessageRetries
-from kai.scheduler.committing.operations import Ask, End, HandOver, Moment, Operation, Step
-from kai.scheduler.committing.promises import Promises
-from kai.scheduler.committing.removal_operation import KeptRequests, RemovalOperation
-from kai.scheduler.committing.verifying import is_being_bound, pod_of, verify
+from kai.intake.bind_requests import ExpiredRequest, has_failed
+from kai.scheduler.committing import orders
+from kai.scheduler.committing.binds import BindOperation, BindTemplates
+from kai.scheduler.committing.evictions import EvictionOperation, EvictionsInFlight
+from kai.scheduler.committing.messages import BindEvents, MessageRetries, Promises
+from kai.scheduler.committing.operations import (
+    Ask,
+    End,
+    HandOver,
+    KeptRequests,
+    Moment,
+    Operation,
+    RemovalOperation,
+    Step,
+)
+from kai.scheduler.committing.orders import Stamp
+from kai.scheduler.committing.verifying import LatestBudgets, is_being_bound, pod_of, verify
 from kai.scheduler.effects import (
     Answered,
     Assume,
@@ -50,18 +52,20 @@ from kai.scheduler.effects import (
     Expired,
     Forget,
     Looked,
+    Reader,
     Send,
     TermBegan,
     TermEnded,
     WakeAt,
 )
 from kai.scheduler.feedback import Feedback
-from kai.scheduler.feedback.protected_pods import EXHAUSTED, REFUSED
-from kai.scheduler.orders import Stamp
-from kai.scheduler.reader import Reader
+from kai.scheduler.feedback.refusals import EXHAUSTED, REFUSED
+from kai.scheduler.reporting.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
 from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.scheduler.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
-from kai.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kai.model.placement import NoRoom
+    from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
 _FIRST_PAUSE: Final = 0.2

@@ -1,23 +1,48 @@
 """A last look at a statement: whether the newest store still agrees with the snapshot that it was decided on.
 
 A statement is carried out whole or not at all. What is rejected here is simply decided anew in the next cycle.
+
+The disruption budgets of the cluster as they are now. What they say of pods is `kai.intake.disruption_budgets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import attrs
 
 from kai.api.kinds import key_of
+from kai.api.kubernetes.meta import PodDisruptionBudget
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.framework.decisions import Bind, Decision, Evict
-from kai.intake.binding import has_failed
+from kai.intake.bind_requests import has_failed
+from kai.intake.disruption_budgets import Budgets
 from kai.intake.nodes import is_wanted
-from kai.scheduler.committing.disruption_budgets import LatestBudgets
-from kai.scheduler.reader import Reader
+from kai.scheduler.effects import Reader
 from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai.scheduler.effects import Reader
+    from kai.state.snapshot import Snapshot
+
+
+@attrs.define
+class LatestBudgets:
+    """The budgets of a store. They are sorted once while none of them changes, not for each pod that is evicted."""
+
+    _listing: tuple[PodDisruptionBudget, ...] = ()
+    _sorted: Budgets = attrs.field(factory=lambda: Budgets(()))
+
+    def of(self, reader: Reader) -> Budgets:
+        """Return all budgets that ``reader`` has."""
+        listing = reader.all(PodDisruptionBudget)
+        if listing is not self._listing:
+            self._listing, self._sorted = listing, Budgets(listing)
+        return self._sorted
 
 
 def verify(

@@ -29,23 +29,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import msgspec
 
 from kai.api import names
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.binding import grant_of
 from kai.api.conventions.gpu_sharing import group_labels
-from kai.api.conventions.grants import grant_of
-from kai.api.kinds import key_of
-from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kinds import ClusterObjects, key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import least_members
 from kai.framework.decisions import Decision, Evict, Nominate
-from kai.intake.binding import has_failed
+from kai.intake.bind_requests import has_failed
 from kai.model.pod import STAND_IN
-from kai.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.meta import ObjectMeta
+    from kai.state.snapshot import Snapshot
 
 _PATIENCE: Final = 30.0
 """Seconds for which a place is kept once the old pod is gone: some owners make another only then."""

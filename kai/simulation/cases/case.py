@@ -1,16 +1,41 @@
-"""A case: everything that one simulation needs, read from whatever it was written in."""
+"""A case: everything that one simulation needs, read from whatever it was written in.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+What cannot be as the objects of a case say: limits below quotas, nodes that are not there, other node pools.
+
+Past usage of queues as cases have it: fractions of the cluster, written down instead of asked for.
+
+The peer's scheduler parameters that say how a cluster becomes a snapshot.
+
+When a case happens that does not say so: at the newest time that its objects know of.
+
+It is not the time of the clock, because the same files must always give the same decisions.
+
+The resource claims that kube-controller-manager makes of templates for pods that wait, where none runs.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
+from kai.api import names, values
+from kai.api.conventions.device_claims import ClaimKey, with_claims
+from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.fields import EMPTY
+from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.values import BadValue
+from kai.basics.parsing import is_number
+from kai.basics.wording import counted, shown
+from kai.configuration.peer import Settings
 from kai.configuration.reading import Configuration
-from kai.errors import InputError
-from kai.intake import IntakeSettings
-from kai.model.past import Past
+from kai.errors import ConfigError, InputError
+from kai.intake import IntakeSettings, QueueAccess
+from kai.model.groups import Shares
+from kai.model.placement import Past
 from kai.simulation.cases.origin import Origin
 
 if TYPE_CHECKING:
@@ -102,3 +127,182 @@ def cluster_of(case: Case | FairShareCase) -> Case:
     if not isinstance(case, Case):
         raise InputError(f"{case.name}: found a division of fair shares, expected a cluster")
     return case
+
+
+_MOST: Final = 3
+
+
+def low_limits(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
+    """Yield for each queue whose limit is below its quota its name, and a sentence without it.
+
+    The rest of such a quota can never be used.
+    """
+    for faults in queue_faults(map(shape_of, objects.queues)).values():
+        for fault in (each for each in faults if each.rule is Rule.LOW_LIMIT):
+            limit, quota = f"{fault.found:.15g}", f"{fault.bound:.15g}"
+            yield fault.queue, f"its limit of {fault.resource}, {limit}, is below its quota, {quota}"
+
+
+def missing_nodes(case: Case) -> tuple[str, ...]:
+    """Return a sentence for each of the first pods whose node is not among the nodes of a case.
+
+    What they hold counts for their queues, and they run nowhere.
+    """
+    known = {node.metadata.name for node in case.objects.nodes}
+    scheduler = case.settings.scheduler_name
+    astray = [
+        pod
+        for pod in case.objects.pods
+        if pod.spec.node_name
+        and pod.spec.node_name not in known
+        and pod.status.phase not in ENDED
+        and pod.spec.scheduler_name == scheduler
+    ]
+    first = [
+        f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.nodeName: found {pod.spec.node_name}, "
+        "which is not among the nodes"
+        for pod in astray[:_MOST]
+    ]
+    more = len(astray) - len(first)
+    return (*first, f"so it is with {more} more pods") if more > 0 else tuple(first)
+
+
+def other_schedulers(case: Case) -> tuple[str, ...]:
+    """Return a sentence where nothing is for kai, and pods are for other schedulers."""
+    ours = case.settings.scheduler_name
+    counts = Counter(pod.spec.scheduler_name for pod in case.objects.pods if pod.status.phase not in ENDED)
+    if case.objects.pod_groups or not counts or ours in counts:
+        return ()
+    told = ", ".join(f"{number} for {name or 'default-scheduler'}" for name, number in sorted(counts.items()))
+    flags = " ".join(f"--scheduler-name {name or 'default-scheduler'}" for name in sorted(counts))
+    return (f"no pod is for {ours} ({told}); {flags} asks what kai would do with them",)
+
+
+def other_pools(case: Case) -> tuple[str, ...]:
+    """Return a sentence where pod groups are in other node pools than the one that is decided for."""
+    settings = case.settings
+    groups = [each.metadata.labels for each in case.objects.pod_groups]
+    others = Counter(settings.pool(labels) or "none" for labels in groups if not settings.owns(labels))
+    if not others:
+        return ()
+    if len(groups) > others.total():
+        told = ", ".join(f"{pool}: {number}" for pool, number in sorted(others.items()))
+        first = next(iter(sorted(others)))
+        counts = f"{counted(others.total(), 'pod group')} of other node pools not shown ({told})"
+        return (f"{counts}; --config with a SchedulingShard of partitionLabelValue {first} shows that pool",)
+    pools = ", ".join(sorted({settings.pool(labels) for labels in groups} - {""})) or "none"
+    ours = settings.node_pool or f"what has no label {settings.node_pool_label}"
+    places = f"each pod group is in another node pool ({pools}) than the one that is decided for ({ours})"
+    return (f"{places}; a SchedulingShard says by its partitionLabelValue for which, see --config",)
+
+
+_PARTS = tuple(attrs.fields_dict(Shares))
+
+
+def read_past_usage(value: object, subject: str, field: str) -> Mapping[str, Shares]:
+    """Return the past usage of queues by name; ``subject`` and ``field`` name the place in messages.
+
+    Raises: InputError for what is no fraction of a resource.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError.about(subject, field, found=value, wanted=f"{', '.join(_PARTS)} of each queue")
+    return {str(queue): _shares(parts, subject, f"{field}.{queue}") for queue, parts in value.items()}
+
+
+def _shares(parts: object, subject: str, field: str) -> Shares:
+    if not isinstance(parts, Mapping) or not set(parts) <= set(_PARTS):
+        raise InputError.about(subject, field, found=parts, wanted=f"{', '.join(_PARTS)} as fractions of the cluster")
+    for key, part in parts.items():
+        if not is_number(part) or not 0 <= part < math.inf:
+            raise InputError.about(subject, f"{field}.{key}", found=part, wanted="a fraction of the cluster, 0 or more")
+    return Shares(**{key: float(part) for key, part in parts.items()})
+
+
+def unread(configuration: Configuration, known: Mapping[str, Shares]) -> tuple[str, ...]:
+    """Return a note where a configuration asks for past usage and a case does not hold any."""
+    if configuration.usage is None or known:
+        return ()
+    return (f"{configuration.place}: usageDBConfig: a simulation asks no database, and past usage is not in the case",)
+
+
+def intake_settings(settings: Settings) -> IntakeSettings:
+    """Return how the cluster becomes a snapshot under ``settings`` of a scenario or of a snapshot of the peer."""
+    default = IntakeSettings()
+    partition = settings.values.get("partitionParams")
+    pool = partition if isinstance(partition, Mapping) else {}
+    label = pool.get("NodePoolLabelKey", settings.values.get("nodePoolLabelKey", default.node_pool_label))
+    value = pool.get("NodePoolLabelValue", settings.values.get("nodePoolLabelValue", default.node_pool))
+    restrict = "restrictSchedulingNodes" if settings.zeroed else "restrictNodeScheduling"
+    return IntakeSettings(
+        scheduler_name=settings.text("schedulerName", default.scheduler_name),
+        node_pool_label=str(label),
+        node_pool=str(value),
+        stuck_in_releasing_seconds=settings.seconds("stuckInReleasingThreshold", default.stuck_in_releasing_seconds),
+        full_hierarchy_fairness=settings.truth("fullHierarchyFairness", default=default.full_hierarchy_fairness),
+        queue_label_key=settings.text("queueLabelKey", default.queue_label_key),
+        restrict_node_scheduling=settings.truth(restrict, default=default.restrict_node_scheduling),
+        queue_access=_access(settings),
+    )
+
+
+def _access(settings: Settings) -> QueueAccess:
+    found = settings.text("queueAccess", QueueAccess.OPEN)
+    if found in set(QueueAccess):
+        return QueueAccess(found)
+    raise ConfigError(f"{settings.place}.queueAccess: found {shown(found)}, expected {' or '.join(QueueAccess)}")
+
+
+_STAMPS = (names.STALE_SINCE, names.PARTIAL_SINCE, names.LAST_START, names.LAST_EVICTION)
+
+
+def newest_time(objects: ClusterObjects) -> float:
+    """Return the newest instant in ``objects``, in seconds since the epoch; 0 if they hold none."""
+    return max(_instants(objects), default=0.0)
+
+
+def _instants(objects: ClusterObjects) -> Iterator[float]:
+    for members in (objects.pods, objects.pod_groups, objects.nodes, objects.queues, objects.bind_requests):
+        yield from _births_and_deaths(obj.metadata for obj in members)
+    for pod in objects.pods:
+        if pod.status.start_time is not None:
+            yield pod.status.start_time
+        yield from (c.last_transition_time for c in pod.status.conditions if c.last_transition_time is not None)
+    for group in objects.pod_groups:
+        conditions = group.status.scheduling_conditions
+        yield from (c.last_transition_time for c in conditions if c.last_transition_time is not None)
+        yield from _stamps(group.metadata.annotations.get(key) for key in _STAMPS)
+
+
+def _births_and_deaths(all_metadata: Iterable[ObjectMeta]) -> Iterator[float]:
+    for metadata in all_metadata:
+        for instant in (metadata.creation_timestamp, metadata.deletion_timestamp):
+            if instant is not None:
+                yield instant
+
+
+def _stamps(texts: Iterator[str | None]) -> Iterator[float]:
+    for text in texts:
+        try:
+            if text:
+                yield values.instant(text)
+        except BadValue:
+            continue
+
+
+def with_claims_of_templates(objects: ClusterObjects, pods: Collection[ClaimKey] | None = None) -> ClusterObjects:
+    """Return a cluster with the claims that pods lack: those called ``pods`` (namespace and name), or all."""
+    templates = {key_of(each): each for each in objects.resource_claim_templates}
+    if not templates:
+        return objects
+    claims = {key_of(each): each for each in objects.resource_claims}
+    found: list[Pod] = []
+    for pod in objects.pods:
+        if pods is not None and key_of(pod) not in pods:
+            found.append(pod)
+            continue
+        told, made = with_claims(pod, templates.get, claims.get)
+        claims |= {key_of(each): each for each in made}
+        found.append(told)
+    return attrs.evolve(objects, pods=tuple(found), resource_claims=tuple(claims.values()))

@@ -1,4 +1,9 @@
-"""Where an answer comes from; apart from cases, since what the service answers needs none of them."""
+"""Where an answer comes from; apart from cases, since what the service answers needs none of them.
+
+How often one case may be decided. Values only: the help of commands reads them without what decides.
+"""
+
+from typing import Final
 
 import attrs
 
@@ -19,3 +24,7 @@ class Origin:
     """Of the bytes that were read."""
     complete: bool = True
     """Whether everything was read that the scheduler reads."""
+
+
+MOST_CYCLES: Final = 1_000
+"""Each cycle is kept for as long as its outcome is: half a megabyte where fifty jobs change."""

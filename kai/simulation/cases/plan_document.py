@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from kai.lenient import mappings_of
+from kai.basics.parsing import mappings_of
 
 KINDS = ("place", "evict", "move", "hold")
 

@@ -1,20 +1,132 @@
 """What changes between two outcomes: figures, jobs that end or wait otherwise, and the first decision that differs.
 
 A side is read from an outcome, or from the document of a result that was written down before.
+
+What comparisons come to: the classes are the documents, and say what is written of them.
+
+What the scheduler of a cluster did, beside what is decided here on the same state: job by job, each with its rule.
+
+A snapshot is taken after a cycle of that scheduler. Which groups it left waiting, and why, stands in their conditions,
+which kai and KAI-Scheduler write alike; pods that it keeps are still there. What it binds at the moment is taken as it
+is: bind requests are a part of the state. A group about which it has written nothing yet is not counted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from kai.lenient import mappings_of
+from kai.api.kinds import key_of
+from kai.basics.parsing import mappings_of
+from kai.basics.wording import counted, first_of
+from kai.explain.phrases import Words
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.cases.plan_document import KINDS, comparable_slots
-from kai.simulation.comparing.documents import Comparison, Divergence, JobChange, JobState, Metric
+from kai.simulation.cases.plan_document import KINDS, Departure, comparable_slots
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.overview import Overview
+from kai.simulation.explaining.written import reasons_told
+from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.plan import plan_of
+
+
+@attrs.frozen(kw_only=True)
+class JobState:
+    """How a job ends on one side."""
+
+    state: str
+    nodes: tuple[str, ...]
+    queue: str
+    reason: str
+    placed: int
+    wanted: int
+
+
+@attrs.frozen(kw_only=True)
+class Metric:
+    """One figure on both sides.
+
+    None where a side does not say.
+    """
+
+    name: str
+    unit: str
+    a: float | None
+    b: float | None
+    change: float | None
+    better: str
+    """``a``, ``b``, ``equal`` or ``unclear``."""
+
+
+@attrs.frozen(kw_only=True)
+class JobChange:
+    """A job that ends otherwise.
+
+    None on a side that does not have it.
+    """
+
+    job: str
+    a: JobState | None
+    b: JobState | None
+
+
+@attrs.frozen(kw_only=True)
+class Divergence:
+    """The first decision that differs.
+
+    None on a side that does not decide it.
+    """
+
+    cycle: int
+    decision_a: Mapping[str, Any] | None
+    decision_b: Mapping[str, Any] | None
+
+
+@attrs.frozen(kw_only=True, slots=False)  # documents add fields to it, and two bases with slots cannot be one class
+class Comparison:
+    """What changes from one side to the other."""
+
+    a: str
+    b: str
+    metrics: tuple[Metric, ...]
+    jobs: tuple[JobChange, ...]
+    first_divergence: Divergence | None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing changes."""
+        return not self.jobs and self.first_divergence is None and all(each.change == 0.0 for each in self.metrics)
+
+
+@attrs.frozen(kw_only=True)
+class Dissent:
+    """A job about which the scheduler of the cluster decided otherwise."""
+
+    job: str
+    """``namespace/name``."""
+    queue: str
+    theirs: str
+    ours: str
+    rule: str
+    """What allows or forbids it here."""
+    their_rule: str | None
+    """The code that stands in the condition; None where they keep pods."""
+
+
+@attrs.frozen(kw_only=True)
+class Agreement:
+    """What the scheduler of the cluster wrote about its jobs, beside what is decided here."""
+
+    decided: int
+    undecided: int
+    """Jobs that wait and about which nothing was written yet."""
+    equal: int
+    differences: tuple[Dissent, ...]
+
+    @property
+    def summary(self) -> str:
+        """The count in one sentence."""
+        more = f"; {counted(self.undecided, 'job')} not decided there yet" if self.undecided else ""
+        return f"{self.equal} of {counted(self.decided, 'decision')} as the cluster's scheduler has it{more}"
+
 
 MORE, LESS, NEITHER = "more", "less", ""
 
@@ -213,3 +325,58 @@ def _told(item: Mapping[str, Any] | None) -> object:
     if item is None:
         return None
     return (comparable_slots(item), *(item.get(key) for key in ("node", "aggressor", "to", "cause", "rule", "share")))
+
+
+_FEW = 4
+
+
+def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
+    """Compare with what stands in conditions; None where nothing does."""
+    told = {
+        key_of(each): reasons_told(each)
+        for each in outcome.case.objects.pod_groups
+        if each.status.scheduling_conditions
+    }
+    if not any(told.values()):
+        return None
+    departures: dict[str, list[Departure]] = {}
+    for each in plan_of(outcome).evict:
+        departures.setdefault(each.job, []).append(each)
+    found: list[Dissent] = []
+    decided = undecided = 0
+    for job in seen.jobs:
+        gone = departures.get(job.key, [])
+        waited = job.words is not None or bool(job.started or job.held)
+        reasons = told.get((job.namespace, job.name), ())
+        if not waited and not gone:
+            continue
+        if waited and not reasons and not gone:
+            undecided += 1
+            continue
+        decided += 1
+        found += _dissents(job, reasons, gone)
+    return Agreement(decided=decided, undecided=undecided, equal=decided - len(found), differences=tuple(found))
+
+
+def _dissents(job: Job, reasons: tuple[Words, ...], gone: list[Departure]) -> Iterator[Dissent]:
+    if gone:
+        gains = sorted({each.aggressor for each in gone if each.aggressor})
+        whom = f" for {first_of(gains)}" if gains else ""
+        rules = sorted({f"{each.cause}: {each.rule}" for each in gone})
+        pods = counted(len(gone), "pod")
+        yield Dissent(
+            job=job.key,
+            queue=job.queue,
+            theirs=f"keeps {pods}",
+            ours=f"{pods} evicted{whom}",
+            rule=first_of(rules),
+            their_rule=None,
+        )
+    elif reasons and (job.started or job.held):
+        nodes = first_of(job.nodes, _FEW, " ")
+        ours = f"starts on {nodes}" if job.started else f"starts on {nodes} when others have left"
+        rule = "it fits, within the share of its queue" if job.started else "pods are evicted for it"
+        theirs = f"waits: {reasons[0].text}" if reasons[0].text else "waits"
+        yield Dissent(
+            job=job.key, queue=job.queue, theirs=theirs, ours=ours, rule=rule, their_rule=reasons[0].code or None
+        )

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from kai.api.values import quantity
-from kai.api.values.bad_value import BadValue
+from kai.api import values
+from kai.api.values import BadValue
 from kai.errors import InputError
 
 Values = Mapping[str, Any]
@@ -131,6 +131,6 @@ def _number(value: object) -> float:
     if isinstance(value, int | float):
         return float(value)
     try:
-        return quantity.amount(str(value), 1000) / 1000
+        return values.amount(str(value), 1000) / 1000
     except BadValue:
         return math.nan

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from kai.basics.wording import shown
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.status import Status
-from kai.notation import shown
+from kai.model.pod import Status
 from kai.simulation.cases.case import Expected
 from kai.simulation.comparing.expected_answer import Differences
 from kai.simulation.deciding.run import Cycle, Outcome

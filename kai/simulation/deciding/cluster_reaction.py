@@ -4,25 +4,136 @@ Objects in, objects out; time does not pass. An object that nothing happened to 
 intake reads only what changed.
 
 Source: the behaviour between cycles that the peer's integration tests simulate.
+
+Resource claims between cycles: what was allocated is written down, and stands until the last user is gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from kai.api import names
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import key_of
-from kai.api.kubernetes.dra import ResourceClaim
-from kai.api.kubernetes.pod import Pod
+from kai.api import names, values
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.device_claims import consumer_of, extended_claim
+from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
+from kai.api.kubernetes.pod import Pod as ApiPod
+from kai.api.kubernetes.pod import claim_behind
+from kai.api.scheduling.bind_request import BindRequestSpec
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.values import times
-from kai.engine.report import CycleReport
+from kai.engine.cycle import CycleReport
 from kai.framework.decisions import Bind, Decision
-from kai.intake.details import annotations as written_annotations
-from kai.model.status import Status
-from kai.simulation.deciding.resource_claims import bound_claims, claims_after
+from kai.intake.bind_requests import allocation_result, fields
+from kai.intake.bind_requests import annotations as written_annotations
+from kai.model.placement import ClaimPlacement
+from kai.model.pod import ACTIVE_ALLOCATED, Pod, Status, within
 from kai.state.snapshot import Snapshot
+
+ClaimKey = tuple[str, str]
+"""Namespace and name."""
+_WRITTEN = ("resourceClaimAllocations", "extendedResourceClaimAllocation")
+"""What a bind request says of claims."""
+
+
+def bound_claims(
+    pod: ApiPod, request: Mapping[str, object], claims: Mapping[ClaimKey, ResourceClaim]
+) -> Sequence[ResourceClaim]:
+    """Return those of ``claims`` that a bind of ``pod`` changes, and the one that it makes, as the binder leaves them.
+
+    ``request`` is what the bind request says of them.
+    """
+    told = fields({key: request[key] for key in _WRITTEN if key in request}, pod)
+    if not told:
+        return ()
+    spec = structure_as(BindRequestSpec, told)
+    allocations = {each.name: each.allocation for each in spec.resource_claim_allocations}
+    found: dict[ClaimKey, ResourceClaim] = {}
+    for reference in pod.spec.resource_claims:
+        key = (pod.metadata.namespace, claim_behind(pod, reference) or "")
+        claim = found.get(key) or claims.get(key)
+        if reference.name in allocations and claim is not None:
+            found[key] = _reserved(claim, pod, allocations[reference.name])
+    extended = spec.extended_resource_claim_allocation
+    if extended is not None:
+        made = extended_claim(pod, extended.device_requests)
+        found[key_of(made)] = _reserved(made, pod, extended.allocation)
+    return tuple(found.values())
+
+
+def without_user(claim: ResourceClaim, user: str) -> ResourceClaim:
+    """Return a claim that the consumer of a UID uses no more; without users it gives its devices back."""
+    status = claim.status
+    kept = tuple(each for each in status.reserved_for if each.uid != user)
+    allocation = status.allocation if kept else None
+    if kept == status.reserved_for:
+        return claim
+    return attrs.evolve(claim, status=attrs.evolve(status, reserved_for=kept, allocation=allocation))
+
+
+def _reserved(claim: ResourceClaim, pod: ApiPod, allocation: AllocationResult | None) -> ResourceClaim:
+    status, consumer = claim.status, consumer_of(pod)
+    others = tuple(each for each in status.reserved_for if each.uid != consumer.uid)
+    return attrs.evolve(
+        claim,
+        status=attrs.evolve(status, reserved_for=(*others, consumer), allocation=status.allocation or allocation),
+    )
+
+
+def claims_after(
+    claims: Iterable[ResourceClaim], snapshot: Snapshot, report: CycleReport, made: Iterable[ResourceClaim] = ()
+) -> tuple[ResourceClaim, ...]:
+    """Return the claims as the next cycle finds them, with those that were ``made`` for extended resources.
+
+    They are reserved for pods that were bound, or stay where they are, and for pods that the snapshot lacks. What
+    promised pods were to get is forgotten.
+    """
+    given: dict[ClaimKey, AllocationResult] = {}
+    users: dict[ClaimKey, list[Pod]] = {}
+    gone: set[str] = set()
+    for row, pod in enumerate(snapshot.pods):
+        status = int(report.status[row])
+        if not within(status, ACTIVE_ALLOCATED) or status == Status.PIPELINED:
+            gone.add(pod.uid)
+            continue
+        placement = report.details.get(row, {}).get("claims")
+        if isinstance(placement, ClaimPlacement):
+            for each in placement.claims:
+                given[each.claim] = allocation_result(each.devices, each.nodes, "/".join(each.claim))
+                users.setdefault(each.claim, []).append(pod)
+    found = {key_of(claim): _after(claim, given, users, gone) for claim in claims}
+    found |= {key_of(claim): claim for claim in made}
+    return tuple(claim for claim in found.values() if claim.status.reserved_for or not _is_extended(claim))
+
+
+def _is_extended(claim: ResourceClaim) -> bool:
+    """Return whether a claim was made for extended resources: it ends with its pod."""
+    return claim.metadata.annotations.get(names.EXTENDED_RESOURCE_CLAIM) == "true"
+
+
+def _after(
+    claim: ResourceClaim,
+    given: Mapping[ClaimKey, AllocationResult],
+    users: Mapping[ClaimKey, list[Pod]],
+    gone: set[str],
+) -> ResourceClaim:
+    key = key_of(claim)
+    status = claim.status
+    kept = tuple(user for user in status.reserved_for if user.uid not in gone)
+    known = {user.uid for user in kept}
+    added = tuple(_consumer(pod) for pod in users.get(key, ()) if pod.uid not in known)
+    reserved = kept + added
+    allocation = (status.allocation or given.get(key)) if reserved else None
+    if kept != status.reserved_for and key in given:
+        # All its users may have gone, and others come: then it is what they were given.
+        allocation = given[key]
+    if reserved == status.reserved_for and allocation == status.allocation:
+        return claim
+    return attrs.evolve(claim, status=attrs.evolve(status, reserved_for=reserved, allocation=allocation))
+
+
+def _consumer(pod: Pod) -> ResourceClaimConsumer:
+    return ResourceClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
+
 
 _RUN = frozenset({Status.RUNNING, Status.BINDING, Status.BOUND})
 """Pods of these run before the next cycle."""
@@ -68,7 +179,7 @@ def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: fr
            group is in ``keep_terminating``; promises are forgotten; bind requests are carried out.
     """
     rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
-    pods: list[Pod] = []
+    pods: list[ApiPod] = []
     made: list[ResourceClaim] = []
     for pod in objects.pods:
         row = rows.get(key_of(pod))
@@ -88,7 +199,7 @@ def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: fr
 # ---------------------------------------------------------------------------------------------------------------- pods
 
 
-def _next_pod(pod: Pod, row: int, after: Aftermath, keep_terminating: frozenset[str]) -> Pod:
+def _next_pod(pod: ApiPod, row: int, after: Aftermath, keep_terminating: frozenset[str]) -> ApiPod:
     match after.status(row):
         case status if status in _RUN:
             return _running(pod, row, after)
@@ -100,7 +211,7 @@ def _next_pod(pod: Pod, row: int, after: Aftermath, keep_terminating: frozenset[
             return pod
 
 
-def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
+def _running(pod: ApiPod, row: int, after: Aftermath) -> ApiPod:
     node = after.node(row) or pod.spec.node_name
     if pod.status.phase == "Running" and pod.spec.node_name == node:
         return pod
@@ -119,7 +230,7 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
     )
 
 
-def _terminating(pod: Pod, now: float) -> Pod:
+def _terminating(pod: ApiPod, now: float) -> ApiPod:
     if pod.metadata.deletion_timestamp is not None:
         return pod
     return attrs.evolve(
@@ -129,7 +240,7 @@ def _terminating(pod: Pod, now: float) -> Pod:
     )
 
 
-def recreated(pod: Pod) -> Pod:
+def recreated(pod: ApiPod) -> ApiPod:
     """Return the pod that its owner makes in the place of one that is gone, or that waits on without its promise."""
     received = {names.GRANTED, names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
     annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in received}
@@ -167,10 +278,10 @@ def device_labels(devices: tuple[str, ...]) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------------------- groups
 
 
-def _next_groups(groups: Iterable[PodGroup], pods: Iterable[Pod], after: Aftermath) -> tuple[PodGroup, ...]:
+def _next_groups(groups: Iterable[PodGroup], pods: Iterable[ApiPod], after: Aftermath) -> tuple[PodGroup, ...]:
     running = {pod.metadata.annotations.get(names.POD_GROUP, "") for pod in pods if pod.status.phase == "Running"}
     rows = {(group.namespace, group.name): row for row, group in enumerate(after.snapshot.groups)}
-    started = times.instant_text(after.snapshot.now - STARTED_BEFORE)
+    started = values.instant_text(after.snapshot.now - STARTED_BEFORE)
     out: list[PodGroup] = []
     for group in groups:
         row = rows.get(key_of(group))
@@ -193,6 +304,6 @@ def _next_groups(groups: Iterable[PodGroup], pods: Iterable[Pod], after: Afterma
 def _stamp(annotations: dict[str, str], key: str, instant: float) -> None:
     """Write an instant, or remove it when it is not a number."""
     if instant == instant:  # noqa: PLR0124 - the one value that differs from itself says "never"
-        annotations[key] = times.instant_text(instant)
+        annotations[key] = values.instant_text(instant)
     else:
         annotations.pop(key, None)

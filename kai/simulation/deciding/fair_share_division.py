@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api import values
+from kai.api.values import BadValue
 from kai.errors import InputError
 from kai.framework.division import divide, give_surplus
-from kai.model.rows import Float64s
+from kai.model.axis import Float64s
 from kai.simulation.cases.case import FairShareCase
 
 DIVISIONS = ("all", "resource", "overquota")
@@ -69,4 +69,4 @@ def _divide(
 
 
 def _instant(text: object) -> float:
-    return times.instant(text) if isinstance(text, str) and text else 0.0
+    return values.instant(text) if isinstance(text, str) and text else 0.0

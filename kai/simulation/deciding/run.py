@@ -1,4 +1,12 @@
-"""Running a case: snapshot, decide, let the cluster react, as often as the case asks for."""
+"""Running a case: snapshot, decide, let the cluster react, as often as the case asks for.
+
+How kernels run in simulations: as plain Python until compiling them pays (`kai.kernels.pace`).
+
+How far a command searches for victims: so many scenarios, whatever the time, so that the same input answers alike.
+
+The service has seconds (`kai.scheduler.cycle.cycle_input`). A person who asks why a job waits need not get the whole
+plan of all jobs, and one group that no eviction helps may try every victim of a large cluster.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,26 +16,140 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kai.api.plugin_kinds import declare_all
+from kai.api.kinds import ClusterObjects, declare_all
+from kai.basics.progress import report
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
-from kai.engine.budget import Budget
-from kai.engine.cycle import run_cycle
-from kai.engine.observe import Observer, Silent
-from kai.engine.profile import Profile
-from kai.engine.report import CycleReport
+from kai.engine.cycle import CycleReport, Profile, run_cycle
+from kai.engine.host import Budget, BudgetAnswer, Observer, Silent, Unlimited
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
-from kai.model.rows import Int64s, locked
-from kai.model.status import TERMINATING
-from kai.progress import report
+from kai.kernels.pace import Pace, work_of
+from kai.model.axis import Int64s, locked
+from kai.model.pod import TERMINATING
 from kai.simulation.cases.case import Case
 from kai.simulation.deciding.cluster_reaction import Aftermath, next_objects
 from kai.simulation.deciding.disruptions import Disruptions
-from kai.simulation.deciding.kernel_pace import settle_for, settle_on
-from kai.simulation.deciding.search_budget import Counted, Searches, budget_of
 from kai.state.snapshot import Snapshot
+
+COMPILING: Final = "compiling kernels (once, a minute or two)"
+WORTH_LOADING: Final = 400_000
+"""A command decides its last cycle soon, so it loads kernels later than a service would.
+
+Measured with searches as far as commands search: loading takes a second of processor, and 230,000 pairs (500 nodes,
+4,000 pods, 50 of which wait) take 0.4 seconds plain.
+"""
+_PACE: Final = Pace(WORTH_LOADING)
+_HOSTS: Final[list[str]] = []
+"""The roles of this process that settle how kernels run, so that nothing here does."""
+
+
+def leave_to(host: str) -> None:
+    """Leave it to a service of this process how kernels run: its cycles and what is decided here run beside each other.
+
+    Two that settle it would switch it under each other's feet.
+    """
+    _HOSTS.append(host)
+
+
+def settle_for(objects: ClusterObjects, profile: Profile, again: int = 0) -> None:
+    """Settle how kernels run before a cluster is read that is decided on once, and about ``again`` times more."""
+    waiting = sum(not pod.spec.node_name for pod in objects.pods)
+    _settle(work_of(len(objects.nodes), len(objects.pods), waiting) * (1 + again), profile)
+
+
+def settle_on(snapshot: Snapshot, profile: Profile, again: int = 0) -> None:
+    """Settle how kernels run before a snapshot is decided on, and count it as done.
+
+    About ``again`` more that are like it will follow.
+    """
+    waiting = int(np.count_nonzero(snapshot.pod_node < 0))
+    work = work_of(len(snapshot.nodes), len(snapshot.pods), waiting)
+    _settle(work * (1 + again), profile)
+    _PACE.add(work)
+
+
+def _settle(work: int, profile: Profile) -> None:
+    if _HOSTS:
+        return
+    modules = tuple(type(use.plugin).__module__ for use in profile.plugins)
+    _PACE.settle(work, modules, lambda done, total: report(COMPILING, done, total))
+
+
+@attrs.frozen
+class Searches:
+    """How many scenarios are tried at most."""
+
+    of_all: int
+    """In one cycle."""
+    of_one: int
+    """For one group by one generator."""
+
+
+READING: Final = Searches(of_all=4_000, of_one=400)
+"""For commands that read: of the workloads that are measured, 500 groups that reclaim from 4,000 pods take 1,000."""
+PASSED_FOR_ONE: Final = 4
+"""So many scenarios that are passed over cost as much as one that is tried."""
+TRYING: Final = Searches(of_all=400, of_one=100)
+"""For each change that is tried for the sake of one job."""
+
+
+@attrs.define
+class Counted:
+    """A budget of scenarios for one cycle."""
+
+    most: Searches
+    has_ended: bool = False
+    """Whether a search was ended by it."""
+    _left: int = attrs.field(init=False)
+    _left_here: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin with all of it."""
+        self._left = self.most.of_all * PASSED_FOR_ONE
+
+    def begin_action(self, action: str, /) -> None:
+        """Nothing to start."""
+
+    def go_on(self) -> BudgetAnswer:
+        """Return GO: what is idle is given out to the end."""
+        return BudgetAnswer.GO
+
+    def begin_group(self) -> BudgetAnswer:
+        """Return STOP once all scenarios are spent."""
+        return BudgetAnswer.GO if self._left > 0 else self._ended(BudgetAnswer.STOP)
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Start the scenarios of a generator."""
+        self._left_here = self.most.of_one * PASSED_FOR_ONE
+
+    def grant(self) -> BudgetAnswer:
+        """Return whether another scenario may be tried: of this generator, and at all."""
+        return self._spend(PASSED_FOR_ONE)
+
+    def pass_over(self) -> BudgetAnswer:
+        """Return whether the generator may propose more."""
+        return self._spend(1)
+
+    def _spend(self, cost: int) -> BudgetAnswer:
+        if self._left <= 0:
+            return self._ended(BudgetAnswer.STOP)
+        if self._left_here <= 0:
+            return self._ended(BudgetAnswer.NEXT_GENERATOR)
+        self._left -= cost
+        self._left_here -= cost
+        return BudgetAnswer.GO
+
+    def _ended(self, grant: BudgetAnswer) -> BudgetAnswer:
+        self.has_ended = True
+        return grant
+
+
+def budget_of(searches: Searches | None) -> Budget:
+    """Return the budget of one cycle; None is without end."""
+    return Unlimited() if searches is None else Counted(searches)
+
 
 DECIDING: Final = "deciding"
 

@@ -7,24 +7,34 @@ by halving; or they are alternatives, none of which is more than another.
 import difflib
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kai.ancestry import ancestry
 from kai.api import names
 from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.kinds import key_of
-from kai.api.kubernetes.node import Taint
+from kai.basics.trees import ancestry
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import number
 from kai.explain.recorded import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, LEADING, MEMORY
-from kai.model.status import ALIVE, within
+from kai.model.pod import ALIVE, within
 from kai.simulation.explaining import changes, pod_changes
 from kai.simulation.explaining.changes import Site
-from kai.simulation.explaining.family import CAPPED, MOST_ALTERNATIVES, Family, Maker, below, rounder
-from kai.simulation.explaining.obstacle_candidates import OBSTACLES
+from kai.simulation.explaining.obstacle_candidates import (
+    CAPPED,
+    MOST_ALTERNATIVES,
+    OBSTACLES,
+    Family,
+    Maker,
+    below,
+    rounder,
+)
 from kai.simulation.explaining.unfit_nodes import back_again
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.node import Taint
 
 
 def families(site: Site) -> Iterator[Family]:

@@ -5,26 +5,60 @@ claim in ``claim_changes``.
 
 Nothing here says that a change helps; ``kai.simulation.explaining.trials`` finds out. An object that a change does not
 touch is the same object afterwards, so that reading the changed cluster costs only what changed.
+
+What the fields of a group are called in the form in which it is written.
+
+The short form has ``groups.train.minimum`` where objects have ``minMember``. A suggestion is to be typed into a file,
+so it names the field that the file has.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 import attrs
 
 from kai.api import names
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
 from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
+from kai.basics.parsing import amount as amount_in
+from kai.basics.wording import counted
+from kai.explain.declared import Takeable
 from kai.explain.phrases import Words, bare, listed, quantity
-from kai.explain.takeable import Takeable
 from kai.framework.decisions import Cause
-from kai.model.amounts import parts_of
 from kai.model.axis import GPU_UNIT
-from kai.quantity import amount as amount_in
+from kai.model.units import parts_of
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.explaining.field_names import OBJECTS, GroupFields
-from kai.wording import counted
+
+
+@attrs.frozen(kw_only=True)
+class GroupFields:
+    """The fields that suggestions change, in the words of one form."""
+
+    minimum: str
+    fraction: str
+    gpu_memory: str
+    preemptible: str
+    """The field and the value that let pods be taken back."""
+    delay: str
+
+
+OBJECTS: Final = GroupFields(
+    minimum="minMember",
+    fraction=names.GPU_FRACTION,
+    gpu_memory=names.GPU_MEMORY,
+    preemptible=f"{names.PREEMPTIBILITY}: {names.PREEMPTIBLE}",
+    delay="preemptionDelay",
+)
+SHORT: Final = GroupFields(
+    minimum="minimum",
+    fraction="fraction",
+    gpu_memory="gpu_memory",
+    preemptible="preemptible: true",
+    delay="preemption_delay",
+)
+
 
 QUEUE_UNITS = {"gpu": GPU_UNIT, "cpu": 1, "memory": 1_000_000}
 """Axis units in one unit of a queue's quota and limit."""

@@ -5,8 +5,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import key_of
+from kai.api.kinds import ClusterObjects, key_of
 from kai.api.kubernetes.dra import (
     DeviceClaim,
     DeviceRequest,
@@ -17,9 +16,9 @@ from kai.api.kubernetes.dra import (
 )
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import CsiNode, CsiNodeDriver, PersistentVolumeClaim
+from kai.basics.wording import counted
 from kai.explain.phrases import listed
 from kai.simulation.explaining.changes import Change, Site, capped, with_pods
-from kai.wording import counted
 
 ATTACH_LIMIT = "allocatable of CSINode"
 DEVICE_CLASS = "deviceClassName"

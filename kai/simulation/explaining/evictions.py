@@ -10,13 +10,11 @@ import numpy as np
 from kai.explain.phrases import plain, quantity
 from kai.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Cause, Evict
-from kai.model.axis import CPU, GPU, LEADING, MEMORY
-from kai.model.podgroup import PodGroup
-from kai.model.queue import path_to
-from kai.model.rows import Int64s
-from kai.model.status import COUNTED, Status, within
+from kai.model.axis import CPU, GPU, LEADING, MEMORY, Int64s
+from kai.model.groups import PodGroup, path_to
+from kai.model.pod import COUNTED, Status, within
 from kai.simulation.deciding.run import Cycle
-from kai.simulation.outcomes.quota_gpus import counted_gpus
+from kai.simulation.outcomes.states import counted_gpus
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from kai.api.kinds import key_of
+from kai.basics.wording import counted
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import alternatives, bare, listed, number, objection, quantity
@@ -15,14 +16,21 @@ from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
 from kai.kernels import fit
 from kai.model.axis import GPU, GPU_UNIT, LEADING
-from kai.model.pod import GpuKind
-from kai.model.queue import path_to
-from kai.model.status import ACTIVE_ALLOCATED, TERMINATING, Status, within
+from kai.model.groups import path_to
+from kai.model.pod import ACTIVE_ALLOCATED, TERMINATING, GpuKind, Status, within
 from kai.simulation.deciding.run import Cycle
 from kai.simulation.explaining.changes import Site
 from kai.simulation.explaining.evictions import Evictions
-from kai.simulation.explaining.fact import Evidence, Maker, in_units
-from kai.simulation.explaining.idle import asks_gpus, idle
+from kai.simulation.explaining.facts import (
+    Evidence,
+    Maker,
+    asks_gpus,
+    idle,
+    in_units,
+    preempting,
+    reclaiming,
+    within_quotas,
+)
 from kai.simulation.explaining.obstacles import (
     affinities,
     claims,
@@ -33,9 +41,7 @@ from kai.simulation.explaining.obstacles import (
     topologies,
 )
 from kai.simulation.explaining.unfit_nodes import nodes_told
-from kai.simulation.explaining.victims import preempting, reclaiming, within_quotas
-from kai.simulation.outcomes.quota_gpus import counted_gpus, demanded_by_memory
-from kai.wording import counted
+from kai.simulation.outcomes.states import counted_gpus, demanded_by_memory
 
 _MOST_NAMED = 5
 _PODS = GPU + 1

@@ -10,36 +10,40 @@ from functools import cached_property, partial
 import attrs
 import numpy as np
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import key_of
+from kai.api.kinds import ClusterObjects, key_of
+from kai.basics.wording import counted
 from kai.explain.phrases import Words, listed
 from kai.explain.words import Teller
 from kai.model.axis import GPU
-from kai.model.podgroup import PodGroup
-from kai.model.status import Status
+from kai.model.groups import PodGroup
+from kai.model.pod import Status
 from kai.simulation.deciding.cluster_reaction import next_objects
-from kai.simulation.deciding.run import Outcome
-from kai.simulation.deciding.search_budget import TRYING
-from kai.simulation.explaining.absent_classes import absent_classes
+from kai.simulation.deciding.run import TRYING, Outcome
 from kai.simulation.explaining.assumptions import assumptions
-from kai.simulation.explaining.changes import Site
-from kai.simulation.explaining.effort import Effort, Tell, untold
-from kai.simulation.explaining.eta import Eta, Starts
+from kai.simulation.explaining.changes import OBJECTS, SHORT, Site
 from kai.simulation.explaining.evictions import Eviction, Evictions
 from kai.simulation.explaining.evidence import evidence
-from kai.simulation.explaining.fact import Evidence
-from kai.simulation.explaining.field_names import OBJECTS, SHORT
-from kai.simulation.explaining.idle import asks_gpus
-from kai.simulation.explaining.prospects import LOST, competes, hopes, passed_again, usual, waiting
-from kai.simulation.explaining.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
-from kai.simulation.explaining.trials import ChangeTrials, GroupKey
+from kai.simulation.explaining.facts import Evidence, absent_classes, asks_gpus
+from kai.simulation.explaining.suggestions import (
+    LOST,
+    MOST_DECISIONS,
+    Eta,
+    Starts,
+    Suggestions,
+    allowance,
+    competes,
+    hopes,
+    passed_again,
+    suggest,
+    usual,
+    waiting,
+)
+from kai.simulation.explaining.trials import ChangeTrials, Effort, GroupKey, Tell, untold
 from kai.simulation.explaining.written import written
-from kai.simulation.outcomes.declared import declared_in
 from kai.simulation.outcomes.job_lines import JobLine, Owner, job_lines
-from kai.simulation.outcomes.job_states import State
-from kai.simulation.outcomes.overview import Job, Overview
+from kai.simulation.outcomes.overview import Job, Overview, declared_in
+from kai.simulation.outcomes.states import State
 from kai.simulation.scenarios.shorthand import NAMESPACE
-from kai.wording import counted
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
 _SAYS_THE_SAME = {

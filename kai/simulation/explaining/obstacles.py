@@ -5,15 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kai.api.kinds import key_of
+from kai.api.kubernetes.node import NodeSelectorRequirement
 from kai.api.kubernetes.pod import ENDED, Pod, claim_behind
-from kai.api.kubernetes.selection import NodeSelectorRequirement
 from kai.api.kubernetes.storage import PersistentVolumeClaim
+from kai.basics.wording import counted
 from kai.explain.phrases import alternatives, listed
 from kai.model.claim import Claim, ClaimCatalog, DeviceRequest
 from kai.simulation.explaining.changes import Site
-from kai.simulation.explaining.fact import Evidence
-from kai.simulation.explaining.idle import shapes_of
-from kai.wording import counted
+from kai.simulation.explaining.facts import Evidence, shapes_of
 
 _MOST = 4
 _IMMEDIATE = ("", "Immediate")

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api import values as times
+from kai.api.values import BadValue
+from kai.basics.parsing import mapping_of
+from kai.basics.wording import span_text
 from kai.cluster.transport.access import Access
-from kai.lenient import mapping_of
-from kai.simulation.explaining.fact import Evidence
+from kai.simulation.explaining.facts import Evidence
 from kai.simulation.sources.live_cluster import list_events_about
-from kai.wording import span_text
 
 _MOST: Final = 3
 _MOST_PODS: Final = 2

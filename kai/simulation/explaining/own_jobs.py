@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects, collect
-from kai.api.kinds import ApiObject, key_of
-from kai.api.kubernetes.core import PriorityClass
+from kai.api import values as times
+from kai.api.kinds import ApiObject, ClusterObjects, collect, key_of
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup as Manifest
-from kai.api.values import times
-from kai.cluster.clock import SystemClock
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import Listing
+from kai.cluster.threads import SystemClock
 from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.explain.codes import NEVER
@@ -25,24 +24,20 @@ from kai.explain.messages import Explanation
 from kai.explain.phrases import Words
 from kai.explain.recorded import least_pods
 from kai.intake import Intake, IntakeSettings
-from kai.model.amounts import amounts, gpus_among
 from kai.model.axis import GPU_UNIT
-from kai.model.podgroup import PodGroup
-from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.model.groups import PodGroup
+from kai.model.pod import ACTIVE_ALLOCATED, Status, within
+from kai.model.units import amounts, gpus_among
 from kai.simulation.cases.origin import Origin
-from kai.simulation.explaining.condition_reasons import bound_evidence, newest, reasons_told, unready
 from kai.simulation.explaining.explanation import JobExplanation, summary
-from kai.simulation.explaining.fact import Evidence
+from kai.simulation.explaining.facts import Evidence
 from kai.simulation.explaining.suggestions import Suggestions
-from kai.simulation.outcomes.declared import declared_in
+from kai.simulation.explaining.written import bound_evidence, newest, reasons_told, unready
 from kai.simulation.outcomes.job_lines import JobLine, PodLine, owner_of
-from kai.simulation.outcomes.job_states import State
-from kai.simulation.outcomes.overview import Job
+from kai.simulation.outcomes.overview import Job, declared_in
 from kai.simulation.outcomes.owners import Above, owners_in
-from kai.simulation.outcomes.pod_states import state_of
-from kai.simulation.outcomes.quota_gpus import memory_asked
-from kai.simulation.sources.live_cluster import list_some
-from kai.simulation.sources.unwritten import as_known
+from kai.simulation.outcomes.states import State, memory_asked, state_of
+from kai.simulation.sources.live_cluster import as_known, list_some
 from kai.state.snapshot import Snapshot
 
 _ENDED = (Status.SUCCEEDED, Status.FAILED)

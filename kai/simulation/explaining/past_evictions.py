@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import attrs
 
-from kai.api import names
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
+from kai.api import names, values
+from kai.api.values import BadValue
+from kai.basics.parsing import mapping_of
+from kai.basics.wording import counted, number_text
 from kai.cluster.transport.access import Access
 from kai.configuration.registry import Registry
 from kai.errors import InputError
-from kai.lenient import mapping_of
 from kai.simulation.sources.live_cluster import list_events
 from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_decisions
-from kai.wording import counted, number_text
 
 EVENTS: Final = "events"
 LOG: Final = "decision log"
@@ -113,7 +112,7 @@ def joined(logged: Iterable[PastEviction], told: Iterable[PastEviction]) -> tupl
 
 def _minute(time: str, before: float = 0) -> int:
     try:
-        return int((times.instant(time) - before) // 60)
+        return int((values.instant(time) - before) // 60)
     except BadValue:
         return 0
 

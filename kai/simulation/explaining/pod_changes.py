@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kubernetes.node import Taint
+from kai.api.kinds import ClusterObjects
+from kai.api.kubernetes.node import Affinity, Taint, Toleration, TopologySpreadConstraint
 from kai.api.kubernetes.pod import Container, ContainerPort, Pod, PodSpec
-from kai.api.kubernetes.selection import Affinity, Toleration, TopologySpreadConstraint
+from kai.basics.wording import counted
 from kai.explain.phrases import listed
 from kai.simulation.explaining.changes import Change, Site, with_spec
-from kai.wording import counted
 
 _DEMANDED = "DoNotSchedule"
 _WISHED = "ScheduleAnyway"

@@ -10,10 +10,10 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from kai.cluster.clock import SystemClock
+from kai.basics.parsing import mapping_of, mappings_of, part_of, text_of
+from kai.cluster.threads import SystemClock
 from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
-from kai.lenient import mapping_of, mappings_of, part_of, text_of
 from kai.simulation.sources.live_cluster import lister_of
 
 _KINDS: Final = (

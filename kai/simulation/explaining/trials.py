@@ -1,32 +1,90 @@
 """Trying a change: the cycle is decided again with it, by the same configuration, at the same moment.
 
 The core is a pure function, so what comes out is what would have happened; nothing is estimated.
+
+How far the search for changes that would help is, told with each decision.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import numpy as np
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import key_of
-from kai.engine.profile import Profile
+from kai.api.kinds import ClusterObjects, key_of
 from kai.errors import InputError
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import Words
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
 from kai.intake import Intake, IntakeSettings
-from kai.model.podgroup import PodGroup
-from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.disruptions import Disruptions
-from kai.simulation.deciding.run import Cycle, decide
-from kai.simulation.deciding.search_budget import Searches
+from kai.simulation.deciding.run import Cycle, Searches, decide
 from kai.simulation.explaining.changes import Change, Site
-from kai.simulation.explaining.effort import Effort
-from kai.simulation.outcomes.declared import declared_in
+from kai.simulation.outcomes.overview import declared_in
+
+if TYPE_CHECKING:
+    from kai.engine.cycle import Profile
+    from kai.model.groups import PodGroup
+
+TRYING: Final = "trying changes"
+Tell: TypeAlias = Callable[[str, int, int, str], None]
+"""Takes what is being done, how much of it is done, how much there may be, and what else is to be said of it."""
+
+
+def untold(what: str, done: int, total: int, detail: str, /) -> None:
+    """Say nothing: for answers that a service has ready before they are asked for."""
+
+
+@attrs.define
+class Effort:
+    """Counts decisions for groups of jobs that are explained one after the other.
+
+    Holds: no more is told as done than there may be, and all of it once the last group is explained.
+    """
+
+    tell: Tell = untold
+    _groups: int = 0
+    _each: int = 0
+    """Decisions that one of them may take; 0: nothing is tried, and nothing is told."""
+    _ended: int = 0
+    """Groups that are explained."""
+    _tried: int = 0
+    """Decisions for the group that is being explained."""
+
+    def begin(self, groups: int, each: int) -> None:
+        """Start on so many groups, with at most ``each`` decisions for one of them."""
+        self._groups, self._each, self._ended, self._tried = groups, each, 0, 0
+        self._say()
+
+    def count(self) -> None:
+        """Tell that once more is decided."""
+        self._tried += 1
+        self._say()
+
+    def end_group(self) -> None:
+        """Tell that a group is explained, with fewer decisions than it might have had, as a rule."""
+        self._ended, self._tried = self._ended + 1, 0
+        self._say()
+
+    def _say(self) -> None:
+        total = self._groups * self._each
+        if not total:
+            return
+        if self._ended == self._groups:
+            self.tell(TRYING, total, total, "")
+            return
+        done = self._ended * self._each + min(self._tried, self._each - 1)
+        told = f"{self._tried} tried, {self._each} at most"
+        if self._groups > 1:
+            told = f"job {self._ended + 1} of {self._groups}, {told}"
+        self.tell(TRYING, done, total, told)
+
 
 GroupKey = tuple[str, str]
 """Namespace and name."""

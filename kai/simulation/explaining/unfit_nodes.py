@@ -7,14 +7,13 @@ from typing import Final
 import attrs
 
 from kai.api.kubernetes.node import Node
+from kai.basics.wording import counted, span_text
 from kai.explain.phrases import listed
 from kai.model.axis import GPU
 from kai.simulation.explaining.changes import Change, Site
-from kai.simulation.explaining.fact import Evidence
-from kai.simulation.explaining.family import Family
-from kai.simulation.explaining.idle import asks_gpus
+from kai.simulation.explaining.facts import Evidence, asks_gpus
+from kai.simulation.explaining.obstacle_candidates import Family
 from kai.simulation.outcomes.node_states import NodeState, recovered, repaired, states_of, uncordoned
-from kai.wording import counted, span_text
 
 _MOST: Final = 4
 _MOST_STEPS: Final = 8

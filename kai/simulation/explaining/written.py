@@ -2,19 +2,143 @@
 
 A scheduler writes them, kai or another, at times long before; other programs write conditions on pods too. They stand
 beside the answer, which is decided anew.
+
+What conditions of a pod group tell about why it waits, in the codes and words that kai uses elsewhere.
+
+kai and KAI-Scheduler write the same reasons. Finer codes come from the figures and texts that stand beside them; what
+says nothing finer keeps the reason of the wire as its code.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kai.api import names
 from kai.api.kubernetes.pod import Pod
-from kai.api.scheduling.pod_group import PodGroup
-from kai.api.values.times import instant_text
-from kai.simulation.explaining.condition_reasons import newest
-from kai.simulation.explaining.fact import Evidence
-from kai.wording import counted
+from kai.api.scheduling.pod_group import PodGroup as ApiPodGroup
+from kai.api.scheduling.pod_group import PodGroup as Manifest
+from kai.api.scheduling.pod_group import QueueDetails, SchedulingCondition, UnschedulableReason
+from kai.api.values import instant_text
+from kai.basics import parsing
+from kai.basics.wording import counted
+from kai.explain.codes import stage_of
+from kai.explain.declared import Declared, gate_text
+from kai.explain.messages import NO_NODES
+from kai.explain.phrases import Words
+from kai.explain.recorded import bound_text, few_pods_text, in_the_way, least_pods, refused_pods
+from kai.framework.verdict import Code, Reason
+from kai.model.axis import GPU_UNIT
+from kai.model.groups import PodGroup
+from kai.model.pod import ENDED, Status, within
+from kai.model.units import amounts
+from kai.simulation.explaining.facts import Evidence
+from kai.state.snapshot import Snapshot
+
+_BOUNDS: Final = {each.value: each for each in (Code.OVER_LIMIT, Code.OVER_QUOTA)}
+_GANG: Final = re.compile(r"Resources were found for (\d{1,9}) pods while (\d{1,9}) are required for gang scheduling")
+_COUNT: Final = re.compile(r"(\d{1,9}) (.+)")
+
+
+def newest(source: Manifest) -> SchedulingCondition | None:
+    """Return the last word of a scheduler on a group; None if there is none."""
+    conditions = [each for each in source.status.scheduling_conditions if each.status != "False"]
+    return max(conditions, key=lambda each: parsing.signed(each.transition_id) or 0, default=None)
+
+
+def reasons_told(source: Manifest) -> tuple[Words, ...]:
+    """Return what the newest condition says, the dominant reason first."""
+    condition = newest(source)
+    if condition is None:
+        return ()
+    if not condition.reasons:
+        return (Words(Code.NO_NODE, _condition_line(condition.message) or "the scheduler has not written why"),)
+    found = sorted(map(_words, condition.reasons), key=lambda words: stage_of(words.code))
+    # Parts of a refusal, such as what each domain lacks, are written as reasons of their own, under a sentence.
+    return tuple(each for each in found if " " not in each.code) or tuple(found)
+
+
+def _words(told: UnschedulableReason) -> Words:
+    bound = _BOUNDS.get(told.reason)
+    details = None if told.details is None else told.details.queue_details
+    if bound is not None and details is not None:
+        facts = _bound_facts(bound, details)
+        if facts:
+            return Words(bound, bound_text(Reason(code=bound, facts=facts)), facts)
+    gang = _GANG.search(told.message)
+    if gang is not None:
+        placed, needed = int(gang[1]), int(gang[2])
+        fit = {0: "none fits", 1: "only 1 fits"}.get(placed, f"only {placed} fit")
+        said = in_the_way(_said_of_nodes(told.message[gang.end() :]))
+        text = f"its {needed} pods must start together, and {fit} now" + (f": {said}" if said else "")
+        return Words("GangDoesNotFit", text, {"placed": placed, "needed": needed})
+    return Words(told.reason or Code.NO_NODE, _condition_line(told.message))
+
+
+def _said_of_nodes(message: str) -> Mapping[str, int]:
+    """Return how many nodes object to further pods of a gang in which words; nothing where each node is told of."""
+    _, found, lines = message.partition(f"{NO_NODES}: ")
+    counts = (_COUNT.fullmatch(line) for line in lines.rstrip(".").split(". \n")) if found else ()
+    return {each[2]: int(each[1]) for each in counts if each is not None}
+
+
+def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:
+    """Return the resource of which a queue would pass its limit or quota, in axis units; nothing if none is."""
+    limits = code is Code.OVER_LIMIT
+    group = details.pod_group_requested_resources
+    bound, used, asked = (
+        amounts(tuple(each.items()))
+        for each in (
+            details.queue_resource_limits if limits else details.queue_deserved_resources,
+            details.queue_allocated_resources if limits else details.queue_allocated_non_preemptible_resources,
+            group if limits else details.pod_group_requested_non_preemptible_resources or group,
+        )
+    )
+    for resource in ("gpu", "cpu", "memory"):
+        most, has, wants = (each.get(resource, 0) for each in (bound, used, asked))
+        if resource in bound and most >= 0 and wants and has + wants > most:
+            return {"queue": details.name, "resource": resource, "bound": most, "used": has, "requested": wants}
+    return {}
+
+
+def bound_evidence(words: Words) -> Iterator[Evidence]:
+    """Yield the numbers of a limit or quota that is in the way."""
+    facts = words.facts
+    queue, resource = facts.get("queue"), facts.get("resource")
+    figures = [facts.get(key) for key in ("bound", "used", "requested")]
+    if words.code not in _BOUNDS or not isinstance(queue, str):
+        return
+    unit = GPU_UNIT if resource == "gpu" else 1
+    bound, used, asked = (each / unit if isinstance(each, int) else 0.0 for each in figures)
+    name = "limit" if words.code == Code.OVER_LIMIT else "quota"
+    text = f"{name} {bound:.12g}   used {used:.12g}   this job {asked:.12g}   over by {used + asked - bound:.12g}"
+    excess = used + asked - bound
+    values = {"queue": queue, "resource": resource, name: bound, "used": used, "requested": asked, "excess": excess}
+    yield Evidence(label=queue, text=text, values=values)
+
+
+def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: Declared) -> Iterator[Words]:
+    """Yield what keeps a group from being tried, as far as the group and its pods show it."""
+    if group.held:
+        yield Words(group.held_code, group.held)
+    if group.tree_error:
+        yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {group.tree_error}")
+    alive = [pod for pod in pods if not within(int(snapshot.pod_status[pod]), ENDED)]
+    gated = [snapshot.pods[pod].key for pod in alive if snapshot.pod_status[pod] == Status.GATED]
+    refused = [snapshot.pods[pod] for pod in alive if snapshot.pods[pod].refused]
+    needed = least_pods(group)
+    if refused:
+        yield refused_pods(refused, len(alive))
+    elif gated and (len(alive) - len(gated) < needed <= len(alive) or len(gated) == len(alive)):
+        yield Words("Gated", gate_text(gated, len(alive), declared))
+    elif len(alive) < needed:
+        yield Words(Code.NOT_READY, few_pods_text(needed, len(alive), len(pods) - len(alive)))
+
+
+def _condition_line(message: str) -> str:
+    """Return a message of the wire as one line without a full stop."""
+    return " ".join(message.split()).rstrip(". ")
+
 
 _LONGEST: Final = 160
 _MOST: Final = 3
@@ -22,7 +146,7 @@ _READY: Final = frozenset({"Initialized", "Ready", "ContainersReady", "PodReadyT
 """Conditions that say of a pod without a node only that it has none."""
 
 
-def written(group: PodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
+def written(group: ApiPodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
     """Yield the last condition on a group, and those on its pods that wait which say something else."""
     condition, message = newest(group), ""
     if condition is not None:
@@ -57,6 +181,3 @@ def _line(message: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
-
-
-__all__ = ["written"]

@@ -2,24 +2,132 @@
 
 Kubernetes does not say which whole GPU of a device plugin a pod has, so these are numbered in the order of jobs. Shared
 GPUs are the devices that the scheduler opened. GPUs behind claims come last, in the order of their driver.
+
+What a pod does on its node after a cycle, and whose it is: for whole and shared GPUs as for MIG slices.
+
+The MIG slices of each node after a cycle: how many a node offers of each profile, and which pods have them.
+
+Slices of one profile are alike, and Kubernetes does not say which one a pod has, so they are counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 import attrs
 import numpy as np
 
+from kai.api import names
 from kai.api.names import NVIDIA_GPU
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.claim import AllocatedDevice
-from kai.model.node import Node
 from kai.model.partitions import Gpu, Gpus
-from kai.model.pod import GpuKind, GpuRequest
+from kai.model.pod import ACTIVE_ALLOCATED, STAND_IN, TERMINATING, GpuKind, GpuRequest, Node, Status, within
 from kai.simulation.deciding.run import Cycle, Outcome
-from kai.simulation.outcomes.gpu_holders import HELD, LEAVING, USED, Holder, holder_of, is_leaving
-from kai.simulation.outcomes.mig_slices import Slices, slices_of
-from kai.simulation.outcomes.quota_gpus import placed_devices
+from kai.simulation.outcomes.states import placed_devices
+
+USED: Final = "used"
+HELD: Final = "held"
+LEAVING: Final = "leaving"
+
+
+@attrs.frozen(kw_only=True)
+class Holder:
+    """A pod with something of its node; what it has, subclasses say."""
+
+    job: str
+    namespace: str
+    queue: str
+    pod: str
+    state: str
+    """One of used, held, leaving."""
+
+
+def holder_of(cycle: Cycle, pod: int) -> dict[str, str] | None:
+    """Return the fields of the `Holder` that the pod of a row is on its node; None for one that is over."""
+    snapshot = cycle.snapshot
+    group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
+    state = HELD if facts.is_stand_in else _state(int(cycle.report.status[pod]))
+    if not state:
+        return None
+    return {
+        "job": snapshot.groups[group].name if group >= 0 else facts.name,
+        "namespace": facts.namespace,
+        "queue": snapshot.groups[group].queue if group >= 0 else "",
+        "pod": facts.name.removesuffix(STAND_IN),
+        "state": state,
+    }
+
+
+def is_leaving(cycle: Cycle, pod: int) -> bool:
+    """Return whether a pod has been told to go, and is there still."""
+    return within(int(cycle.report.status[pod]), TERMINATING)
+
+
+def _state(status: int) -> str:
+    if within(status, TERMINATING):
+        return LEAVING
+    if status == Status.PIPELINED:
+        return HELD
+    return USED if within(status, ACTIVE_ALLOCATED) else ""
+
+
+@attrs.frozen(kw_only=True)
+class SliceUser(Holder):
+    """A pod's slices of one profile."""
+
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class Slices:
+    """The slices of one profile on one node."""
+
+    resource: str
+    total: int
+    users: tuple[SliceUser, ...] = ()
+
+    @property
+    def profile(self) -> str:
+        """The profile without what each of them begins with: ``1g.10gb``."""
+        return self.resource.removeprefix(names.MIG_PREFIX)
+
+    def count(self, state: str) -> int:
+        """Return how many slices are in ``state``."""
+        return sum(user.count for user in self.users if user.state == state)
+
+    @property
+    def in_use(self) -> int:
+        """Slices that are taken, or still being left."""
+        return self.count(USED) + self.count(LEAVING)
+
+    @property
+    def free(self) -> int:
+        """Slices that pods can have now; like GPUs, those that are free are promised first."""
+        return max(0, self.total - self.in_use - self.count(HELD))
+
+
+def slices_of(cycle: Cycle, row: int, pods: Sequence[int]) -> tuple[Slices, ...]:
+    """Return the slices of the node in ``row``, on which ``pods`` are, by the name of the profile."""
+    snapshot = cycle.snapshot
+    offered: Mapping[str, int] = snapshot.nodes[row].allocatable
+    columns = [(name, at) for at, name in enumerate(snapshot.axis.names) if name.startswith(names.MIG_PREFIX)]
+    found = []
+    for name, at in columns:
+        users = [user for pod in pods if (user := _user(cycle, pod, at)) is not None]
+        if users or offered.get(name, 0):
+            users.sort(key=lambda user: (user.state, user.queue, user.namespace, user.job, user.pod))
+            found.append(Slices(resource=name, total=offered.get(name, 0), users=tuple(users)))
+    return tuple(found)
+
+
+def _user(cycle: Cycle, pod: int, column: int) -> SliceUser | None:
+    """Return what a pod has of one profile; None where it has nothing, or is over."""
+    snapshot = cycle.snapshot
+    count = int(snapshot.requests[int(snapshot.pod_shape[pod]), column])
+    holder = holder_of(cycle, pod) if count else None
+    return None if holder is None else SliceUser(**holder, count=count)
+
 
 FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
 _STATES = (USED, LEAVING, HELD)

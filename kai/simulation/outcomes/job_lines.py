@@ -7,16 +7,20 @@ import attrs
 
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup as Manifest
-from kai.engine.waiting_order import WaitingOrder, explained_order
-from kai.model.pod import STAND_IN
-from kai.model.podgroup import PodGroup
-from kai.model.status import Status
+from kai.engine.cycle import WaitingOrder, explained_order
+from kai.model.groups import PodGroup
+from kai.model.pod import STAND_IN, Status
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.job_states import State
-from kai.simulation.outcomes.kept_places import kept_places
 from kai.simulation.outcomes.overview import Job, Overview, pods_by_group
-from kai.simulation.outcomes.pod_states import pod_states
-from kai.simulation.outcomes.quota_gpus import asked_gpus, counted_gpus, memory_asked, wanted_by_memory
+from kai.simulation.outcomes.states import (
+    State,
+    asked_gpus,
+    counted_gpus,
+    kept_places,
+    memory_asked,
+    pod_states,
+    wanted_by_memory,
+)
 
 _WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
 _PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})

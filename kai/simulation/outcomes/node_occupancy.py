@@ -10,15 +10,12 @@ from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import objection, of_devices, plain, quantity
 from kai.explain.words import Teller
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.node import Node
-from kai.model.pod import GpuKind
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status, within
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, GpuKind, Node, Status, within
 from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.gpu_slots import share_of, slots_on
-from kai.simulation.outcomes.mig_slices import Slices, slices_of
+from kai.simulation.outcomes.gpu_slots import Slices, share_of, slices_of, slots_on
 from kai.simulation.outcomes.node_states import state_of
 from kai.simulation.outcomes.overview import Job, Overview
-from kai.simulation.outcomes.quota_gpus import counted_gpus
+from kai.simulation.outcomes.states import counted_gpus
 
 _TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.BIND, Stage.LIMIT, Stage.QUOTA)
 """Stages at which nodes do not matter yet."""

@@ -7,9 +7,9 @@ import attrs
 
 from kai.api import names
 from kai.api.kubernetes.node import Node, Taint
-from kai.model import node as model
-from kai.model.amounts import amounts
+from kai.model import pod as model
 from kai.model.axis import GPU_UNIT
+from kai.model.units import amounts
 
 READY: Final = "Ready"
 OWN_TAINTS: Final = "node.kubernetes.io/"

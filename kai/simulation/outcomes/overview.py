@@ -1,4 +1,7 @@
-"""An outcome for people: one line for each pod group and each queue, as values that the command prints."""
+"""An outcome for people: one line for each pod group and each queue, as values that the command prints.
+
+What the objects of a case say that its snapshot leaves out.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,23 +10,52 @@ from collections.abc import Set as AbstractSet
 import attrs
 import numpy as np
 
+from kai.api.kinds import ClusterObjects
+from kai.basics.wording import counted, number_text
 from kai.explain import messages
 from kai.explain.codes import NEVER
-from kai.explain.evictions import eviction_message
+from kai.explain.declared import Declared, missing_queue
 from kai.explain.messages import Explanation
-from kai.explain.phrases import Words, listed
+from kai.explain.phrases import Words, eviction_message, listed
 from kai.explain.recorded import least_pods
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
+from kai.intake import IntakeSettings, declared_queues
 from kai.model.axis import GPU_UNIT
-from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, Outcome
-from kai.simulation.outcomes.declared import declared_in
-from kai.simulation.outcomes.job_states import RUNS, State
-from kai.simulation.outcomes.kept_places import KeptPlaces, kept_places
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
-from kai.simulation.outcomes.quota_gpus import asked_gpus, counted_gpus, memory_asked, wanted_by_memory
-from kai.wording import counted, number_text
+from kai.simulation.outcomes.states import (
+    RUNS,
+    KeptPlaces,
+    State,
+    asked_gpus,
+    counted_gpus,
+    kept_places,
+    memory_asked,
+    wanted_by_memory,
+)
+
+
+def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
+    """Return parents of queues, queues of other schedulers, and the names of gates. Cost: a look at each object."""
+    return attrs.evolve(
+        declared_queues(objects.queues, settings),
+        gates={
+            f"{pod.metadata.namespace}/{pod.metadata.name}": tuple(gate.name for gate in pod.spec.scheduling_gates)
+            for pod in objects.pods
+            if pod.spec.scheduling_gates
+        },
+    )
+
+
+def left_out(outcome: Outcome) -> tuple[tuple[str, Words], ...]:
+    """Return the queues that are written down and not in the snapshot, by name, with the reason."""
+    known = outcome.last.snapshot.queue_rows
+    absent = sorted(each.metadata.name for each in outcome.case.objects.queues if each.metadata.name not in known)
+    declared = declared_in(outcome.case.objects, outcome.case.settings) if absent else Declared()
+    return tuple((name, missing_queue(name, declared)) for name in absent)
+
 
 # Plain numbers: a member of an enumeration takes ten times as long to compare.
 _GONE = frozenset({int(Status.SUCCEEDED), int(Status.FAILED)})

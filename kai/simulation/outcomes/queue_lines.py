@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.ancestry import descendants
+from kai.basics.trees import descendants
 from kai.simulation.deciding.run import Cycle
 
 

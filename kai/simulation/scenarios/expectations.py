@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kai.basics.parsing import is_number
+from kai.basics.wording import shown
 from kai.errors import InputError
-from kai.notation import shown
-from kai.numerals import is_number
 from kai.simulation.cases.case import Expected
 from kai.simulation.scenarios.validation import mapping
 

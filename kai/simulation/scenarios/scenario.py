@@ -9,11 +9,14 @@ from typing import Any
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects, collect
+from kai.api import values
 from kai.api.codec import structuring
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
-from kai.configuration.peer_settings import Settings
+from kai.api.kinds import ClusterObjects, collect
+from kai.api.values import BadValue
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
+from kai.basics.parsing import is_whole
+from kai.basics.wording import shown
+from kai.configuration.peer import Settings
 from kai.configuration.reading import (
     Configuration,
     merged,
@@ -25,15 +28,9 @@ from kai.configuration.reading import (
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.kubernetes_version import NEWEST, KubernetesVersion
-from kai.model.past import Past
-from kai.notation import shown
-from kai.numerals import is_whole
-from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.claims_of_templates import with_claims_of_templates
-from kai.simulation.cases.cycle_bounds import MOST_CYCLES
-from kai.simulation.cases.intake_settings import intake_settings
-from kai.simulation.cases.past_usage import read_past_usage
+from kai.model.placement import Past
+from kai.simulation.cases.case import Case, FairShareCase, intake_settings, read_past_usage, with_claims_of_templates
+from kai.simulation.cases.origin import MOST_CYCLES
 from kai.simulation.scenarios.expectations import read_expected
 from kai.simulation.scenarios.shorthand import NOW, expand, is_short
 from kai.simulation.scenarios.validation import mapping
@@ -248,10 +245,10 @@ def _count(value: object, place: str) -> int:
 def _instant(value: object, place: str) -> float:
     if isinstance(value, str):
         try:
-            return times.instant(value)
+            return values.instant(value)
         except BadValue:
             pass
-    raise InputError.about(*_split(place), found=value, wanted=times.WANTED_TIME)
+    raise InputError.about(*_split(place), found=value, wanted=values.WANTED_TIME)
 
 
 def _split(place: str) -> tuple[str, str]:

@@ -20,15 +20,28 @@ queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of th
 from collections.abc import Iterator, Mapping, Sequence
 
 from kai.api import names
+from kai.api import values as times
 from kai.api.conventions import gpu_sharing
-from kai.api.values import times
+from kai.basics.parsing import is_number
+from kai.basics.wording import as_text, shown
 from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
-from kai.notation import as_text, shown
-from kai.numerals import is_number
-from kai.simulation.scenarios.short_nodes import NODE_KEYS, Manifest, node, node_names, topology
-from kai.simulation.scenarios.validation import Values, boolean, fields, mapping, seconds, spread, texts, whole
+from kai.simulation.scenarios.validation import (
+    NODE_KEYS,
+    Manifest,
+    Values,
+    boolean,
+    fields,
+    mapping,
+    node,
+    node_names,
+    seconds,
+    spread,
+    texts,
+    topology,
+    whole,
+)
 
 NOW = times.instant("2026-01-01T12:00:00Z")
 NAMESPACE = "default"

@@ -10,14 +10,13 @@ from typing import Any
 import attrs
 
 from kai.api import names
-from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ApiObject, Key, key_of
+from kai.api.kinds import FIELD_OF, ApiObject, ClusterObjects, Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
+from kai.basics.parsing import mapping_of
 from kai.errors import InputError
-from kai.lenient import mapping_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
 from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims
 from kai.manifests.expansion import is_workload, numbered
@@ -26,8 +25,7 @@ from kai.manifests.lint import Beside, queue_fault
 from kai.manifests.nodes import Nodes
 from kai.manifests.reading import Reading
 from kai.manifests.workloads.making import Stage
-from kai.simulation.cases.case import Case
-from kai.simulation.cases.claims_of_templates import with_claims_of_templates
+from kai.simulation.cases.case import Case, with_claims_of_templates
 from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.sources.judging import judge
 

@@ -12,11 +12,11 @@ import attrs
 from kai.api import names
 from kai.api.codec.structuring import structure_all, unstructure
 from kai.api.kinds import ApiObject, Key, key_of
-from kai.api.kubernetes.core import PriorityClass
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
-from kai.lenient import mappings_of, part_of, text_of
+from kai.basics.parsing import mappings_of, part_of, text_of
 from kai.manifests.adoption import Adoption, adopted
 from kai.manifests.expansion import Surroundings, expand
 from kai.manifests.proposals import Around, gpus_of_nodes, sources_of_queues

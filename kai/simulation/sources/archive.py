@@ -15,22 +15,17 @@ from typing import Any
 import attrs
 import msgspec
 
-from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
 from kai.api.codec import structuring
 from kai.api.fields import camel
-from kai.api.kinds import ApiObject
-from kai.configuration.peer_settings import Settings
+from kai.api.kinds import FIELD_OF, ApiObject, ClusterObjects, collect
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
+from kai.basics.parsing import is_number, is_whole
+from kai.configuration.peer import Settings
 from kai.configuration.reading import Configuration, read_configuration, read_peer
 from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
-from kai.kubernetes_version import NEWEST, KubernetesVersion
-from kai.model.noroom import NoRoom
-from kai.model.past import Past
-from kai.numerals import is_number, is_whole
-from kai.simulation.cases.case import Case
-from kai.simulation.cases.intake_settings import intake_settings
-from kai.simulation.cases.newest_time import newest_time
-from kai.simulation.cases.past_usage import read_past_usage, unread
+from kai.model.placement import NoRoom, Past
+from kai.simulation.cases.case import Case, intake_settings, newest_time, read_past_usage, unread
 
 MEMBER = "snapshot.json"
 _LARGEST = 4 * 1024**3

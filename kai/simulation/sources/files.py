@@ -1,14 +1,21 @@
-"""Where input comes from: a path, a folder, or standard input."""
+"""Where input comes from: a path, a folder, or standard input.
 
+Kinds that plugins read: known before manifests are read, so that their objects are not passed over.
+"""
+
+import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from kai.errors import InputError
-from kai.wording import found_by
+from kai.api.kinds import ApiObject, declare, declare_all
+from kai.basics.wording import found_by
+from kai.configuration.registry import Registry
+from kai.errors import ConfigError, InputError
+from kai.framework.objects import Objects
 
 STANDARD_INPUT = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -68,3 +75,26 @@ def sum_of(texts: Sequence[bytes]) -> str:
     for text in texts:
         found.update(text)
     return found.hexdigest()
+
+
+def declare_kinds(registry: Registry) -> None:
+    """Make the kinds of all installed plugins known.
+
+    A plugin that cannot be loaded, or reads what it may not, says so where a configuration names it, and nowhere else.
+    """
+    for each in registry.objects():
+        with contextlib.suppress(ConfigError):
+            declare_objects(each)
+
+
+def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject], ...]:
+    """Return the kinds that these plugins read besides those of kai; they are known afterwards.
+
+    Raises: ConfigError for a kind that kai reads itself.
+    """
+    return declare_all(registry.objects(plugins).items())
+
+
+def declare_objects(objects: Objects) -> type[ApiObject]:
+    """Make one kind known and return the class of its objects."""
+    return declare(objects.api_version, objects.kind, objects.plural, namespaced=objects.namespaced)

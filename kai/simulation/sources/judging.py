@@ -5,24 +5,26 @@ decide call ``judge``, so that no command says of a workload that it starts whic
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup
+from kai.basics.parsing import mapping_of, part_of
 from kai.intake.groups import fault_of_tree
-from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.expansion import is_workload
-from kai.manifests.findings import Origin
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside, lint
 from kai.manifests.reading import Reading
 from kai.manifests.unused import names_scheduler
 from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.sources.webhook_refusals import with_refusals
+
+if TYPE_CHECKING:
+    from kai.manifests.findings import Origin
 
 _UNUSABLE: Final = ("F001", "T003", "T004", "J018")
 """What refuses an object that an API server has taken already: kai itself cannot use it."""

@@ -11,8 +11,7 @@ from kai.configuration.registry import Registry
 from kai.simulation.cases.case import Case, FairShareCase
 from kai.simulation.cases.origin import Origin
 from kai.simulation.sources.archive import is_archive, read_archive
-from kai.simulation.sources.files import STANDARD_INPUT, place_of, sum_of, unread
-from kai.simulation.sources.plugin_kinds import declare_kinds
+from kai.simulation.sources.files import STANDARD_INPUT, declare_kinds, place_of, sum_of, unread
 
 if TYPE_CHECKING:
     from kai.manifests.adoption import Adoption

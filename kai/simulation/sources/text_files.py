@@ -5,8 +5,9 @@ from pathlib import Path
 
 import attrs
 
-from kai.api.cluster_objects import collect
 from kai.api.codec.manifest_text import load_values
+from kai.api.kinds import collect
+from kai.basics.wording import found_by
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
@@ -14,9 +15,7 @@ from kai.manifests import Document, Finding, RefusedError, Surroundings, documen
 from kai.manifests.adoption import NONE, Adoption, adopted_documents, says_queues
 from kai.manifests.proposals import sources_of_queues
 from kai.manifests.workloads.table import describes_pods
-from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.claims_of_templates import with_claims_of_templates
-from kai.simulation.cases.newest_time import newest_time
+from kai.simulation.cases.case import Case, FairShareCase, newest_time, with_claims_of_templates
 from kai.simulation.cases.origin import Origin
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 from kai.simulation.sources.archive import is_archive
@@ -30,7 +29,6 @@ from kai.simulation.sources.files import (
     unread,
 )
 from kai.simulation.sources.judging import judge
-from kai.wording import found_by
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kai.admission import AdmissionRequest, AdmissionSettings, mutate, validate
 from kai.api import names
 from kai.api.codec import structuring
-from kai.lenient import list_of, mapping_of, part_of
+from kai.basics.parsing import list_of, mapping_of, part_of
 from kai.manifests import Document, Finding
 from kai.manifests.expansion import Job
 from kai.manifests.positions import Path

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.simulation.comparing.comparison import LESS, MORE, NEITHER
-from kai.simulation.comparing.documents import Comparison, Divergence, JobChange, JobState, Metric
+from kai.basics.wording import counted, first_of, number_text, span_text
+from kai.simulation.comparing.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.results.metrics import goodput_text, waited
-from kai.virtual.results.result import DecisionLine, JobResult, QueueResult, SimulationResult
-from kai.wording import counted, first_of, number_text, span_text
+
+if TYPE_CHECKING:
+    from kai.virtual.results.result import DecisionLine, JobResult, QueueResult, SimulationResult
 
 _DIGITS: Final = 6
 _METRICS: Final[Mapping[str, tuple[str, str, str]]] = {

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, isnan
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.ancestry import descendants
-from kai.api.scheduling.queue import Queue
-from kai.api.values.times import instant_text
+from kai.api.values import instant_text
+from kai.basics.trees import descendants
 from kai.virtual.results.result import (
     DecisionLine,
     EvictionResult,
@@ -26,8 +25,11 @@ from kai.virtual.results.result import (
 from kai.virtual.running.live_jobs import State
 from kai.virtual.running.meters import PIECES, Meters
 from kai.virtual.running.records import Ending, JobRecord, Loss, Records
-from kai.virtual.running.simulation import Run
 from kai.virtual.scenes.cronjobs import missed_notes
+
+if TYPE_CHECKING:
+    from kai.api.scheduling.queue import Queue
+    from kai.virtual.running.simulation import Run
 
 HOUR: Final = 3600.0
 MOST_LINES: Final = 20_000

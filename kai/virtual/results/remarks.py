@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kai.api.kubernetes.pod import GRACE_SECONDS
+from kai.basics.wording import counted, first_of, span_text
 from kai.virtual.results.metrics import longest_wait, waited
-from kai.virtual.results.result import JobResult, SimulationResult
-from kai.wording import counted, first_of, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kai.virtual.results.result import JobResult, SimulationResult
 
 _FEW: Final = 2
 _LONG: Final = 60.0

@@ -1,14 +1,18 @@
 """The result of a run as plain values: the same for the command, the report, a comparison and other programs.
 
 Everything but ``computing_seconds`` follows from the inputs alone, bit for bit.
+
+Figures of results as texts: a value in its unit, and the metrics by which runs are told apart, in their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
+
+from kai.basics.wording import span_text
 
 
 @attrs.frozen(kw_only=True)
@@ -211,3 +215,41 @@ class SimulationResult:
                 }
             )
         return events
+
+
+HEADLINES: Final = (
+    ("utilisation", "utilisation", "%"),
+    ("goodput", "goodput", "%"),
+    ("fairness (Jain)", "jain", ""),
+    ("fragmentation", "fragmentation", "%"),
+    ("jobs started", "started", "n"),
+    ("jobs done", "done", "n"),
+    ("wait p50", "queueingDelayP50", "s"),
+    ("wait p95", "queueingDelayP95", "s"),
+    ("wait max", "queueingDelayMax", "s"),
+    ("completion, mean", "completionMean", "s"),
+    ("pods evicted", "evictedPods", "n"),
+    ("GPU-hours lost", "evictionCost", "GPU-h"),
+)
+"""What a metric is called beside others, its name in a result, and the unit in which it is told."""
+BETTER_HIGH: Final = frozenset({"utilisation", "goodput", "jain", "started", "done"})
+"""Those of them of which more is better; of all others less is."""
+
+
+def figure(value: float | None, unit: str) -> str:
+    """Return a value in its unit; percents are told as parts, and ``n`` is a number of things."""
+    if value is None:
+        return "-"
+    if unit == "%":
+        return f"{value:.1%}"
+    if unit == "s":
+        return span_text(value)
+    if unit == "n":
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if unit else f"{value:.3f}"
+
+
+def headline(result: SimulationResult, name: str) -> str:
+    """Return the text of one of the metrics above; a hyphen where there is nothing to count."""
+    unit = next(unit for _, known, unit in HEADLINES if known == name)
+    return figure(result.value(name), unit)

@@ -2,36 +2,135 @@
 
 A pod that is bound runs at once, and holds what it was granted until it is gone. An object that nothing happened to
 stays the same object, so that a cycle reads only what changed.
+
+The objects of one kind in the embedded cluster, as listings that say what came and went since the last.
+
+The resource claims of the embedded cluster: made for pods of templates, allocated by binds, freed as pods go.
+
+Source: the controller of resource claims in kube-controller-manager, and the binder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import isnan
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
-from kai.api import names
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.conventions.grants import Grant
+from kai.api import names, values
+from kai.api.conventions.binding import Grant
+from kai.api.conventions.device_claims import ClaimKey, consumer_of, extended_claim_name, is_made_for, with_claims
 from kai.api.fields import EMPTY
-from kai.api.kinds import key_of
+from kai.api.kinds import ApiObject, ClusterObjects, Key, key_of
 from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.pod import Pod
+from kai.api.kubernetes.pod import Pod, claim_behind
+from kai.api.listing import Listing
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.values import times
-from kai.framework.decisions import Bind
-from kai.intake.details import annotations as written_annotations
-from kai.lenient import mapping_of
-from kai.model.amounts import amounts, gpus_among
+from kai.basics.parsing import mapping_of
+from kai.intake.bind_requests import annotations as written_annotations
 from kai.model.placement import DeviceAllocation
 from kai.model.pod import GpuKind
-from kai.model.units import GPU_UNIT
-from kai.simulation.deciding.cluster_reaction import device_labels, device_of
-from kai.state.snapshot import Snapshot
-from kai.virtual.running.claims import Claims
-from kai.virtual.running.object_store import Objects
+from kai.model.units import GPU_UNIT, amounts, gpus_among
+from kai.simulation.deciding.cluster_reaction import bound_claims, device_labels, device_of, without_user
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimTemplate
+    from kai.framework.decisions import Bind
+    from kai.state.snapshot import Snapshot
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class Objects(Generic[T]):
+    """The objects of one kind by namespace and name. Cost: of a listing, what changed since the one before."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, T] = {}
+        self._listed: Listing[T] = Listing()
+        self._before: dict[Key, T | None] = {}
+        """What the last listing has at the keys that changed since."""
+
+    def put(self, obj: T) -> None:
+        """Add an object, or put it in the place of the one with its name."""
+        key = key_of(obj)
+        self._before.setdefault(key, self._objects.get(key))
+        self._objects[key] = obj
+
+    def remove(self, key: Key) -> None:
+        """Take an object out; nothing happens if there is none."""
+        if key in self._objects:
+            self._before.setdefault(key, self._objects[key])
+            del self._objects[key]
+
+    def get(self, key: Key) -> T | None:
+        """Return the object with a name."""
+        return self._objects.get(key)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def listing(self) -> Listing[T]:
+        """Return all objects; the same listing until something changes."""
+        if self._before:
+            news = [(before, self._objects.get(key)) for key, before in self._before.items()]
+            gone = [before for before, now in news if before is not None and before is not now]
+            come = [now for before, now in news if now is not None and before is not now]
+            self._before = {}
+            if gone or come:
+                listed = self._listed
+                shared = listed.next(gone, come)
+                self._listed = shared or Listing.after(listed.mark, self._objects.values(), gone, come)
+        return self._listed
+
+
+class Claims:
+    """All claims by namespace and name, as they are at this moment."""
+
+    def __init__(self, claims: Iterable[ResourceClaim], templates: Iterable[ResourceClaimTemplate]) -> None:
+        self._claims = {key_of(each): each for each in claims}
+        self._templates = {key_of(each): each for each in templates}
+        self._listed: tuple[ResourceClaim, ...] | None = None
+
+    def listing(self) -> tuple[ResourceClaim, ...]:
+        """Return all claims; the same tuple until one changes."""
+        if self._listed is None:
+            self._listed = tuple(self._claims.values())
+        return self._listed
+
+    def come(self, pod: Pod) -> Pod:
+        """Return a pod that is there from now on, as it names the claims that are made for it."""
+        told, made = with_claims(pod, self._templates.get, self._claims.get)
+        self._put(made)
+        return told
+
+    def bind(self, pod: Pod, request: Mapping[str, object]) -> None:
+        """Give a pod what a bind request says of claims."""
+        self._put(bound_claims(pod, request, self._claims))
+
+    def go(self, pod: Pod) -> None:
+        """Free what a pod had that is gone: claims that were made for it end, others lose their user."""
+        if not self._claims:
+            return
+        behind = [claim_behind(pod, each) for each in pod.spec.resource_claims]
+        names = {name for name in (*behind, extended_claim_name(pod)) if name}
+        for name in names:
+            claim = self._claims.get((pod.metadata.namespace, name))
+            if claim is not None and is_made_for(claim, pod):
+                del self._claims[key_of(claim)]
+                self._listed = None
+            elif claim is not None:
+                self._put([without_user(claim, consumer_of(pod).uid)])
+
+    def _put(self, claims: Iterable[ResourceClaim]) -> None:
+        for each in claims:
+            key: ClaimKey = key_of(each)
+            if self._claims.get(key) is not each:
+                self._claims[key], self._listed = each, None
 
 
 @attrs.define(eq=False)
@@ -155,7 +254,7 @@ class EmbeddedCluster:
         """Write an instant on a group, or remove it if it is NaN; return the group."""
         annotations = dict(group.metadata.annotations)
         if not isnan(instant):
-            annotations[key] = times.instant_text(instant)
+            annotations[key] = values.instant_text(instant)
         else:
             annotations.pop(key, None)
         stamped = attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations))

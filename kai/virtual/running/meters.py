@@ -6,13 +6,15 @@ The values of a moment are columns; advancing the clock adds them up for as long
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
-from kai.model.rows import Float64s
+from kai.model.axis import Float64s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _TINY: Final = 1e-6
 MOST_BUCKETS: Final = 2048

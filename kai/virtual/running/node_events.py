@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from functools import partial
 from math import ceil
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api.kubernetes.node import Node, Taint
-from kai.virtual.running.calendar import Calendar
 from kai.virtual.running.embedded_cluster import EmbeddedCluster
-from kai.virtual.running.live_jobs import State
+from kai.virtual.running.live_jobs import Calendar, State
 from kai.virtual.running.records import Records
 from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.random_numbers import exponential, generator
+from kai.virtual.scenes.annotations import exponential, generator
 from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent, Scene
+
+if TYPE_CHECKING:
+    import random
 
 _TINY: Final = 1e-6
 

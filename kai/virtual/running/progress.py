@@ -5,16 +5,19 @@ Runs in processes of their own write how far they are into memory that they shar
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.progress import Listener, report
-from kai.virtual.running.records import Records
+from kai.basics.progress import Listener, report
+from kai.basics.wording import span_text
 from kai.virtual.scenes.scene import Scene
-from kai.wording import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import MutableSequence, Sequence
+
+    from kai.virtual.running.records import Records
 
 STEPS: Final = 1000
 """Of one run."""

@@ -1,23 +1,120 @@
 """What happened, job by job, and what the cluster looked like, as sums over time. Nothing here decides anything.
 
 Every change is told with its instant; first the meters advance to that instant with what was true until then.
+
+What is over, kept small: rows as MessagePack, which become objects again when they are looked at.
+
+A run of a million pods ends with hundreds of thousands of jobs that are over, and an object takes more for its fields
+than they say. Values come back as they were, to the last bit.
+
+The first decisions of a run as lines of text: where two runs part is found by comparing them.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from math import isnan, nan
 from operator import attrgetter
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import attrs
+import msgspec
 
+from kai.basics.wording import counted, first_of
+from kai.framework.decisions import Bind, Decision, Evict, Nominate
 from kai.virtual.running.meters import Meters
-from kai.virtual.running.packed_rows import Rows, packed, unpacked
 from kai.virtual.scenes.job_plans import JobPlan, TaskPlan
-from kai.wording import counted, first_of
+
+if TYPE_CHECKING:
+    from kai.state.snapshot import Snapshot
+
+T = TypeVar("T")
+Values = tuple[Any, ...]
+
+_BLOCK: Final = 512
+"""So many rows are packed together."""
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a scalar of numpy, which has no types here
+    """Return a scalar of numpy as a number of Python, which documents write alike."""
+    return value.item()
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
+_DECODER: Final = msgspec.msgpack.Decoder()
+
+
+def packed(values: object) -> bytes | None:
+    """Return plain values as bytes; None for values that cannot be told so, as text that is no Unicode."""
+    try:
+        return _ENCODER.encode(values)
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def unpacked(text: bytes) -> list[Any]:
+    """Return the values that were packed."""
+    values: list[Any] = _DECODER.decode(text)
+    return values
+
+
+class Rows(Generic[T]):
+    """Rows that are only added and then read from the first to the last. Cost: compressed blocks."""
+
+    def __init__(self, values_of: Callable[[T], Values], make: Callable[..., T]) -> None:
+        """Take what returns the values of a row, and what makes a row of values again."""
+        self._values_of, self._make = values_of, make
+        self._blocks: list[bytes | list[Values]] = []
+        self._last: list[Values] = []
+
+    def append(self, row: T) -> None:
+        """Add a row."""
+        self._last.append(self._values_of(row))
+        if len(self._last) == _BLOCK:
+            block = packed(self._last)
+            # The fastest level: most of a block are names that stand in it before.
+            self._blocks.append(self._last if block is None else zlib.compress(block, level=1))
+            self._last = []
+
+    def __len__(self) -> int:
+        return _BLOCK * len(self._blocks) + len(self._last)
+
+    def __iter__(self) -> Iterator[T]:
+        shared: dict[str, str] = {}
+        for block in (*self._blocks, self._last):
+            rows: Sequence[Sequence[Any]] = unpacked(zlib.decompress(block)) if isinstance(block, bytes) else block
+            for values in rows:
+                yield self._make(*[shared.setdefault(each, each) if type(each) is str else each for each in values])
+
+
+@attrs.define
+class DecisionLines:
+    """Keeps as many lines as it may, and writes one for each decision."""
+
+    most: int = 100_000
+    _lines: Rows[tuple[float, int, str]] = attrs.field(factory=lambda: Rows(tuple, lambda *line: line))
+
+    def line(self, decision: Decision, snapshot: Snapshot, at: tuple[float, int], subject: str) -> str:
+        """Return a decision as one line, and keep it if it is one of the first; ``at`` is its instant and its cycle."""
+        text = f"{_VERBS[type(decision)]} {subject}"
+        if isinstance(decision, Evict):
+            gains = snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else "-"
+            text = f"{text} {decision.cause.name} {gains}"
+        if len(self._lines) < self.most:
+            self._lines.append((*at, text))
+        return f"{at[0]!r} {text}\n"
+
+    @property
+    def lines(self) -> tuple[tuple[float, int, str], ...]:
+        """The lines that are kept."""
+        return tuple(self._lines)
+
+
+_VERBS: Final = {Bind: "bind", Evict: "evict", Nominate: "promise"}
+
 
 MOST_STAYS: Final = 200_000
 """Stays of pods on nodes that are kept for charts, and as many evictions; of the others only sums are known."""

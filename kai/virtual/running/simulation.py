@@ -10,49 +10,46 @@ The cycle is the scheduler's own; ``Rhythm`` says how soon it follows a change.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 from functools import partial
 from math import inf, isnan
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.kinds import key_of
+from kai.api.kinds import ClusterObjects, key_of
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
-from kai.engine.cycle import run_cycle
-from kai.engine.profile import Profile
-from kai.engine.report import CycleReport
-from kai.engine.unchanged import holds_until
+from kai.engine.cycle import CycleReport, Profile, holds_until, run_cycle
 from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.model.axis import GPU_UNIT
-from kai.model.past import Past
+from kai.model.placement import Past
+from kai.scheduler.feedback.memories import RecentEvictions
 from kai.scheduler.feedback.moved_pods import MovedPods
-from kai.scheduler.feedback.recent_evictions import RecentEvictions
-from kai.scheduler.rhythm import Rhythm
+from kai.scheduler.loop.wakeups import Rhythm
 from kai.simulation.deciding.cluster_reaction import device_of
 from kai.simulation.deciding.disruptions import Disruptions
-from kai.simulation.deciding.kernel_pace import settle_on
-from kai.simulation.deciding.run import Cycle
-from kai.state.snapshot import Snapshot
-from kai.virtual.running.calendar import Calendar
-from kai.virtual.running.decision_lines import DecisionLines
+from kai.simulation.deciding.run import Cycle, settle_on
 from kai.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.virtual.running.live_jobs import Calendar
 from kai.virtual.running.meters import Meters
 from kai.virtual.running.node_events import Nodes
 from kai.virtual.running.progress import Progress
-from kai.virtual.running.records import Eviction, Records, Stay
+from kai.virtual.running.records import DecisionLines, Eviction, Records, Stay
 from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Scene
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kai.state.snapshot import Snapshot
+    from kai.virtual.scenes.job_plans import JobPlan
+
 AFTER_DEADLINE: Final = 2e-3
-"""Seconds: more than the core looks early at a deadline, see `kai.engine.clock`."""
+"""Seconds: more than the core looks early at a deadline, see `kai.engine.host`."""
 LOOK_AGAIN_SECONDS: Final = 60.0
 """After so long a cycle is repeated that does not say until when its answers hold."""
 _GPU: Final = 2

@@ -12,24 +12,25 @@ from __future__ import annotations
 from collections import Counter, deque
 from functools import partial
 from math import inf, nan
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
 from kai.api.kinds import Key, key_of
-from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import GRACE_SECONDS, Pod
-from kai.api.scheduling.pod_group import PodGroup
-from kai.framework.decisions import Bind
-from kai.scheduler.rhythm import starts_alone
+from kai.scheduler.loop.wakeups import starts_alone
 from kai.simulation.deciding.cluster_reaction import recreated
-from kai.state.snapshot import Snapshot
-from kai.virtual.running.calendar import Calendar
 from kai.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
-from kai.virtual.running.live_jobs import Job, Life, Slot, State, Task
+from kai.virtual.running.live_jobs import Calendar, Job, Life, Slot, State, Task
 from kai.virtual.running.records import Ending, Loss, Records
 from kai.virtual.scenes.job_plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.meta import ObjectMeta
+    from kai.api.scheduling.pod_group import PodGroup
+    from kai.framework.decisions import Bind
+    from kai.state.snapshot import Snapshot
 
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 360.0

@@ -5,6 +5,10 @@ duration: 2h30m | lognormal(median=1h, p95=6h)
 startup, checkpoint-every, fails-at: 10m
 restarts: "3"
 replicas: 0h:1, 1h:6, 8h:2
+
+Random numbers: one generator for each purpose, so that drawing for one leaves all others as they are.
+
+A generator is seeded with a text, of which ``random.Random`` takes a hash that is the same on every machine.
 """
 
 from __future__ import annotations
@@ -13,19 +17,40 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from math import inf
-from typing import Any, Final
+from math import exp, inf, log
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai import durations, numerals
-from kai.api.values import times
-from kai.api.values.bad_value import BadValue
-from kai.lenient import mapping_of
-from kai.manifests.findings import Document, Finding
-from kai.manifests.positions import Path
-from kai.notation import shown
-from kai.virtual.scenes.random_numbers import exponential, lognormal
+from kai.api import values as times
+from kai.api.values import BadValue
+from kai.basics import parsing
+from kai.basics.parsing import mapping_of
+from kai.basics.wording import shown
+
+if TYPE_CHECKING:
+    from kai.manifests.findings import Document, Finding
+    from kai.manifests.positions import Path
+
+_P95: Final = 1.6448536269514722
+"""The 95th percentile of the standard normal distribution."""
+
+
+def generator(seed: int, *purpose: str) -> random.Random:
+    """Return the generator for one purpose of one run."""
+    return random.Random("/".join((str(seed), *purpose)))  # noqa: S311 - it repeats, which a secret must not
+
+
+def exponential(numbers: random.Random, mean: float) -> float:
+    """Return a time between two events that know nothing of each other."""
+    return -mean * log(1.0 - numbers.random())
+
+
+def lognormal(numbers: random.Random, median: float, p95: float) -> float:
+    """Return a time of a distribution that is told by its median and its 95th percentile."""
+    sigma = log(p95 / median) / _P95
+    return median * exp(sigma * numbers.gauss(0.0, 1.0))
+
 
 DOMAIN: Final = "simulation.kai.scheduler/"
 NAMES: Final = ("arrival", "duration", "startup", "checkpoint-every", "fails-at", "restarts", "replicas")
@@ -145,14 +170,14 @@ def idle_annotations(document: Document, path: Path = ()) -> Iterator[Finding]:
 def _arrival(text: str) -> float | Instant | Poisson:
     called = _call(text, "poisson", WANTED_ARRIVAL)
     if called is not None:
-        rate, count = _RATE.fullmatch(called.pop("rate", "")), numerals.unsigned(called.pop("count", ""))
+        rate, count = _RATE.fullmatch(called.pop("rate", "")), parsing.unsigned(called.pop("count", ""))
         if rate is None or count is None or called or not 0 < count <= MOST_ARRIVALS:
             raise BadValue(text, WANTED_ARRIVAL)
         try:
             per = float(rate[1])
         except ValueError:
             raise BadValue(text, WANTED_ARRIVAL) from None
-        if not 0 < per < inf or (mean := durations.seconds(f"1{rate[2]}") / per) > durations.LONGEST:
+        if not 0 < per < inf or (mean := parsing.seconds(f"1{rate[2]}") / per) > parsing.LONGEST:
             raise BadValue(text, WANTED_ARRIVAL)
         return Poisson(mean, count)
     try:
@@ -187,7 +212,7 @@ def _steps(text: str) -> Steps:
     steps: list[tuple[float, int]] = []
     for part in text.split(","):
         at, colon, written = part.strip().rpartition(":")
-        count = numerals.unsigned(written.strip())
+        count = parsing.unsigned(written.strip())
         if not colon or count is None:
             raise BadValue(text, WANTED_STEPS)
         steps.append((_seconds(at.strip(), WANTED_STEPS), count))
@@ -197,23 +222,23 @@ def _steps(text: str) -> Steps:
 
 
 def _count(text: str) -> int:
-    count = numerals.unsigned(text.strip())
+    count = parsing.unsigned(text.strip())
     if count is None:
         raise BadValue(text, "a whole number, 0 or more")
     return count
 
 
-def _seconds(text: str, wanted: str = durations.WANTED) -> float:
+def _seconds(text: str, wanted: str = parsing.DURATION_WANTED) -> float:
     try:
-        found = durations.seconds(text.strip())
-    except durations.DurationError:
+        found = parsing.seconds(text.strip())
+    except parsing.DurationError:
         raise BadValue(text, wanted) from None
     if found < 0:
         raise BadValue(text, wanted)
     return found
 
 
-def _positive(text: str, wanted: str = durations.WANTED) -> float:
+def _positive(text: str, wanted: str = parsing.DURATION_WANTED) -> float:
     found = _seconds(text, wanted)
     if found <= 0:
         raise BadValue(text, wanted)

@@ -23,27 +23,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai import durations
-from kai.ancestry import ancestry, is_below_itself
 from kai.api import names
+from kai.api import values as quantity
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node, Taint
 from kai.api.scheduling.queue import Queue
-from kai.api.values import quantity
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
+from kai.basics import parsing
+from kai.basics.parsing import is_whole, part_of
+from kai.basics.trees import ancestry, is_below_itself
+from kai.basics.wording import as_text, shown
 from kai.errors import InputError
-from kai.lenient import part_of
 from kai.manifests import Document, RefusedError, documents_of, open_text
-from kai.manifests.positions import Path
-from kai.notation import as_text, shown
-from kai.numerals import is_whole
 from kai.simulation.scenarios.shorthand import expand
 from kai.simulation.scenarios.validation import spread
 from kai.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent
+
+if TYPE_CHECKING:
+    from kai.manifests.positions import Path
 
 KEYS: Final = ("shapes", "queues", "topologies", "events", "mtbf", "repair", "autoscale")
 SHAPE_KEYS: Final = ("gpu", "memory", "cpu", "ram", "count", "names", "labels", "taints", "resources")
@@ -359,11 +360,11 @@ def _whole(values: Mapping[str, Any], key: str, path: Path, *, default: int) -> 
 
 def _seconds(found: object, path: Path) -> float:
     try:
-        seconds = durations.seconds(str(found))
-    except durations.DurationError:
+        seconds = parsing.seconds(str(found))
+    except parsing.DurationError:
         seconds = -1.0
     if seconds < 0:
-        raise WrongError(path, f"{path[-1]} is {shown(found)}", durations.WANTED)
+        raise WrongError(path, f"{path[-1]} is {shown(found)}", parsing.DURATION_WANTED)
     return seconds
 
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import attrs
 
+from kai.basics.parsing import mapping_of, part_of
+from kai.basics.wording import counted
 from kai.errors import InputError
-from kai.lenient import mapping_of, part_of
 from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.workloads.making import uid_of
 from kai.virtual.scenes.job_plans import Overlap, Series
-from kai.wording import counted
 
 MOST_RUNS: Final = 100_000
 _MOST_SECONDS: Final = 1 << 53

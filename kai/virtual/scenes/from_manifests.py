@@ -10,31 +10,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api import names
-from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import Key, key_of
+from kai.api.kinds import ClusterObjects, Key, collect, key_of
 from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
+from kai.basics.parsing import mapping_of, part_of
 from kai.errors import InputError
 from kai.intake.claimed_gpus import ClaimedGpus
 from kai.intake.claims import gpus_wanted
 from kai.intake.devices import Devices, read_devices
-from kai.lenient import mapping_of, part_of
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.codes import WAIT
 from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
-from kai.manifests.lint import Beside
-from kai.manifests.reading import Reading
 from kai.manifests.workloads.described import described_kinds
 from kai.model.units import GPU_UNIT
-from kai.simulation.cases.newest_time import newest_time
+from kai.simulation.cases.case import newest_time
 from kai.simulation.deciding.cluster_reaction import recreated
 from kai.simulation.sources.judging import judge
 from kai.virtual.scenes.annotations import (
@@ -43,15 +40,31 @@ from kai.virtual.scenes.annotations import (
     Lognormal,
     Poisson,
     Steps,
+    generator,
     idle_annotations,
     read_annotations,
 )
 from kai.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
-from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan, identity_of
+from kai.virtual.scenes.job_plans import (
+    Behaviour,
+    JobPlan,
+    Owner,
+    PodPlan,
+    Replacement,
+    Series,
+    TaskPlan,
+    gang_of,
+    identity_of,
+    installed_classes,
+    is_scaled,
+    owner_of,
+    with_all_pods,
+)
 from kai.virtual.scenes.later_pods import LaterPods, with_later
-from kai.virtual.scenes.priority_classes import installed_classes
-from kai.virtual.scenes.random_numbers import generator
-from kai.virtual.scenes.workload_kinds import Owner, gang_of, is_scaled, owner_of, with_all_pods
+
+if TYPE_CHECKING:
+    from kai.manifests.lint import Beside
+    from kai.manifests.reading import Reading
 
 NEW_YEAR: Final = 1767225600.0
 """2026-01-01: when a run begins whose objects name no time."""

@@ -7,30 +7,31 @@ is left out and counted: pods that wait, and pods that are leaving.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
-from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.device_claims import consumer_of
-from kai.api.kinds import Key, key_of
-from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kinds import ClusterObjects, Key, key_of
 from kai.api.kubernetes.pod import ENDED, Pod
-from kai.api.scheduling.pod_group import PodGroup
+from kai.basics.wording import counted
 from kai.intake import take_snapshot
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.scheduler.feedback.moved_pods import group_of
 from kai.simulation.cases.case import Case, cluster_of
-from kai.simulation.deciding.resource_claims import without_user
+from kai.simulation.deciding.cluster_reaction import without_user
 from kai.simulation.sources.archive import read_archive
-from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
-from kai.virtual.scenes.workload_kinds import ALWAYS, gang_of
-from kai.wording import counted
+from kai.virtual.scenes.job_plans import ALWAYS, Behaviour, JobPlan, PodPlan, TaskPlan, gang_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from kai.api.kubernetes.dra import ResourceClaim
+    from kai.api.scheduling.pod_group import PodGroup
 
 RUNS_ON: Final = (
     "Pods that run in the snapshot keep their GPUs until they are evicted: how long they work is not known."

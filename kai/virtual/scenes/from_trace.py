@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api import names
-from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kubernetes.core import PriorityClass
-from kai.api.kubernetes.meta import ObjectMeta
-from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from kai.api.kubernetes.selection import (
+from kai.api.kinds import ClusterObjects, collect
+from kai.api.kubernetes.meta import ObjectMeta, PriorityClass
+from kai.api.kubernetes.node import (
     Affinity,
+    Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from kai.api.kubernetes.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec, Preemptibility
 from kai.api.scheduling.queue import Queue
+from kai.basics.wording import first_of
 from kai.manifests import Document, RefusedError, read
-from kai.model.amounts import amounts, gpus_among
-from kai.model.units import GPU_UNIT
+from kai.model.units import GPU_UNIT, amounts, gpus_among
 from kai.simulation.scenarios.shorthand import expand
-from kai.traces.jobs import Demand, TraceJob, TraceNode
-from kai.traces.reading import Trace
-from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan
-from kai.virtual.scenes.priority_classes import installed_classes
-from kai.wording import first_of
+from kai.virtual.scenes.job_plans import Behaviour, JobPlan, PodPlan, TaskPlan, installed_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kai.traces.jobs import Demand, TraceJob, TraceNode
+    from kai.traces.reading import Trace
 
 NAMESPACE: Final = "trace"
 QUEUE: Final = "default"

@@ -6,16 +6,19 @@ Which pods these are, and what they wait for, the models of ``kai.manifests.work
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from kai.api import names
-from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
 from kai.manifests.workloads.making import Condition, Stage
-from kai.virtual.scenes.job_plans import PodPlan, TaskPlan
-from kai.virtual.scenes.workload_kinds import gang_of
+from kai.virtual.scenes.job_plans import PodPlan, TaskPlan, gang_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kai.api.kubernetes.pod import Pod
 
 
 @attrs.frozen(kw_only=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes.node import Node
 from kai.api.scheduling.queue import Queue
+from kai.basics.parsing import part_of
+from kai.basics.wording import counted, first_of, found_by
 from kai.errors import InputError
-from kai.lenient import part_of
 from kai.manifests import Document, Finding
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.lint import Beside, queue_fault
@@ -30,9 +30,12 @@ from kai.virtual.scenes.file_kinds import is_trace
 from kai.virtual.scenes.from_manifests import NEW_YEAR, read_workload
 from kai.virtual.scenes.from_snapshot import Inherited, inherited_from, snapshot_in
 from kai.virtual.scenes.from_trace import QUEUE, objects_of, plans_of, with_models
-from kai.virtual.scenes.job_plans import JobPlan
 from kai.virtual.scenes.scene import Inputs, Scene
-from kai.wording import counted, first_of, found_by
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from kai.virtual.scenes.job_plans import JobPlan
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 _MOST_QUEUES: Final = 3

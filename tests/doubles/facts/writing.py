@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kai.cluster.transport.calls import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.doubles.facts.asking import (
@@ -18,6 +17,9 @@ from tests.doubles.facts.asking import (
     uid_of,
     version_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RESOURCES = {"resourcesStatus": {"requested": {"cpu": "1"}}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from kai.api.merge_patch import merged
+from tests.doubles.merge_patch import merged
 
 Path: TypeAlias = tuple[str, ...]
 _MERGE_KEYS: Final = {

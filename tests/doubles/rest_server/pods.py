@@ -5,12 +5,15 @@ Source: registry/core/pod of Kubernetes; the facts are held against a real API s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.doubles.rest_server.kinds import BY_KIND
 from tests.doubles.rest_server.replies import RefusedError, conflict
-from tests.doubles.rest_server.storage import Manifest, Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.doubles.rest_server.storage import Manifest, Storage
 
 POD: Final = BY_KIND["v1", "Pod"]
 BUDGET: Final = BY_KIND["policy/v1", "PodDisruptionBudget"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
 
 from kai.cluster.transport.calls import Answer
-from tests.doubles.rest_server.kinds import Served
+
+if TYPE_CHECKING:
+    from tests.doubles.rest_server.kinds import Served
 
 _REASONS: Final = {
     400: "BadRequest",

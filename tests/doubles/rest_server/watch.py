@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
@@ -11,7 +10,11 @@ import msgspec
 from kai.cluster.transport.calls import Call
 from tests.doubles.rest_server.selecting import Selects, selector
 from tests.doubles.rest_server.server import Server, outline, target_of
-from tests.doubles.rest_server.storage import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.doubles.rest_server.storage import Change
 
 EXPIRED = "too old resource version"
 

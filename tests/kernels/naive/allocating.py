@@ -1,4 +1,4 @@
-"""Twins of ``kai.kernels.index``: whether nodes can be ranked beforehand."""
+"""Twins of ``kai.kernels.score``: whether nodes can be ranked beforehand."""
 
 import math
 from itertools import pairwise

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.status import ACTIVE_USED, COUNTED, Status, within
+from kai.model.pod import ACTIVE_USED, COUNTED, Status, within
 from tests.kernels.naive.world import Booking, Device, Node, Pod, Shape, World, counted_gpus, hundredths
 
 

@@ -7,7 +7,7 @@ import attrs
 
 from kai.kernels.fit import Rules
 from kai.model.axis import PODS
-from kai.model.status import ACTIVE_ALLOCATED
+from kai.model.pod import ACTIVE_ALLOCATED
 from tests.kernels.naive.place import place_pods
 from tests.kernels.naive.searching import domain_room, pods_per_node
 from tests.kernels.naive.world import Pod, SubGroup, World

@@ -5,7 +5,7 @@ from math import inf
 
 import attrs
 
-from kai.model.status import ACTIVE_ALLOCATED
+from kai.model.pod import ACTIVE_ALLOCATED
 from tests.kernels.naive.world import Group, Pod, World
 
 Triple = tuple[float, float, float]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from kai.kernels import fit as codes
 from kai.kernels.fit import Rules
 from kai.model.axis import CPU, GPU, MEMORY, PODS
-from kai.model.node import MigStrategy
-from kai.model.pod import GpuKind
+from kai.model.pod import GpuKind, MigStrategy
 from tests.kernels.naive.booking import memory_on, portion_on_node
 from tests.kernels.naive.world import Device, Group, Node, Shape, World
 

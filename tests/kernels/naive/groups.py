@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
 from tests.kernels.naive.order import next_chunk
 from tests.kernels.naive.world import Group, Pod, SubGroup, World
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from kai.kernels.fit import Rules
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, Status
 from tests.kernels.naive.world import Pod, Queue, SubGroup, World
 
 ROOT = -1

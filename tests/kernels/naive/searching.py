@@ -1,4 +1,4 @@
-"""Twins of ``kai.kernels.victims`` and ``kai.kernels.room``: what nodes could give."""
+"""Twins of ``kai.kernels.victims`` and ``kai.kernels.domains``: what nodes could give."""
 
 from collections.abc import Sequence
 from fractions import Fraction

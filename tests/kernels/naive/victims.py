@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
-from kai.kernels.fit import Rules
-from kai.model.status import ACTIVE_ALLOCATED, COUNTED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, COUNTED, Status
 from tests.kernels.naive import booking
 from tests.kernels.naive import order as naive_order
 from tests.kernels.naive.fit import over_capacity
@@ -14,6 +14,9 @@ from tests.kernels.naive.groups import elastic_state
 from tests.kernels.naive.order import Heap
 from tests.kernels.naive.place import place_pods
 from tests.kernels.naive.world import Group, Pod, World
+
+if TYPE_CHECKING:
+    from kai.kernels.fit import Rules
 
 Batch = list[int]
 

@@ -11,7 +11,7 @@ import attrs
 
 from kai.kernels.columns import Columns, Facts
 from kai.model.axis import CPU, GPU, MEMORY
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
+from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
 
 
 @attrs.define

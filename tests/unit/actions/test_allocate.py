@@ -5,11 +5,11 @@ import pytest
 
 from kai.actions.allocate import Allocate
 from kai.engine import fast_path
-from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
+from kai.engine.host import BudgetAnswer, Unlimited
 from kai.framework import Code
 from kai.framework.decisions import Bind, Nominate
-from kai.model.past import Past
+from kai.model.placement import Past
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.unit.actions.search.stage import opened
 

@@ -9,7 +9,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.shortcuts import SAME_TRY
 from kai.engine.statement import Statement
 from kai.model.constraints import TopologyConstraint
-from kai.model.podgroup import SubGroup
+from kai.model.groups import SubGroup
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.properties.strategies import EVERY_SHAPE, RACK, ZONE, snapshots
 

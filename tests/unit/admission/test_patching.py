@@ -3,7 +3,7 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.admission.patching import json_patch
+from kai.admission.pods import json_patch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=3),

@@ -1,7 +1,6 @@
 import pytest
 
-from kai.admission.review import AdmissionRequest
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import AdmissionRequest, AdmissionSettings
 from kai.admission.webhooks import validate
 
 

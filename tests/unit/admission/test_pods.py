@@ -3,8 +3,7 @@ import copy
 import attrs
 import pytest
 
-from kai.admission.review import AdmissionRequest
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import AdmissionRequest, AdmissionSettings
 from kai.admission.webhooks import mutate, validate
 
 SETTINGS = AdmissionSettings(gpu_sharing_enabled=True)

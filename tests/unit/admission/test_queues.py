@@ -1,8 +1,7 @@
 import pytest
 
 from kai.admission.queues import UNLIMITED, read_queue
-from kai.admission.review import AdmissionRequest
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import AdmissionRequest, AdmissionSettings
 from kai.admission.webhooks import validate
 
 CHECKED = AdmissionSettings(queue_quota_validation=True)

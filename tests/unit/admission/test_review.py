@@ -5,7 +5,7 @@ import pytest
 
 from kai.admission import AdmissionSettings, mutate, read_review, validate, write_review
 from kai.admission.review import refused
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 
 REVIEW = {
     "apiVersion": "admission.k8s.io/v1",

@@ -13,9 +13,9 @@ import attrs
 import pytest
 import yaml
 
-from kai.admission import reviewing
+from kai.admission import serving
 from kai.admission.review import ALLOWED, refused
-from kai.admission.reviewing import LONGEST, Reviewer
+from kai.admission.serving import LONGEST, Reviewer
 from kai.telemetry.connections import Request
 from tests.unit.admission.test_serving import review
 
@@ -78,7 +78,7 @@ def test_a_review_that_is_not_answered_in_time_fails(longest, timeout):
 
 
 def test_reviews_that_hang_take_no_more_threads_than_there_may_be(monkeypatch):
-    monkeypatch.setattr(reviewing, "_MOST_THREADS", 2)
+    monkeypatch.setattr(serving, "_MOST_THREADS", 2)
 
     async def play(decide):
         reviewer = Reviewer({PATH: decide}, longest=0.2)
@@ -99,7 +99,7 @@ def test_as_much_time_as_an_answer_took_passes_before_the_next_begins(monkeypatc
         used.seconds = getattr(used, "seconds", 0.0) + 60.0
         return used.seconds
 
-    monkeypatch.setattr(reviewing, "time", SimpleNamespace(thread_time=thread_time, monotonic=time.monotonic))
+    monkeypatch.setattr(serving, "time", SimpleNamespace(thread_time=thread_time, monotonic=time.monotonic))
 
     async def play():
         reviewer = Reviewer({PATH: lambda _: ALLOWED}, longest=60.0)

@@ -9,13 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.admission.certificates import end_of, split
-from kai.admission.rotating import CONFIGURATIONS, RotatedCertificate
-from kai.admission.rotation import Rotation, Timing
-from kai.api.merge_patch import merged
+from kai.admission.rotation import CONFIGURATIONS, RotatedCertificate, Rotation, Timing
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import Fetch, Forbidden
 from kai.cluster.signals import CertificateUsed
 from kai.errors import ConfigError
+from tests.doubles.merge_patch import merged
 from tests.doubles.virtual_time import VirtualClock, run
 
 SPACE, NAME = "kai-scheduler", "kai-webhooks"

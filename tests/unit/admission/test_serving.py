@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from kai.admission import AdmissionSettings, mutate, serving
 from kai.admission.certificates import end_of
 from kai.admission.review import ALLOWED, refused
-from kai.admission.reviewing import answered
 from kai.admission.serving import (
     PATHS,
     Certificate,
     CertificateOfFiles,
+    answered,
     queue_finder,
     serve_webhooks,
     shape_of,

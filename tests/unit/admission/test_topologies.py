@@ -1,5 +1,4 @@
-from kai.admission.review import AdmissionRequest
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import AdmissionRequest, AdmissionSettings
 from kai.admission.webhooks import validate
 
 

@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.admission.review import AdmissionRequest
-from kai.admission.settings import AdmissionSettings
+from kai.admission.review import AdmissionRequest, AdmissionSettings
 from kai.admission.webhooks import mutate, validate
 
 EVERYTHING = AdmissionSettings(

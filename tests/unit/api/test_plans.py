@@ -1,6 +1,6 @@
 import pytest
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import (
     Await,

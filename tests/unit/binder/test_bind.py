@@ -3,7 +3,7 @@ import json
 import attrs
 import pytest
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, List, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest

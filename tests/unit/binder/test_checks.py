@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api.codec.structuring import structure_as
-from kai.api.conventions.lack_of_room import is_lack_of_room
+from kai.api.conventions.binding import is_lack_of_room
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest, is_for

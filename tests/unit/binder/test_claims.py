@@ -7,8 +7,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Patch, Reason, Refusal, RefusedError
 from kai.api.scheduling.bind_request import BindRequest
 from kai.binder.claims import DynamicResources, requested_by_claim
-from kai.binder.context import BindContext
-from kai.binder.outcome import BindFailureError
+from kai.binder.outcome import BindContext, BindFailureError
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import bind_request, cluster, node, pod
 

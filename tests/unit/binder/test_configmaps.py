@@ -1,11 +1,11 @@
 import pytest
 
 from kai.api.codec.structuring import structure_as
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Create, Get, Reason, Refusal
-from kai.binder.configmaps import delete_config_map, upsert_config_map
 from kai.binder.outcome import BindFailureError
+from kai.binder.steps import delete_config_map, upsert_config_map
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import cluster, pod
 

@@ -4,10 +4,9 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.api.values.bad_value import BadValue
-from kai.binder.context import BindContext
-from kai.binder.gpusharing import GpuSharing, HamiCore
-from kai.binder.outcome import BindFailureError
+from kai.api.values import BadValue
+from kai.binder.outcome import BindContext, BindFailureError
+from kai.binder.steps import GpuSharing, HamiCore
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import bind_request, cluster, node, sharing_pod, sharing_request
 

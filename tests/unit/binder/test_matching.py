@@ -3,7 +3,7 @@ import pytest
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
-from kai.binder.matching import is_wanted, untolerated
+from kai.binder.claims import is_wanted, untolerated
 from tests.unit.binder.clusters import node, pod
 
 

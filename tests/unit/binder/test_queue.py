@@ -22,7 +22,7 @@ from kai.binder.queue import (
     Tick,
     WakeAt,
 )
-from kai.binder.settings import BinderSettings
+from kai.binder.sharers import BinderSettings
 from tests.unit.binder.clusters import bind_request, pod, sharing_request
 
 SETTINGS = BinderSettings(concurrency=2, patience=2)

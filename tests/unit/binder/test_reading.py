@@ -5,8 +5,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.names import GRANTED
 from kai.api.plans import Bind, Create, Get, List, Reason, Ref
-from kai.binder.reading import SHARING, UNBOUND, UNGRANTED, IndexedApi, swept_pods
-from kai.binder.settings import BinderSettings
+from kai.binder.sharers import SHARING, UNBOUND, UNGRANTED, BinderSettings, IndexedApi, swept_pods
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import node, pod
 

@@ -5,7 +5,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Await, Create, Get, List, Lock, Reason, Refusal, RefusedError, Unlock, every_node
 from kai.binder.outcome import BindFailureError, Verdict
 from kai.binder.reservation import leave_groups, node_key, reservation_name, reservation_pod, reserve_device
-from kai.binder.settings import PodResources, ReservationSettings
+from kai.binder.sharers import PodResources, ReservationSettings
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     RESERVED,

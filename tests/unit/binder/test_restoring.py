@@ -2,9 +2,8 @@
 
 import pytest
 
-from kai.binder.restoring import restore_grants
-from kai.binder.settings import BinderSettings
-from kai.binder.sweep import sweep_everything, sweep_group
+from kai.binder.sharers import BinderSettings
+from kai.binder.sweep import restore_grants, sweep_everything, sweep_group
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import (
     bind_request,

@@ -4,7 +4,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Delete, Get, List, Lock, Reason, Refusal
 from kai.binder.outcome import Verdict
-from kai.binder.settings import BinderSettings
+from kai.binder.sharers import BinderSettings
 from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node, sweep_requests
 from tests.doubles.api_server import ApiServer
 from tests.doubles.plans import carry_out

@@ -1,6 +1,6 @@
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling.bind_request import BindRequest
-from kai.binder.terms import Terms
+from kai.binder.queue import Terms
 
 
 def order(epoch, created, lease="kai-scheduler"):

@@ -9,8 +9,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim
 from kai.api.plans import Await
 from kai.api.scheduling.bind_request import BindRequest
-from kai.binder.context import BindContext
-from kai.binder.outcome import BindFailureError
+from kai.binder.outcome import BindContext, BindFailureError
 from kai.binder.volumes import VolumeBinding, claim_names, find_volume
 from tests.doubles.plans import carry_out
 from tests.unit.binder.clusters import bind_request, cluster, node, pod

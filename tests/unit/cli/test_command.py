@@ -12,7 +12,7 @@ import yaml
 
 from kai.cli import command, main
 from kai.cli.command import COMMANDS, run
-from kai.documents.distribution import DISTRIBUTION, installed
+from kai.documents.envelope import DISTRIBUTION, installed
 from kai.errors import ActionError, CommandLineError, ConfigError, InputError, InvariantError, PluginError
 
 

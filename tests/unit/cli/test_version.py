@@ -3,7 +3,7 @@ import json
 import yaml
 
 from kai.cli.command import run
-from kai.documents.distribution import installed
+from kai.documents.envelope import installed
 
 
 def test_versions_of_all_parts_are_shown(capsys, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from kai.cli.command import run
 from kai.cli.console import Console
-from kai.cli.visible import visible
+from kai.cli.failures import visible
 
 REQUEST = """\
 cluster: {nodes: {n1: {gpu: 1}}}

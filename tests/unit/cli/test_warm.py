@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.cli import warm as command
+from kai.cli import about as command
 from kai.cli.command import run
 from kai.kernels import warm
 from kai.kernels.warm import Warmth

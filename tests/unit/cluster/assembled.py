@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest

@@ -3,7 +3,7 @@ import pytest
 
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Lock, Now, Ref, Unlock, find, locked
-from kai.cluster.carrying import KeyRing, carry_out
+from kai.cluster.work import KeyRing, carry_out
 from tests.doubles.api_server import ApiServer
 from tests.unit.cluster.assembled import in_virtual_time
 

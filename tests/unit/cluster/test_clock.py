@@ -1,6 +1,6 @@
 import time
 
-from kai.cluster.clock import SystemClock
+from kai.cluster.threads import SystemClock
 
 
 def test_the_sleep_of_the_machine_counts(monkeypatch):

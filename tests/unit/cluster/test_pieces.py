@@ -4,8 +4,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from kai.api.plans import Now
-from kai.cluster.carrying import KeyRing, carry_out
-from kai.cluster.pieces import AT_ONCE, pieces, pieces_of
+from kai.cluster.threads import AT_ONCE, pieces, pieces_of
+from kai.cluster.work import KeyRing, carry_out
 from tests.unit.cluster.assembled import in_virtual_time
 
 

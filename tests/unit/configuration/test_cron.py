@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from kai.configuration.cron import Cron
+from kai.configuration.past_usage import Cron
 
 
 def at(*parts):

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.configuration.peer_settings import Settings
+from kai.configuration.peer import Settings
 from kai.errors import ConfigError
 from kai.framework.parameters import Parameters
 

@@ -1,7 +1,7 @@
 import pytest
 
-from kai.configuration.aliases import DEFAULT_PLUGINS, PLUGINS, Arguments, PluginEntry, ours
 from kai.configuration.past_usage import UsageSettings
+from kai.configuration.peer import DEFAULT_PLUGINS, PLUGINS, Arguments, PluginEntry, ours
 from kai.configuration.profiles import default_profile, make_profile
 from kai.configuration.reading import default_configuration, merged, read_configuration
 from kai.errors import ConfigError

@@ -2,7 +2,7 @@ from importlib.metadata import Distribution, EntryPoint
 
 import pytest
 
-from kai.configuration.aliases import DEFAULT_ACTIONS
+from kai.configuration.peer import DEFAULT_ACTIONS
 from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.errors import ConfigError
 from kai.framework.decisions import BUILT_IN, Cause
@@ -21,7 +21,7 @@ def test_nothing_is_imported_before_it_is_asked_for():
 
 
 def test_a_plugin_is_found_by_name():
-    assert registry(point("binpack", "kai.plugins.binpack:Binpack")).plugin("binpack", "here").__name__ == "Binpack"
+    assert registry(point("binpack", "kai.plugins.scores:Binpack")).plugin("binpack", "here").__name__ == "Binpack"
 
 
 def test_an_action_is_found_by_name():
@@ -30,12 +30,12 @@ def test_an_action_is_found_by_name():
 
 def test_an_unknown_name_is_refused_with_what_may_have_been_meant():
     with pytest.raises(UnknownNameError, match="found 'binpak', expected the name of an installed plugin") as caught:
-        registry(point("binpack", "kai.plugins.binpack:Binpack")).plugin("binpak", "policy.yaml: plugins.binpak")
+        registry(point("binpack", "kai.plugins.scores:Binpack")).plugin("binpak", "policy.yaml: plugins.binpak")
     assert caught.value.help == "did you mean binpack?"
 
 
 def test_two_distributions_with_one_name_are_refused():
-    both = registry(point("mine", "kai.plugins.binpack:Binpack"), point("mine", "kai.plugins.spread:Spread"))
+    both = registry(point("mine", "kai.plugins.scores:Binpack"), point("mine", "kai.plugins.scores:Spread"))
     with pytest.raises(UnknownNameError, match="expected one distribution to offer the plugin") as caught:
         both.plugin("mine", "here")
     where = '[project.entry-points."kai.plugins"] of a package of yours'
@@ -44,7 +44,7 @@ def test_two_distributions_with_one_name_are_refused():
 
 
 def test_one_distribution_found_twice_is_one():
-    twice = registry(point("mine", "kai.plugins.binpack:Binpack"), point("mine", "kai.plugins.binpack:Binpack"))
+    twice = registry(point("mine", "kai.plugins.scores:Binpack"), point("mine", "kai.plugins.scores:Binpack"))
     assert twice.plugin("mine", "here").__name__ == "Binpack"
 
 
@@ -52,8 +52,8 @@ def test_one_distribution_found_twice_is_one():
     ("value", "words"),
     [
         ("no_such_module:Plugin", "cannot be loaded from no_such_module:Plugin"),
-        ("kai.plugins.binpack:NoSuchClass", "cannot be loaded"),
-        ("kai.plugins.binpack:attrs", "expected a class with a method open"),
+        ("kai.plugins.scores:NoSuchClass", "cannot be loaded"),
+        ("kai.plugins.scores:attrs", "expected a class with a method open"),
         ("kai.errors:KaiError", "expected a class with a method open"),
         ("pathlib:Path", "found a class without attrs at pathlib:Path, expected a frozen attrs class"),
     ],
@@ -121,7 +121,7 @@ class Counting(Distribution):
 
 def test_the_metadata_of_a_distribution_is_read_once_for_all_its_plugins():
     mine = Counting()
-    points = [point(name, "kai.plugins.binpack:Binpack")._for(mine) for name in ("one", "two", "three")]
+    points = [point(name, "kai.plugins.scores:Binpack")._for(mine) for name in ("one", "two", "three")]
     assert {str(origin_of(each)) for each in points} == {"mine 1.2"}
     assert mine.reads == 1
 

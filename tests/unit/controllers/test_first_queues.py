@@ -5,7 +5,7 @@ import yaml
 from kai.api.codec.structuring import structure
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling.queue import Queue
-from kai.controllers.first_queues import first_queues
+from kai.controllers.queue_service import first_queues
 
 SHIPPED = Path(__file__).parents[3] / "deploy" / "queues" / "queues.yaml"
 

@@ -1,12 +1,12 @@
 import pytest
 
 from kai.api.codec.structuring import structure_as
-from kai.api.kubernetes.core import PriorityClass
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 from kai.controllers.podgroup import Surroundings, gpu_memory, is_preemptible, pod_group_resources, status_patch
 
 

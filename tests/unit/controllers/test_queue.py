@@ -1,7 +1,7 @@
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue, QueueStatus
-from kai.controllers.queue import queue_totals, status_patch
+from kai.controllers.queue_service import queue_totals, status_patch
 from kai.controllers.sums import Sum
 
 

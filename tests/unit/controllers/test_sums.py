@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai.api.conventions.amounts import texts
 from kai.api.scheduling.pod_group import PodGroupResources
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 from kai.controllers.sums import Sum, Sums
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.sampled_from(["0", "1", "500m", "2Gi"]))

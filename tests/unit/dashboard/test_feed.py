@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 
 from kai.dashboard.feed import Feed
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
 from kai.state.base import Base

@@ -3,10 +3,10 @@
 import attrs
 import pytest
 
+from kai.dashboard.access import Scope
 from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.look import History, WholeLook
 from kai.dashboard.own import OwnLook
-from kai.dashboard.scope import Scope
 from kai.simulation.deciding.run import simulate
 from kai.simulation.scenarios.scenario import read_short
 from tests.doubles.two_tenants import NODES, OURS, SECRETS, THEIRS, ended_cycle, sliced

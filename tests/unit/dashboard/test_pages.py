@@ -15,8 +15,7 @@ from kai.dashboard.charts import racks_of
 from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.pages import BEAT, Address, make_pages
 from kai.dashboard.server import Dashboard
-from kai.simulation.outcomes.gpu_slots import NodeSlots
-from kai.simulation.outcomes.mig_slices import Slices, SliceUser
+from kai.simulation.outcomes.gpu_slots import NodeSlots, Slices, SliceUser
 from kai.telemetry.connections import Request
 from tests.doubles.two_tenants import NODES, OURS, SECRETS, ended_cycle, sliced
 from tests.doubles.virtual_time import VirtualClock, run

@@ -6,13 +6,15 @@ these objects as its values say, and add none but config maps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
 from tests.unit.deploy.rendering import DEPLOY, LASTING, Manifest, key, load, render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 CHART: Final = DEPLOY / "chart"
 _HEAD: Final = "# Written by python -m tests.unit.deploy.charting from the kustomizations of deploy/; change those.\n"

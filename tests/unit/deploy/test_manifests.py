@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kai.admission.rotating import CONFIGURATIONS
+from kai.admission.rotation import CONFIGURATIONS
 from kai.cli.running.flags import read_flags
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER

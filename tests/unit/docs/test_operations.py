@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry
 from kai.api.kubernetes.pod import Pod
 from kai.cli import failures
 from kai.cli.running.flags import read_flags
-from kai.cli.running.meanings import MEANINGS
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.rolehelp import MEANINGS
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
-from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.reporting.metrics import SchedulerMetrics
 from kai.telemetry.exposition import GaugeTable
 from tests.unit.deploy.rendering import DEPLOY
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.values.times import instant_text
+from kai.api.values import instant_text
 from kai.doctor.doors import POLICIES
 from kai.doctor.seen import Right, Seen
 

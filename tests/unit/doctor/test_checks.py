@@ -7,9 +7,8 @@ from kai.cli.running.roleflags import LEASES, ROLES, TOGETHER
 from kai.doctor import seen as seeing
 from kai.doctor.checks import CHECKS
 from kai.doctor.doors import POLICIES
-from kai.doctor.findings import Severity, run_check
-from kai.doctor.rights import TABLE, rights_of, rights_of_readers
-from kai.doctor.seen import Seen
+from kai.doctor.reading import TABLE, rights_of, rights_of_readers
+from kai.doctor.seen import Seen, Severity, run_check
 from tests.unit.deploy.rendering import DEPLOY, LASTING, of_kind, render
 from tests.unit.deploy.test_roles import RIGHTS
 from tests.unit.doctor.breakages import ALLOWED, FLAGS, MENDS, REPLICAS, SPOILT, THEIRS, taken_over

@@ -1,11 +1,11 @@
 import attrs
 
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Container, Pod, PodSpec, ResourceRequirements
 from kai.api.listing import Listing
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
-from kai.documents.patches import patches_of
+from kai.documents.explanations import patches_of
 
 GROUP = PodGroup(
     metadata=ObjectMeta(name="g", namespace="ml", labels={"a/b": "1", "c": "x"}),

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.documents.spans import span
+from kai.documents.envelope import span
 
 
 @pytest.mark.parametrize(

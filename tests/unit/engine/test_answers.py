@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.opened import open_plugins
 from kai.errors import PluginError
 from kai.framework import (

@@ -1,6 +1,6 @@
 """Budgets that the engine has by itself."""
 
-from kai.engine.budget import BudgetAnswer, Repeating, Unlimited
+from kai.engine.host import BudgetAnswer, Repeating, Unlimited
 
 
 class Told(Unlimited):

@@ -2,7 +2,7 @@ from math import inf, nan
 
 import numpy as np
 
-from kai.engine.clock import Clock
+from kai.engine.host import Clock
 
 
 def test_answers_hold_until_the_next_deadline_that_was_asked_about():

@@ -4,9 +4,8 @@ import attrs
 import pytest
 
 from kai.configuration.profiles import default_profile
-from kai.engine.budget import Unlimited
 from kai.engine.cycle import run_cycle
-from kai.engine.observe import Silent
+from kai.engine.host import Silent, Unlimited
 from kai.errors import ActionError, PluginError
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.testing import RejectingSink, snapshot

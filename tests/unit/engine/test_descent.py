@@ -4,13 +4,13 @@ import sys
 
 import attrs
 
+from kai.basics.trees import descend
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
-from kai.engine.descent import descend
 from kai.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Evict, Recorder
-from kai.model.podgroup import SubGroup
-from kai.scheduler.explanations import explain
+from kai.model.groups import SubGroup
+from kai.scheduler.publishing.explanations import explain
 from kai.testing import snapshot
 
 DEPTH = 2000

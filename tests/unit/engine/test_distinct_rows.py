@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.engine.distinct_rows import DistinctRows
+from kai.engine.policy import DistinctRows
 
 
 def test_the_first_row_is_there_from_the_beginning():

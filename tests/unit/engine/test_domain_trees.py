@@ -6,7 +6,7 @@ from hypothesis import given
 from kai.engine.cycle import run_cycle
 from kai.framework import Domains, Partition
 from kai.model.constraints import TopologyConstraint
-from kai.model.podgroup import SubGroup
+from kai.model.groups import SubGroup
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.properties.strategies import EVERY_SHAPE, RACK, ZONE, snapshots
 

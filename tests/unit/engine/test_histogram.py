@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from kai.configuration.profiles import default_profile
-from kai.engine import histogram
+from kai.engine import refusals
 from kai.engine.cycle import run_cycle
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import NodeFilter, NodeScore, Placement
@@ -27,13 +27,13 @@ GROUPS = {
 @pytest.fixture
 def counted(monkeypatch):
     """The pods for which nodes were counted, in turn."""
-    pods, count = [], histogram._counted
+    pods, count = [], refusals._counted
 
     def counting(session, pod, *asked):
         pods.append(session.snapshot.pods[pod].name)
         return count(session, pod, *asked)
 
-    monkeypatch.setattr(histogram, "_counted", counting)
+    monkeypatch.setattr(refusals, "_counted", counting)
     return pods
 
 
@@ -46,7 +46,7 @@ def row(session, name):
 
 
 def told(session, name):
-    found = histogram.histogram(session, row(session, name), session.all_nodes)
+    found = refusals.histogram(session, row(session, name), session.all_nodes)
     return [(count, reason.subject) for count, reason in found.counts]
 
 
@@ -94,7 +94,7 @@ class Picky:
 def test_a_plugin_that_takes_out_nodes_with_room_is_named(extension, words):
     cluster = snapshot(NODES, {"tiny": {"each": {"gpu": 1, "cpu": 1}}})
     session = Session(cluster, default_profile_with(Picky(extension)), Recorder(), Silent())
-    found = histogram.histogram(session, row(session, "tiny"), session.all_nodes)
+    found = refusals.histogram(session, row(session, "tiny"), session.all_nodes)
     assert [(count, reason.text) for count, reason in found.counts] == [(2, words)]
 
 
@@ -102,7 +102,7 @@ def test_nodes_that_a_plugin_leaves_are_not_told_of():
     cluster = snapshot(NODES, {"tiny": {"each": {"gpu": 1, "cpu": 1}}})
     choosing = Placement(choose=lambda _, node: "zone" if node else None)
     session = Session(cluster, default_profile_with(Picky(choosing)), Recorder(), Silent())
-    found = histogram.histogram(session, row(session, "tiny"), session.all_nodes)
+    found = refusals.histogram(session, row(session, "tiny"), session.all_nodes)
     assert [count for count, _ in found.counts] == [1]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kai.engine.answers import _FUNCTIONS
 from kai.engine.failing import Failures
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.opened import _PLACES, open_plugins
 from kai.errors import ConfigError, InputError, PluginError
 from kai.framework import (

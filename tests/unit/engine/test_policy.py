@@ -2,15 +2,15 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.engine.observe import Silent
-from kai.engine.profile import Profile
+from kai.engine.cycle import Profile
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.errors import PluginError
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence, NodeFilter, NodeScore, NodeWait, Placement, PluginUse, PodFilter
 from kai.framework.terms import Availability
-from kai.model.rows import PodRow
-from kai.model.status import Status
+from kai.model.axis import PodRow
+from kai.model.pod import Status
 from tests.doubles.audit import audit
 from tests.unit.plugins.stage import node, pod, snapshot_of
 

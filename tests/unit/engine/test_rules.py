@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.opened import OpenedPlugin, open_plugins
 from kai.engine.rules import fold_rules
 from kai.errors import ConfigError

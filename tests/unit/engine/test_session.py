@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from kai.configuration.profiles import default_profile
-from kai.engine.observe import Silent
-from kai.engine.profile import Profile
+from kai.engine.cycle import Profile
+from kai.engine.host import Silent
 from kai.engine.session import Session, base_of
 from kai.framework.decisions import Bind, Cause, Recorder
 from kai.framework.hooks import Placement, PluginUse
 from kai.framework.verdict import Code, Verdict
-from kai.model.past import Past
+from kai.model.placement import Past
 from kai.testing import snapshot
 
 ONE = {"each": {"gpu": 1}}

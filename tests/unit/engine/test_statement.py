@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from kai.configuration.profiles import default_profile
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
-from kai.model.status import Status
+from kai.model.pod import Status
 from kai.testing import snapshot
 
 GROUPS = {

@@ -4,15 +4,15 @@ import attrs
 import pytest
 
 from kai.api import names
-from kai.api.values.times import instant_text
+from kai.api.values import instant_text
 from kai.configuration.profiles import default_profile
-from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
+from kai.engine.host import BudgetAnswer, Unlimited
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake, take_snapshot
 from kai.simulation.scenarios.shorthand import NOW
-from kai.testing.building import cluster
+from kai.testing.views import cluster
 
 NODES = {"n1": {"gpu": 4}}
 FULL = {"runs": {"runs_on": ["n1"], "each": {"gpu": 4}}}

@@ -1,7 +1,7 @@
 import pytest
 
-from kai.engine.unusable import RULE, unusable_requests
-from kai.plugins.priority import Priority
+from kai.engine.rules import RULE, unusable_requests
+from kai.plugins.order import Priority
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 UNUSABLE = [{"gpu-fraction": text} for text in ("nan", "1.5", " 0.5", "٣", "-0.5", "abc", "0", "0.004")]

@@ -1,5 +1,5 @@
 from kai.configuration.profiles import make_profile
-from kai.engine.waiting_order import explained_order, waiting_order
+from kai.engine.cycle import explained_order, waiting_order
 from kai.intake import take_snapshot
 from kai.simulation.sources.loading import read_case
 

@@ -8,7 +8,7 @@ from kai.engine.session import base_of
 from kai.engine.world import World
 from kai.framework import Effect, NodeFilter, Placement
 from kai.framework.parameters import Parameters
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.pod import ACTIVE_ALLOCATED, Status
 from kai.testing import snapshot
 from kai.testing.views import open_session
 from tests.doubles.audit import audit

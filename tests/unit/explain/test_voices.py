@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from kai.cli.explaining.leftout import why_left_out
+from kai.cli.explaining.subjects import why_left_out
 from kai.explain.codes import BY_CODE
-from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting, explain
+from kai.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting, explain
 from kai.scheduler.publishing.publisher import CycleOver
 from kai.simulation.deciding.run import simulate
 from tests.truth.scenes import ELSEWHERE, SCENES

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.framework.labels import LabelTable
+from kai.framework.objects import LabelTable
 from kai.model.constraints import Requirement, Selector
 
 ROWS = ({"a": "1", "b": "x"}, {"a": "2"}, {}, {"a": "10"}, {"a": "word"})

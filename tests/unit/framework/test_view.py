@@ -1,8 +1,8 @@
 import attrs
 import numpy as np
 
-from kai.engine.observe import Silent
-from kai.engine.profile import Profile
+from kai.engine.cycle import Profile
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
 from kai.model.constraints import NodeTerm, Requirement

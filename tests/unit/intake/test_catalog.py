@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from kai.intake import claims as claims_module
-from kai.intake.catalog import read_library
 from kai.intake.settings import IntakeSettings
+from kai.intake.surroundings import read_library
 from tests.unit.intake.making import objects, other, pod, taken
 
 LATER = "2026-01-01T12:00:00Z"

@@ -4,9 +4,9 @@ import pytest
 from kai.api.codec.structuring import structure_all, structure_as, unstructure
 from kai.api.kubernetes.dra import AllocationResult
 from kai.api.kubernetes.pod import Pod
-from kai.intake import details
+from kai.intake import bind_requests
 from kai.intake.claims import allocated
-from kai.intake.selection import node_terms
+from kai.intake.traits import node_terms
 from kai.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest, DeviceToleration
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
@@ -20,27 +20,27 @@ HERE = (NodeTerm((Requirement("rack", "In", ("r1", "r2")),), (Requirement("metad
 
 
 def test_an_allocation_is_read_back_as_it_was_written():
-    written = details.allocation_result((GPU, PART), HERE, "default/c")
+    written = bind_requests.allocation_result((GPU, PART), HERE, "default/c")
     read = allocated(written)
     assert read[0] == GPU
     assert (read[1].device, read[1].admin_access, read[1].consumed) == ("x", True, (("d/memory", 5),))
     assert node_terms(written.node_selector) == HERE
-    assert details.allocation_result((GPU,), None, "default/c").node_selector is None
+    assert bind_requests.allocation_result((GPU,), None, "default/c").node_selector is None
 
 
 def test_shares_of_a_device_have_names_of_their_own_that_stay():
     def share(claim):
-        return details.allocation_result((PART,), None, claim).devices.results[0].share_id
+        return bind_requests.allocation_result((PART,), None, claim).devices.results[0].share_id
 
-    written = details.allocation_result((PART, PART), None, "default/c").devices.results
+    written = bind_requests.allocation_result((PART, PART), None, "default/c").devices.results
     assert written[0].share_id != written[1].share_id
     assert share("default/c") == share("default/c")
     assert share("default/c") != share("default/e")
-    assert details.allocation_result((GPU,), None, "default/c").devices.results[0].share_id is None
+    assert bind_requests.allocation_result((GPU,), None, "default/c").devices.results[0].share_id is None
 
 
 def test_a_share_without_capacities_has_a_name_as_well():
-    written = details.allocation_result((attrs.evolve(PART, consumed=()),), None, "default/c")
+    written = bind_requests.allocation_result((attrs.evolve(PART, consumed=()),), None, "default/c")
     assert written.devices.results[0].share_id
     assert written.devices.results[0].consumed_capacity == {}
 
@@ -62,13 +62,13 @@ def test_a_share_without_capacities_has_a_name_as_well():
 )
 def test_what_a_share_consumes_is_written_as_the_api_server_writes_it(amount, text):
     part = attrs.evolve(PART, consumed=(("memory", int(amount * 1000)),))
-    written = details.allocation_result((part,), None, "default/c")
+    written = bind_requests.allocation_result((part,), None, "default/c")
     assert written.devices.results[0].consumed_capacity == {"memory": text}
 
 
 def test_an_allocation_says_which_taints_its_requests_put_up_with():
     tolerations = (DeviceToleration("k", "Exists", "", "NoExecute", 30), DeviceToleration("l", "Equal", "x"))
-    written = details.allocation_result((attrs.evolve(GPU, tolerations=tolerations),), None, "default/c")
+    written = bind_requests.allocation_result((attrs.evolve(GPU, tolerations=tolerations),), None, "default/c")
     assert unstructure(written)["devices"]["results"][0]["tolerations"] == [
         {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
         {"key": "l", "operator": "Equal", "value": "x"},
@@ -84,7 +84,7 @@ def test_an_allocation_says_what_drivers_are_told():
     )
     opaque = {"driver": "d", "parameters": {"kind": "x"}}
     told = DeviceAllocation(claim="default/c", devices=(GPU,), nodes=None, config=config)
-    assert details.fields({"allocation": told})["allocation"]["devices"]["config"] == [
+    assert bind_requests.fields({"allocation": told})["allocation"]["devices"]["config"] == [
         {"source": "FromClass", "requests": ["r"], "opaque": opaque},
         {"source": "FromClaim", "opaque": opaque},
     ]
@@ -98,9 +98,9 @@ def test_records_of_plugins_are_told_in_their_form_on_the_wire():
         "deviceRequests": (DeviceRequest(name="r", device_class="gpu.example.com", count=2),),
         "containerMappings": ContainerMappings(((0, "gpu", "r"),)),
     }
-    found = details.fields(told, source)
+    found = bind_requests.fields(told, source)
     assert found["zones"] == [{"zone": "z0", "amount": {"cpu": "1500m"}}]
-    allocation = details.allocation_result((GPU,), HERE, "default/c")
+    allocation = bind_requests.allocation_result((GPU,), HERE, "default/c")
     assert structure_as(AllocationResult, found["allocation"]) == allocation
     exactly = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 2}
     assert found["deviceRequests"] == [{"name": "r", "exactly": exactly}]
@@ -117,11 +117,11 @@ def test_records_of_plugins_are_told_in_their_form_on_the_wire():
     ],
 )
 def test_amounts_are_quantities_of_their_resource(amounts, texts):
-    assert details.texts(amounts) == texts
+    assert bind_requests.texts(amounts) == texts
 
 
 def test_the_binder_writes_the_zones_that_a_request_names():
     zones = [{"zone": "node-0", "amount": Quantities((("cpu", 1500),))}]
-    written = details.annotations({"predictedNUMAZones": zones, "anotherField": 1}, Pod())
+    written = bind_requests.annotations({"predictedNUMAZones": zones, "anotherField": 1}, Pod())
     assert written == {"kai.scheduler/numa-placement-predicted": '[{"zone": "node-0", "amount": {"cpu": "1500m"}}]'}
-    assert details.annotations({}, Pod()) == {}
+    assert bind_requests.annotations({}, Pod()) == {}

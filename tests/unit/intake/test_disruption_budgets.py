@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from kai.api.codec.structuring import structure_all
-from kai.api.kubernetes.core import PodDisruptionBudget
+from kai.api.kubernetes.meta import PodDisruptionBudget
 from kai.api.kubernetes.pod import Pod
 from kai.intake.disruption_budgets import Budgets, judged
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kai.intake import Intake
-from kai.model.status import Status
+from kai.model.pod import Status
 from tests.unit.intake.making import NOW, group, node, objects, other, pod, queue
 
 

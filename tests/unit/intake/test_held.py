@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from kai.api.conventions.grants import Grant
+from kai.api.conventions.binding import Grant
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.model.pod import GpuKind
 from tests.unit.intake.making import NOW, group, node, objects, picture, pod, queue, taken

@@ -1,10 +1,10 @@
 import attrs
 import pytest
 
-from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
+from kai.api.kinds import collect
 from kai.intake import Intake
-from kai.model.node import MigStrategy
+from kai.model.pod import MigStrategy
 from tests.unit.intake.making import NOW, node, objects, other, taken
 
 GPUS = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}

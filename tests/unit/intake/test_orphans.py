@@ -2,7 +2,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.api.conventions.grants import Grant
+from kai.api.conventions.binding import Grant
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from tests.unit.intake.making import NOW, group, node, objects, picture, pod, queue, taken
 

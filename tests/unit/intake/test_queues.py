@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.intake import take_snapshot
-from kai.model.past import Past
-from kai.model.queue import Shares
+from kai.model.groups import Shares
+from kai.model.placement import Past
 from tests.unit.intake.making import NOW, objects, queue, taken
 
 

@@ -2,8 +2,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.api.kubernetes.core import Namespace
-from kai.api.kubernetes.meta import ObjectMeta
+from kai.api.kubernetes.meta import Namespace, ObjectMeta
 from kai.api.listing import Listing
 from kai.errors import InputError
 from kai.intake.record_cache import RecordCache, in_order

@@ -7,8 +7,7 @@ from kai.explain.messages import reason_text
 from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Evict
 from kai.intake import Intake
-from kai.model.noroom import NoRoom
-from kai.model.past import Past
+from kai.model.placement import NoRoom, Past
 from kai.testing import RecordingSink, default_profile_with
 from tests.unit.intake import making
 

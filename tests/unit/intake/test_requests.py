@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.intake.requests import MOST_DEVICES, MOST_MEMORY, hundredths
-from kai.model.amounts import LARGEST_AMOUNT, MOST_INSTANCES, amounts
 from kai.model.pod import GpuKind, Shape
+from kai.model.units import LARGEST_AMOUNT, MOST_INSTANCES, amounts
 from tests.unit.intake.making import pod, taken
 
 

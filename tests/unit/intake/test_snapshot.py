@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai.api.cluster_objects import ClusterObjects
-from kai.api.conventions.grants import Grant
+from kai.api.conventions.binding import Grant
+from kai.api.kinds import ClusterObjects
 from kai.api.names import GRANTED
-from kai.api.values.times import instant
+from kai.api.values import instant
 from kai.errors import InputError
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.intake import snapshot as snapshot_module
 from kai.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED
-from kai.model.past import Past
-from kai.model.queue import Shares
-from kai.model.status import Status
+from kai.model.groups import Shares
+from kai.model.placement import Past
+from kai.model.pod import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, objects, other, picture, pod, queue, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

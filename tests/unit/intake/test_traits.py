@@ -1,6 +1,6 @@
 import pytest
 
-from kai.intake.selection import ANY_ADDRESS
+from kai.intake.traits import ANY_ADDRESS
 from kai.model.constraints import (
     AffinityTerm,
     HostPort,

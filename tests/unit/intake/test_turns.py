@@ -5,7 +5,7 @@ from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.verdict import Code
 from kai.intake import Intake, IntakeSettings
-from kai.model.past import Past
+from kai.model.placement import Past
 from kai.simulation.scenarios.shorthand import NOW
 from kai.testing import cluster, default_profile_with
 

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from kai.cli.warm import load_plugins
+from kai.cli.about import load_plugins
 from kai.kernels._jit import KERNELS, prepare
 from kai.kernels.fit import Rules
 from kai.kernels.fragments import no_mix
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off there is nothing to compile")
 
 SIMULATION = """
-from kai.cli.warm import load_plugins
+from kai.cli.about import load_plugins
 from kai.kernels._jit import KERNELS
 from kai.kernels.warm import warm
 from kai.simulation.deciding.run import simulate

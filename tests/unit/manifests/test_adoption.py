@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api import names
-from kai.lenient import part_of
+from kai.basics.parsing import part_of
 from kai.manifests.adoption import NONE, Adoption, adopted
 
 OTHERS = Adoption(schedulers=frozenset({"default-scheduler"}))

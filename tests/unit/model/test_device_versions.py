@@ -1,6 +1,6 @@
 import pytest
 
-from kai.model.device_versions import normalized, version
+from kai.model.device_functions import normalized, version
 
 
 def test_versions_are_ordered_as_releases_are():

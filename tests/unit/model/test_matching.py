@@ -5,13 +5,12 @@ import pytest
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.node import Node, NodeSpec
 from kai.api.kubernetes.node import Taint as WireTaint
+from kai.api.kubernetes.node import Toleration as WireToleration
 from kai.api.kubernetes.pod import Pod, PodSpec
-from kai.api.kubernetes.selection import Toleration as WireToleration
-from kai.binder.matching import untolerated
-from kai.model import node as model
-from kai.model.constraints import Requirement, Selector, Taint, Toleration
-from kai.model.matching import compares, holds, tolerates
-from kai.plugins.taints import Tainted
+from kai.binder.claims import untolerated
+from kai.model import pod as model
+from kai.model.constraints import Requirement, Selector, Taint, Toleration, compares, holds, tolerates
+from kai.plugins.node_filters import Tainted
 
 LABELS = {"zone": "a", "slots": "8"}
 

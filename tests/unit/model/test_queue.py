@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.ancestry import ancestry
-from kai.model.queue import Queue, path_to
+from kai.basics.trees import ancestry
+from kai.model.groups import Queue, path_to
 
 TREES = st.integers(1, 8).flatmap(
     lambda size: st.tuples(

@@ -7,22 +7,22 @@ import attrs
 import numpy as np
 
 from kai.actions.allocate import Allocate
-from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.engine.observe import Silent
+from kai.api.kinds import collect
+from kai.engine.cycle import Action, Profile
+from kai.engine.host import Silent
 from kai.engine.opened import OpenedPlugin
-from kai.engine.profile import Action, Profile
 from kai.engine.session import Session
 from kai.framework.decisions import Bind, Evict, Recorder
 from kai.framework.hooks import Plugin, PluginUse
 from kai.framework.parameters import Parameters
 from kai.framework.verdict import Histogram
 from kai.intake import IntakeSettings, take_snapshot
-from kai.model.rows import PodRow
-from kai.model.status import Status
-from kai.plugins.node_local_victims import NodeLocalVictims
-from kai.plugins.priority import Priority
+from kai.model.axis import PodRow
+from kai.model.pod import Status
+from kai.plugins.order import Priority
 from kai.plugins.proportion import Proportion
+from kai.plugins.victims import NodeLocalVictims
 from kai.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 

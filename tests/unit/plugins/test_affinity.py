@@ -1,7 +1,7 @@
 import pytest
 
 from kai.framework.hooks import Dependence
-from kai.plugins.affinity import REFUSED, Affinity
+from kai.plugins.node_filters import REFUSED, Affinity
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 NODES = (

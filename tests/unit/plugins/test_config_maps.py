@@ -1,5 +1,5 @@
 from kai.explain.messages import fit_message
-from kai.plugins.config_maps import ConfigMaps
+from kai.plugins.node_filters import ConfigMaps
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 

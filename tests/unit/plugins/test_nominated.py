@@ -1,5 +1,5 @@
 from kai.framework.hooks import Dependence
-from kai.plugins.nominated import NominatedNode
+from kai.plugins.scores import NominatedNode
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 NODES = (node("n1"), node("n2"), node("n3"))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.framework.labels import LabelTable
+from kai.api.kinds import collect
+from kai.framework.objects import LabelTable
 from kai.intake import Intake
 from kai.model.constraints import AffinityTerm
-from kai.model.status import ACTIVE_USED, Status, within
+from kai.model.pod import ACTIVE_USED, Status, within
 from kai.plugins.pod_affinity import KEPT_OFF, NOT_AWAY, NOT_NEAR, PodAffinity, PodAffinityScore
 from tests.unit.plugins.stage import NOW, Stage, evict, groups_of, node, play, pod, snapshot_of
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.plugins.pod_order import PRIORITY_LABEL, TaskPriorityOrder
+from kai.plugins.order import PRIORITY_LABEL, TaskPriorityOrder
 from tests.unit.plugins.stage import node, play, pod, snapshot_of
 
 

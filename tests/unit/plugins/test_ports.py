@@ -5,9 +5,9 @@ import pytest
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
-from kai.model.status import Status
-from kai.plugins import ports as module
-from kai.plugins.ports import ANY_ADDRESS, REFUSED, Ports
+from kai.model.pod import Status
+from kai.plugins import node_filters as module
+from kai.plugins.node_filters import ANY_ADDRESS, PORTS_TAKEN, Ports
 from tests.unit.plugins.stage import Stage, evict, node, play, pod, ranked, snapshot_of
 
 NODES = (node("n1"), node("n2"))
@@ -20,7 +20,7 @@ def port(number, protocol="TCP", address=""):
 def test_a_port_in_use_closes_the_node():
     stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", on="n1", ports=[port(80)]), pod("b-0", ports=[port(80)])))
     assert stage.accepting("b-0") == ["n2"]
-    assert stage.reasons("b-0") == [REFUSED]
+    assert stage.reasons("b-0") == [PORTS_TAKEN]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from kai.actions.search.solver import Search
 from kai.configuration.profiles import default_profile
-from kai.engine.observe import Silent
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder
 from kai.model.axis import GPU_UNIT

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.framework.hooks import Dependence
-from kai.model.constraints import Taint, Toleration
-from kai.model.matching import tolerates
-from kai.plugins import taints as module
-from kai.plugins.taints import Taints
+from kai.model.constraints import Taint, Toleration, tolerates
+from kai.plugins import node_filters as module
+from kai.plugins.node_filters import Taints
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 

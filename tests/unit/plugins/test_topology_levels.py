@@ -3,9 +3,9 @@
 import pytest
 
 from kai.intake import take_snapshot
-from kai.model.rows import GroupRow, SubGroupRow
+from kai.model.axis import GroupRow, SubGroupRow
 from kai.plugins.topology import Topology
-from kai.plugins.topology.levels import TOPOLOGIES, Levels
+from kai.plugins.topology.tree import TOPOLOGIES, Levels
 from kai.testing.views import open_session
 from tests.unit.intake.making import group, objects, other, pod, queue
 

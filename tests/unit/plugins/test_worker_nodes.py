@@ -1,5 +1,5 @@
 from kai.framework.parameters import Parameters
-from kai.plugins.worker_nodes import WorkerNodes
+from kai.plugins.node_filters import WorkerNodes
 from tests.unit.plugins.stage import Stage, node, pod, snapshot_of
 
 RESTRICTED = Parameters(restrict_node_scheduling=True)

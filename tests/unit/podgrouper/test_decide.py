@@ -15,8 +15,8 @@ from kai.podgrouper import (
     group_pod,
     load_groupers,
 )
+from kai.podgrouper.draft import NAMESPACE, POD_GROUP
 from kai.podgrouper.grouper import Groupers
-from kai.podgrouper.kinds import NAMESPACE, POD_GROUP
 from tests.unit.podgrouper.workloads import decide, failure_of, group_of, pod_group, pod_of, thing
 
 SET = thing("apps/v1", "StatefulSet")

@@ -2,7 +2,7 @@ import pytest
 
 from kai.errors import InputError
 from kai.podgrouper import Absent, Answers, Get, Kind, Reader, Resource, Why
-from kai.podgrouper.owners import find_owners
+from kai.podgrouper.decide import find_owners
 from tests.doubles.known_objects import KnownObjects
 from tests.unit.podgrouper.workloads import pod_of, thing
 

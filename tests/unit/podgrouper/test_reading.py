@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kai.cluster.requests import Forbidden, NoSuchKind
 from kai.podgrouper import Absent, Answers, Get, Needs, Settings, group_pod, load_groupers
-from kai.podgrouper.kinds import KARTA
+from kai.podgrouper.draft import KARTA
 from kai.podgrouper.reading import Fetcher
 from kai.podgrouper.resource import Kind
 from tests.doubles.cluster import VirtualClock
@@ -82,7 +82,7 @@ class Refusing:
 
 @pytest.mark.parametrize("refusal", [NoSuchKind(message="none"), Forbidden(message="no")])
 def test_kinds_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch, refusal):
-    monkeypatch.setattr("kai.cluster.requesting.absence.MOST", 3)
+    monkeypatch.setattr("kai.cluster.requesting.foreign.MOST", 3)
     api, clock = Refusing(refusal), VirtualClock()
     fetcher = Fetcher(api, clock, lambda _: True)
 

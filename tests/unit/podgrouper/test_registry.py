@@ -7,9 +7,8 @@ import pytest
 
 import kai.podgrouper
 from kai.errors import ConfigError, PluginError
-from kai.podgrouper import KindPattern, Reader, Settings, load_groupers, registry
-from kai.podgrouper.grouper import DEFAULT
-from kai.podgrouper.registry import ENTRY_POINTS, assemble
+from kai.podgrouper import KindPattern, Reader, Settings, grouper, load_groupers
+from kai.podgrouper.grouper import DEFAULT, ENTRY_POINTS, assemble
 from kai.podgrouper.resource import Kind
 from tests.doubles.known_objects import KnownObjects
 
@@ -81,7 +80,7 @@ def test_every_module_of_a_kind_has_an_entry_point():
 @pytest.mark.parametrize("target", ["kai.podgrouper:nothing", "kai.nowhere:Grouper", "kai.podgrouper:Settings"])
 def test_an_entry_point_that_leads_to_no_grouper_is_a_plugin_error(target, monkeypatch):
     point = EntryPoint("odd", target, ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda **_: [point])
+    monkeypatch.setattr(grouper, "entry_points", lambda **_: [point])
     with pytest.raises(PluginError, match='plugin "odd"'):
         load_groupers()
 
@@ -92,4 +91,4 @@ def test_a_grouper_whose_module_cannot_be_imported_is_named(text, tmp_path, monk
     (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match=r'^plugin "mine", entry point of "kai\.groupers": cannot be made: [A-Z]'):
-        registry._load(EntryPoint("mine", f"{name}:Mine", ENTRY_POINTS))
+        grouper._load(EntryPoint("mine", f"{name}:Mine", ENTRY_POINTS))

@@ -9,7 +9,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.values.times import instant_text
+from kai.api.values import instant_text
 from kai.binder.bind import bind_annotations
 from kai.cluster.requests import Apply, Fetch, FetchAll, Forbidden
 from kai.podgrouper import Settings

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.podgrouper import Resource
-from kai.podgrouper.top_owner import top_owner_text
+from kai.podgrouper.rules import top_owner_text
 from tests.unit.podgrouper.workloads import thing
 
 NAMES = st.text(string.ascii_letters + string.digits + "-._:~ #'\"", max_size=12)

@@ -5,7 +5,7 @@ import pytest
 from kai.api.plans import Emit, Reason, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.requests import Apply
-from kai.podgrouper import write_behind
+from kai.podgrouper import links
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.podgrouper.memory import JOB, LATE, bind, group_of, grouping, pod, requests, shown_group
 
@@ -126,8 +126,8 @@ async def test_what_was_shown_and_is_forgotten_at_a_take_over_is_shown_again():
 
 
 async def test_the_oldest_of_many_namespaces_has_its_next_group_written_before_it_is_shown(monkeypatch):
-    monkeypatch.setattr(write_behind, "_MOST_OPEN", 2)
-    behind = write_behind.WriteBehind(MemoryCluster().port, "manager", lambda _: None)
+    monkeypatch.setattr(links, "_MOST_OPEN", 2)
+    behind = links.WriteBehind(MemoryCluster().port, "manager", lambda _: None)
     for space in ("a", "b", "a", "c"):
         behind.note(space, refused=False)
     assert [space for space in "abc" if behind.may_show(space)] == ["a", "c"]

@@ -1,7 +1,7 @@
 """Small clusters for the tests of the pod grouper: a pod, its owners, and what is decided about it."""
 
 from kai.podgrouper import Grouping, Settings, group_pod, load_groupers
-from kai.podgrouper.kinds import KARTA
+from kai.podgrouper.draft import KARTA
 from tests.doubles.known_objects import KnownObjects
 
 TOPOLOGY = "kai.scheduler/topology"

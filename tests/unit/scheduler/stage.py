@@ -5,7 +5,7 @@ import attrs
 from kai.api.plans import Reason, Refusal
 from kai.api.scheduling.pod_group import UnschedulableReason
 from kai.scheduler.effects import Send
-from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
+from kai.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.publishing.publisher import CycleOver, Publisher, Written
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making

@@ -13,14 +13,13 @@ from kai.errors import InputError
 from kai.framework.decisions import Bind
 from kai.framework.hooks import Dependence, GroupOrder, NodeFilter, NodeScore, PluginUse
 from kai.intake.aside import Suspect
-from kai.scheduler import cycling
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.cycling import Cycles, Done, Failure
+from kai.scheduler.cycle import cycling
+from kai.scheduler.cycle.cycle_input import CycleInput
+from kai.scheduler.cycle.cycling import Cycles, Done, Failure
+from kai.scheduler.cycle.stream import CycleObserver, Stream
 from kai.scheduler.effects import Decided
-from kai.scheduler.observe import CycleObserver
+from kai.scheduler.failing.faults import place_of
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.stream import Stream
-from kai.scheduler.tracebacks import place_of
 from kai.simulation.deciding.run import simulate
 from kai.simulation.sources.archive import read_archive
 from kai.telemetry.tracing import no_tracing

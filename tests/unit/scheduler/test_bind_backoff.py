@@ -1,7 +1,7 @@
 """A pod that nobody can bind leaves its capacity to others, a little longer each time."""
 
-from kai.api.conventions.refused_binds import GATE
-from kai.scheduler.feedback.bind_backoff import BindBackoff
+from kai.api.conventions.binding import GATE
+from kai.scheduler.feedback.refusals import BindBackoff
 from tests.unit.intake import making
 
 

@@ -9,13 +9,12 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cluster.transport.encoding import encode_write
-from kai.cluster.transport.paths import Served
+from kai.cluster.transport.encoding import Served, encode_write
 from kai.framework.decisions import Bind
 from kai.intake import IntakeSettings
 from kai.model.placement import Quantities
-from kai.scheduler.committing.bind_templates import BindTemplates
-from kai.scheduler.orders import BLANK, Stamp, bind_request, create_bind_request
+from kai.scheduler.committing.binds import BindTemplates
+from kai.scheduler.committing.orders import BLANK, Stamp, bind_request, create_bind_request
 from kai.scheduler.settings import SchedulerSettings
 
 TOLD = [{}, {"predictedNUMAZones": [{"zone": "node-0", "amount": Quantities((("cpu", 1000),))}]}]

@@ -11,8 +11,8 @@ from kai.api.plans import Ref
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.queue import Queue
 from kai.scheduler.effects import Send
+from kai.scheduler.reporting.signals import RequestKept
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import RequestKept
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 

@@ -8,14 +8,14 @@ import pytest
 
 from kai.kernels import cache
 from kai.kernels.warm import warm
-from kai.scheduler import compiling
-from kai.scheduler.compiling import compile_apart
+from kai.scheduler.loop import kernel_warmup
+from kai.scheduler.loop.kernel_warmup import compile_apart
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off nothing is compiled")
 
 PROGRAM = """
 from kai.kernels.warm import missing, warm
-from kai.scheduler.compiling import compile_apart
+from kai.scheduler.loop.kernel_warmup import compile_apart
 
 wanted, told = len(missing()), []
 compile_apart((), wanted, lambda *counts: told.append(counts))
@@ -42,10 +42,10 @@ def test_what_is_missing_is_compiled_in_another_process_and_loaded_here(tmp_path
 
 def test_a_process_that_fails_leaves_the_work_to_this_one(monkeypatch):
     told = []
-    monkeypatch.setattr(compiling, "_CHILD", "raise SystemExit(3)")
+    monkeypatch.setattr(kernel_warmup, "_CHILD", "raise SystemExit(3)")
     compile_apart((), 3, lambda *counts: told.append(counts))
-    monkeypatch.setattr(compiling, "directory", lambda: None)
-    monkeypatch.setattr(compiling, "_CHILD", "print(1)")
+    monkeypatch.setattr(kernel_warmup, "directory", lambda: None)
+    monkeypatch.setattr(kernel_warmup, "_CHILD", "print(1)")
     compile_apart((), 3, lambda *counts: told.append(counts))
     assert told == []
 
@@ -54,6 +54,8 @@ def test_who_listens_may_end_the_other_process(monkeypatch):
     def end(*_):
         raise EndedError
 
-    monkeypatch.setattr(compiling, "_CHILD", "import time\nprint('loaded', 1, sep='\\n', flush=True)\ntime.sleep(600)")
+    monkeypatch.setattr(
+        kernel_warmup, "_CHILD", "import time\nprint('loaded', 1, sep='\\n', flush=True)\ntime.sleep(600)"
+    )
     with pytest.raises(EndedError):
         compile_apart(("no module of anybody",), 3, end)

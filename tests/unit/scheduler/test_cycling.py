@@ -12,14 +12,13 @@ from kai.api.kubernetes.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
 from kai.configuration.profiles import default_profile
 from kai.framework.decisions import Bind
-from kai.model.past import Past
-from kai.model.queue import Shares
-from kai.scheduler import cycling
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.cycling import Cycles, Done, Failure
-from kai.scheduler.observe import CycleObserver
+from kai.model.groups import Shares
+from kai.model.placement import Past
+from kai.scheduler.cycle import cycling
+from kai.scheduler.cycle.cycle_input import CycleInput
+from kai.scheduler.cycle.cycling import Cycles, Done, Failure
+from kai.scheduler.cycle.stream import CycleObserver, Stream
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.stream import Stream
 from kai.telemetry.tracing import make_tracing, no_tracing
 from tests.unit.scheduler.small import small_cluster
 from tests.unit.scheduler.test_service import cluster_of, lead

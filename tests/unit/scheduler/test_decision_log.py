@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from kai.errors import ConfigError
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
-from kai.scheduler import decision_log
-from kai.scheduler.decision_log import DecisionLog, input_hash
+from kai.scheduler.reporting import decision_log
+from kai.scheduler.reporting.decision_log import DecisionLog, input_hash
 from kai.scheduler.settings import SchedulerSettings
 from kai.telemetry import decisions
 from kai.telemetry.decisions import read_decisions

@@ -11,11 +11,10 @@ import pytest
 from kai.api.codec.structuring import unstructure
 from kai.configuration.reading import read_configuration
 from kai.errors import InputError
-from kai.model.noroom import NoRoom
-from kai.model.past import Past
-from kai.model.queue import Shares
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.dump import address_without_password, archive, raw_objects, write_archive
+from kai.model.groups import Shares
+from kai.model.placement import NoRoom, Past
+from kai.scheduler.cycle.cycle_input import CycleInput
+from kai.scheduler.cycle.dump import address_without_password, archive, raw_objects, write_archive
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.sources.archive import read_archive
 from tests.unit.intake import making

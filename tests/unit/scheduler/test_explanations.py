@@ -11,8 +11,8 @@ from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import IntakeSettings, declared_queues, take_snapshot
-from kai.scheduler import explanations
-from kai.scheduler.explanations import explain
+from kai.scheduler.publishing import explanations
+from kai.scheduler.publishing.explanations import explain
 from tests.unit.intake import making
 
 FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}

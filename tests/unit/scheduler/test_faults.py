@@ -18,8 +18,8 @@ from kai.framework.hooks import (
     PodOrder,
     Victims,
 )
-from kai.scheduler.cycling import Done, Failure
-from kai.scheduler.faults import Faults
+from kai.scheduler.cycle.cycling import Done, Failure
+from kai.scheduler.failing.faults import Faults
 from tests.unit.scheduler import test_aside
 
 MANY = {f"g{number:02}": {"members": 1, "each": {"gpu": 1}} for number in range(40)}

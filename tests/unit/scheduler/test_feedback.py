@@ -2,9 +2,8 @@
 
 import pytest
 
-from kai.model.noroom import NoRoom
-from kai.model.past import Past
-from kai.scheduler.cycle_input import CycleInput
+from kai.model.placement import NoRoom, Past
+from kai.scheduler.cycle.cycle_input import CycleInput
 from kai.scheduler.feedback import Feedback
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making

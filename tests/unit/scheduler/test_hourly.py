@@ -3,8 +3,15 @@
 import anyio
 from structlog.testing import capture_logs
 
-from kai.scheduler.hourly import HOUR, Hourly
-from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
+from kai.scheduler.reporting.cycle_recorder import HOUR, Hourly
+from kai.scheduler.reporting.signals import (
+    BindOrdered,
+    BindRefused,
+    Evicted,
+    EvictionRefused,
+    StatementRejected,
+    VictimGone,
+)
 from tests.doubles import virtual_time
 
 BOUND = BindOrdered(pod="a/p", node="n", seconds=0.1, waited=1.0)

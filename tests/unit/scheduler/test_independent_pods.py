@@ -1,16 +1,19 @@
 """What counts as a pod that starts without others."""
 
+from typing import TYPE_CHECKING
+
 import anyio
 import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
-from kai.cluster.port import Store
-from kai.scheduler.independent_pods import IndependentPods
-from kai.scheduler.rhythm import AT_ONCE, Haste, starts_alone
+from kai.scheduler.loop.wakeups import AT_ONCE, Haste, IndependentPods, starts_alone
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Store
 
 
 def counted(*steps, owns=lambda _: True):

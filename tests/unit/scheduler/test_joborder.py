@@ -7,14 +7,13 @@ import anyio
 import attrs
 
 from kai.configuration.profiles import default_profile
-from kai.engine.cycle import run_cycle
-from kai.engine.waiting_order import waiting_order
+from kai.engine.cycle import run_cycle, waiting_order
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.parameters import Parameters
 from kai.intake import take_snapshot
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.joborder import job_order
-from kai.scheduler.service import Scheduler
+from kai.scheduler.cycle.cycle_input import CycleInput
+from kai.scheduler.cycle.dump import job_order
+from kai.scheduler.loop.service import Scheduler
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from kai.intake import IntakeSettings
 from kai.scheduler.making import make_scheduler
-from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.reporting.metrics import SchedulerMetrics
 from kai.scheduler.settings import SchedulerSettings
 from kai.telemetry.exposition import exposition
 from tests.doubles import virtual_time

@@ -4,7 +4,7 @@ import pytest
 
 from kai.api.plans import Patch, Reason, Refusal
 from kai.scheduler.effects import Send
-from kai.scheduler.explanations import Overall
+from kai.scheduler.publishing.explanations import Overall
 from kai.scheduler.publishing.publisher import CycleOver, Silenced, TimePassed, Written
 from tests.unit.intake import making
 from tests.unit.scheduler.stage import EVICTED, STAMPS, Stage, lost

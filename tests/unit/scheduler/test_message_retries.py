@@ -6,8 +6,8 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Reason, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.requests import Forbidden, NotLeading
-from kai.scheduler.committing import message_retries as module
-from kai.scheduler.committing.message_retries import MessageRetries
+from kai.scheduler.committing import messages as module
+from kai.scheduler.committing.messages import MessageRetries
 from kai.scheduler.effects import Send
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World

@@ -7,11 +7,11 @@ from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
-from kai.scheduler.evicted_groups import EvictedGroups
-from kai.scheduler.explanations import explain
-from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.search_budget import Spent
-from kai.scheduler.signals import (
+from kai.scheduler.cycle.cycle_input import Spent
+from kai.scheduler.publishing.explanations import explain
+from kai.scheduler.reporting.evicted_groups import EvictedGroups
+from kai.scheduler.reporting.metrics import SchedulerMetrics
+from kai.scheduler.reporting.signals import (
     BindDropped,
     BindOrdered,
     BindRefused,

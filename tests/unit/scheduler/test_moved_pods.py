@@ -2,21 +2,20 @@
 
 import pytest
 
-from kai.api.conventions.grants import grant_of
+from kai.api.conventions.binding import grant_of
 from kai.cluster.port import Term
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
-from kai.model.past import Past
-from kai.model.status import Status
-from kai.scheduler.cycle_input import CycleInput
-from kai.scheduler.cycling import Cycles
+from kai.model.placement import Past
+from kai.model.pod import Status
+from kai.scheduler.cycle.cycle_input import CycleInput
+from kai.scheduler.cycle.cycling import Cycles
+from kai.scheduler.cycle.stream import CycleObserver, Stream
 from kai.scheduler.effects import Decided
 from kai.scheduler.feedback.moved_pods import MovedPods
-from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.stream import Stream
 from kai.telemetry.tracing import no_tracing
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World

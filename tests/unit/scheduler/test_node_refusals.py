@@ -2,8 +2,8 @@
 
 import pytest
 
-from kai.model.noroom import NoRoom
-from kai.scheduler.feedback.node_refusals import MOST, NodeRefusals
+from kai.model.placement import NoRoom
+from kai.scheduler.feedback.refusals import MOST, NodeRefusals
 from tests.unit.intake import making
 
 NODE = making.node("n1", allocatable={"nvidia.com/gpu": "4"})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kai.scheduler.committing import bind_operation
+from kai.scheduler.committing import binds
 from kai.scheduler.effects import Decided
-from kai.scheduler.signals import RequestKept
+from kai.scheduler.reporting.signals import RequestKept
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -15,7 +15,7 @@ def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(mon
     pods = [making.pod(f"p{number}", group="gang") for number in range(2)]
     world = World(making.queue("q"), making.group("gang"), making.node("n1"), *pods)
     world.lead()
-    begin, calls = bind_operation.BindOperation.begin, []
+    begin, calls = binds.BindOperation.begin, []
 
     def failing(self):
         calls.append(self)
@@ -23,7 +23,7 @@ def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(mon
             raise RuntimeError("broken")
         return begin(self)
 
-    monkeypatch.setattr(bind_operation.BindOperation, "begin", failing)
+    monkeypatch.setattr(binds.BindOperation, "begin", failing)
     event = Decided(
         term=world.term, cycle=1, snapshot=world.snapshot, decisions=(world.bind("p0", "n1"), world.bind("p1", "n1"))
     )

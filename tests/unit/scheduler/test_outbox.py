@@ -9,14 +9,14 @@ from kai.api.plans import Emit, Patch, Ref
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.port import Cluster, Term
 from kai.scheduler import effects
-from kai.scheduler import outbox as outboxes
+from kai.scheduler.committing import outbox as outboxes
 from kai.scheduler.committing.committer import Committer
+from kai.scheduler.committing.orders import EVICTED
+from kai.scheduler.committing.outbox import Outbox
 from kai.scheduler.effects import Send
-from kai.scheduler.explanations import GroupAccount, Overall, PodAccount
-from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.orders import EVICTED
-from kai.scheduler.outbox import Outbox
+from kai.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount
 from kai.scheduler.publishing.publisher import CycleOver, Publisher
+from kai.scheduler.reporting.metrics import SchedulerMetrics
 from kai.scheduler.settings import SchedulerSettings
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.intake import making

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.scheduler.pausing import MOST_PERIODS, pause_after
+from kai.scheduler.loop.wakeups import MOST_PERIODS, pause_after
 from kai.scheduler.settings import SchedulerSettings
 
 SETTINGS = SchedulerSettings(period_seconds=1.0, coalescing_seconds=0.05)

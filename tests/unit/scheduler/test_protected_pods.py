@@ -1,4 +1,4 @@
-from kai.scheduler.feedback.protected_pods import ProtectedPods
+from kai.scheduler.feedback.refusals import ProtectedPods
 
 
 def test_pods_are_protected_for_as_long_as_was_said_and_told_in_order():

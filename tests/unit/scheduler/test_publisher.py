@@ -6,10 +6,10 @@ import pytest
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason
 from kai.scheduler.effects import Overlay, Send, WakeAt
-from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
-from kai.scheduler.publishing.groups import GroupWrites
+from kai.scheduler.publishing.conditions import GroupWrites
+from kai.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.publishing.publisher import CycleOver, Silenced, TimePassed, Written
-from kai.scheduler.signals import NotExplained
+from kai.scheduler.reporting.signals import NotExplained
 from tests.unit.intake import making
 from tests.unit.scheduler.stage import EVICTED, STAMPS, WHY, Stage, lost
 

@@ -1,6 +1,6 @@
 """Pods whose bind was ordered a moment ago, and what waits for them."""
 
-from kai.scheduler.feedback.recent_binds import RecentBinds
+from kai.scheduler.feedback.memories import RecentBinds
 
 
 def test_an_order_holds_for_ten_seconds_from_when_it_was_given_last():

@@ -3,9 +3,9 @@ import pytest
 
 from kai.configuration.reading import default_configuration
 from kai.framework.parameters import Parameters
-from kai.scheduler.committing.eviction_operation import EvictionOperation
+from kai.scheduler.committing.evictions import EvictionOperation
 from kai.scheduler.effects import Decided
-from kai.scheduler.feedback.recent_evictions import HOUR, RecentEvictions
+from kai.scheduler.feedback.memories import HOUR, RecentEvictions
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.test_committer import cluster
 from tests.unit.scheduler.test_committer_evictions import budget

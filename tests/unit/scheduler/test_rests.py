@@ -1,17 +1,18 @@
 """When a rest between cycles ends early, and what it leaves behind."""
 
 import gc
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
-from kai.cluster.port import Store
-from kai.scheduler.independent_pods import IndependentPods
-from kai.scheduler.rests import Rests
-from kai.scheduler.rhythm import AT_ONCE, Haste
+from kai.scheduler.loop.wakeups import AT_ONCE, Haste, IndependentPods, Rests
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Store
 
 APART = 3.0
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kai.engine.budget import BudgetAnswer
+from kai.engine.host import BudgetAnswer
 from kai.framework.parameters import SearchBudgets
-from kai.scheduler.search_budget import Timed
-from kai.scheduler.stream import AbandonedError
+from kai.scheduler.cycle.cycle_input import Timed
+from kai.scheduler.cycle.stream import AbandonedError
 
 
 class Clock:

@@ -19,15 +19,15 @@ from kai.engine import fast_path
 from kai.framework.decisions import Bind
 from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
-from kai.scheduler import service, warming
 from kai.scheduler.committing.committer import Committer
-from kai.scheduler.cycling import Done, Failure
-from kai.scheduler.decision_log import DecisionLog
-from kai.scheduler.dump import archive
+from kai.scheduler.cycle.cycling import Done, Failure
+from kai.scheduler.cycle.dump import archive
+from kai.scheduler.cycle.stream import Stream
 from kai.scheduler.effects import Decided, Tick
+from kai.scheduler.loop import kernel_warmup, service
 from kai.scheduler.making import make_scheduler
+from kai.scheduler.reporting.decision_log import DecisionLog
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.stream import Stream
 from kai.simulation.deciding.run import simulate
 from kai.simulation.sources.archive import read_archive
 from kai.state.snapshot import Snapshot
@@ -472,8 +472,8 @@ def test_what_is_decided_counts_for_the_hour_and_is_written_down(tmp_path):
 
 
 def test_while_kernels_are_compiled_a_large_cluster_is_bound_in_parts(monkeypatch):
-    monkeypatch.setattr(warming, "is_plain", lambda: True)
-    monkeypatch.setattr(warming, "work_of", lambda *_counts: warming.MOST_PLAIN + 1)
+    monkeypatch.setattr(kernel_warmup, "is_plain", lambda: True)
+    monkeypatch.setattr(kernel_warmup, "work_of", lambda *_counts: kernel_warmup.MOST_PLAIN + 1)
     monkeypatch.setattr(fast_path, "BATCH", 1)
     names = [f"job-{at}" for at in range(8)]
     told = {}
@@ -483,7 +483,7 @@ def test_while_kernels_are_compiled_a_large_cluster_is_bound_in_parts(monkeypatc
         kernels.missing = 90
         kernels._assessed.set()
         # Each look at the clock takes a part of the time that a cycle has for groups.
-        rig.scheduler.cycles.clock = lambda: next(ticks) * warming.PART_SECONDS / 3
+        rig.scheduler.cycles.clock = lambda: next(ticks) * kernel_warmup.PART_SECONDS / 3
         await rig.until(lambda: len(rig.bound()) == len(names))
         told["note"] = rig.scheduler.note()
         told["cycles"] = [outcome for _, outcome in rig.cycles if isinstance(outcome, Done) and outcome.decisions]

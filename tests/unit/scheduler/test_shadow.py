@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.cluster.election.leading import SoleLeadership
-from kai.scheduler import shadowing
+from kai.scheduler.comparing import shadowing
+from kai.scheduler.comparing.shadow import BIND, EVICT, Outcome
 from kai.scheduler.making import make_scheduler
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.shadow import BIND, EVICT, Outcome
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.doubles.cpu import InlineCpu

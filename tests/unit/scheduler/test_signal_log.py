@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 from structlog.testing import capture_logs
 
-from kai.scheduler.signal_log import _TEXTS, log_signal
-from kai.scheduler.signals import BindOrdered, Evicted, EvictionRefused, Signal
+from kai.scheduler.reporting.signals import _TEXTS, BindOrdered, Evicted, EvictionRefused, Signal, log_signal
 
 
 def test_every_signal_has_a_text_of_its_own():

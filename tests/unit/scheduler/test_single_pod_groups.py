@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
 from kai.scheduler.effects import Overlay
-from kai.scheduler.explanations import GroupAccount, Overall
+from kai.scheduler.publishing.deferred import recalled_starts
+from kai.scheduler.publishing.explanations import GroupAccount, Overall
 from kai.scheduler.publishing.publisher import CycleOver, Publisher
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.single_pod_groups import recalled_starts
 from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 

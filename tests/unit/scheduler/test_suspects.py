@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.intake.aside import Suspect
-from kai.scheduler.suspects import Blame, Inquiry
+from kai.scheduler.failing.suspects import Blame, Inquiry
 from tests.unit.intake import making
 
 BLAME = Blame(kind="RuntimeError", message="broken")

@@ -4,7 +4,7 @@ import pytest
 
 from kai.configuration.profiles import default_profile
 from kai.intake import IntakeSettings
-from kai.scheduler.cycling import Cycles
+from kai.scheduler.cycle.cycling import Cycles
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
 from tests.unit.scheduler.test_cycling import cycle

@@ -3,7 +3,7 @@
 import pytest
 
 from kai.scheduler.effects import Decided
-from kai.scheduler.signals import StatementRejected
+from kai.scheduler.reporting.signals import StatementRejected
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 

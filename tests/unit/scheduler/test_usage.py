@@ -7,13 +7,12 @@ from anyio import run as really_run
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from kai.cluster.clock import SystemClock
+from kai.cluster.threads import SystemClock
 from kai.configuration.past_usage import UsageSettings
 from kai.errors import ConfigError
-from kai.model.queue import Shares
-from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.usage import NONE, PastUsage, Prometheus, past_usage, usage_address
-from kai.scheduler.usage_queries import UsageError
+from kai.model.groups import Shares
+from kai.scheduler.cycle.past_usage import NONE, PastUsage, Prometheus, UsageError, past_usage, usage_address
+from kai.scheduler.reporting.metrics import SchedulerMetrics
 from tests.doubles.prometheus import PrometheusServer, port_of, vector
 from tests.doubles.virtual_time import VirtualClock, run
 

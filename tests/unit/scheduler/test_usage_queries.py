@@ -6,10 +6,9 @@ import json
 import attrs
 import pytest
 
-from kai.configuration.cron import Cron
-from kai.configuration.past_usage import UsageSettings, WindowType
-from kai.model.queue import Shares
-from kai.scheduler.usage_queries import UsageError, question, read_samples, shares, unsaid, window_start
+from kai.configuration.past_usage import Cron, UsageSettings, WindowType
+from kai.model.groups import Shares
+from kai.scheduler.cycle.past_usage import UsageError, question, read_samples, shares, unsaid, window_start
 from tests.doubles.prometheus import vector
 
 NOW = 1_762_777_987.6

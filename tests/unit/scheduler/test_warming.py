@@ -9,8 +9,8 @@ from kai.configuration.profiles import default_profile
 from kai.kernels import warm
 from kai.kernels.pace import WORTH_LOADING
 from kai.kernels.warm import Warmth
-from kai.scheduler import compiling, warming
-from kai.scheduler.warming import LASTING, MOST_PLAIN, PART_SECONDS, Warming
+from kai.scheduler.loop import kernel_warmup
+from kai.scheduler.loop.kernel_warmup import LASTING, MOST_PLAIN, PART_SECONDS, Warming
 from tests.unit.scheduler.small import small_cluster
 
 pytestmark = pytest.mark.anyio
@@ -38,12 +38,12 @@ class Compiler:
 @pytest.fixture
 def compiler(monkeypatch):
     made = Compiler()
-    monkeypatch.setattr(warming, "is_plain", lambda: made.running[-1:] != ["compiled"])
-    monkeypatch.setattr(warming, "run_plainly", lambda: made.running.append("plainly"))
-    monkeypatch.setattr(warming, "run_compiled", lambda: made.running.append("compiled"))
+    monkeypatch.setattr(kernel_warmup, "is_plain", lambda: made.running[-1:] != ["compiled"])
+    monkeypatch.setattr(kernel_warmup, "run_plainly", lambda: made.running.append("plainly"))
+    monkeypatch.setattr(kernel_warmup, "run_compiled", lambda: made.running.append("compiled"))
     monkeypatch.setattr(warm, "missing", lambda *_modules: [object()] * made.missing)
     monkeypatch.setattr(warm, "warm", made.warm)
-    monkeypatch.setattr(compiling, "compile_apart", lambda *_: None)
+    monkeypatch.setattr(kernel_warmup, "compile_apart", lambda *_: None)
     yield made
     made.go_on.release(1000)
 
@@ -53,7 +53,7 @@ def of_work(monkeypatch):
     """Return a cluster with so much work."""
 
     def made(work):
-        monkeypatch.setattr(warming, "work_of", lambda *_counts: work)
+        monkeypatch.setattr(kernel_warmup, "work_of", lambda *_counts: work)
         return small_cluster()
 
     return made

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from kai.api import plans
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS
-from kai.api.kubernetes.core import PodDisruptionBudget
+from kai.api.kubernetes.meta import PodDisruptionBudget
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
@@ -23,7 +23,7 @@ from kai.cluster.requests import BudgetExhausted, NotLeading
 from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
-from kai.intake.binding import ExpiredRequest, has_failed
+from kai.intake.bind_requests import ExpiredRequest, has_failed
 from kai.scheduler.committing.committer import Committer
 from kai.scheduler.effects import (
     Answered,
@@ -40,11 +40,13 @@ from kai.scheduler.effects import (
     Tick,
     WakeAt,
 )
+from kai.scheduler.reporting.signals import Signal
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Signal
-from kai.state.snapshot import Snapshot
 from tests.doubles.api_server import ApiServer
 from tests.unit.intake import making
+
+if TYPE_CHECKING:
+    from kai.state.snapshot import Snapshot
 
 CLASSES = (Pod, Node, BindRequest, PodDisruptionBudget, PodGroup, Queue)
 WALL = 1_700_000_000.0

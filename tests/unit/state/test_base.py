@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from kai.plugins.gpusharing import GpuSharing
 from kai.plugins.pool_maximum import PoolMaximum
+from kai.plugins.scores import GpuSharing
 from kai.state.base import make_base
 from kai.state.ledger import Ledger
 from tests.unit.plugins.stage import node, play, pod, snapshot_of

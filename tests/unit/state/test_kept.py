@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kai.model.axis import ResourceAxis
-from kai.model.podgroup import PodGroup, SubGroup
+from kai.model.groups import PodGroup, SubGroup
 from kai.state.kept import group_columns, subgroup_columns
 from kai.state.memory import Memory, SnapshotVersions
 from kai.state.snapshot import Snapshot

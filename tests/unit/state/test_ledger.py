@@ -6,7 +6,7 @@ import pytest
 from kai.framework.decisions import Cause
 from kai.kernels import booking
 from kai.kernels.columns import CPU, OP_EVICT, OP_PIPELINE
-from kai.model.status import Status
+from kai.model.pod import Status
 from kai.testing import snapshot
 from kai.testing.views import open_session
 from tests.doubles.audit import WrongBooksError, audit

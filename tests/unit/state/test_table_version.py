@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.state.age import carried_order, creation_order
-from kai.state.items import Items, carried_items, replaced
-from kai.state.memory import Memory
+from kai.state.kept import carried_order, creation_order
+from kai.state.memory import Items, Memory, carried_items, replaced
 from kai.state.table_version import Carrier, TableVersion
 
 ROWS = st.lists(st.integers(0, 12), unique=True, max_size=10).map(sorted)

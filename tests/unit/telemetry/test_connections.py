@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from kai.telemetry import connections
 from kai.telemetry.connections import Limits, Response, serve
-from kai.telemetry.listener import Address, listen
-from kai.telemetry.probes import Probes
+from kai.telemetry.listener import Address, Probes, listen
 from tests.doubles.packets import packets
 
 PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import structlog
 
-from kai.telemetry.limits import Limits
+from kai.telemetry.logs import Limits
 
 
 class Log:
@@ -71,7 +71,7 @@ def test_what_is_remembered_is_bounded():
 
 
 def test_threads_may_write_at_once(monkeypatch):
-    monkeypatch.setattr("kai.telemetry.limits._REMEMBERED", 20)
+    monkeypatch.setattr("kai.telemetry.logs._REMEMBERED", 20)
     log = Log()
 
     def write(thread):

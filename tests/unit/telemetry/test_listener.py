@@ -11,8 +11,7 @@ from prometheus_client.core import Metric
 from kai.errors import ConfigError
 from kai.telemetry.connections import Response
 from kai.telemetry.exposition import Maker, exposition, metrics_route
-from kai.telemetry.listener import Address, Route, is_local, listen, read_address
-from kai.telemetry.probes import Probes
+from kai.telemetry.listener import Address, Probes, Route, is_local, listen, read_address
 
 
 async def hello():

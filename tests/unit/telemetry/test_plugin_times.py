@@ -1,6 +1,6 @@
 import pytest
 
-from kai.telemetry.plugin_times import PluginTimes
+from kai.telemetry.tracing import PluginTimes
 
 
 class Clock:

@@ -1,6 +1,6 @@
 import anyio
 
-from kai.telemetry.probes import Probes
+from kai.telemetry.listener import Probes
 
 
 def asked(probes, path="/readyz"):

@@ -79,7 +79,7 @@ def test_a_plugin_can_stand_behind_the_built_in_ones():
 def test_plugins_are_tried_without_the_compiler():
     program = (
         "import sys\n"
-        "from kai.plugins.binpack import Binpack\n"
+        "from kai.plugins.scores import Binpack\n"
         "from kai.testing import check_plugin\n"
         "check_plugin(Binpack)\n"
         "print('numba' in sys.modules)\n"

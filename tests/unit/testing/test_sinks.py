@@ -3,7 +3,7 @@ import pytest
 from kai.framework import Bind, Evict
 from kai.framework.decisions import Cause
 from kai.testing import RecordingSink, RejectingSink, snapshot
-from kai.testing.sinks import told
+from kai.testing.scenarios import told
 
 BIND = Bind(pod=0, node=0)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from kai.basics.progress import heard_by
 from kai.errors import ConfigError, InputError
-from kai.progress import heard_by
 from kai.virtual.experiments import Experiment, carry_out, carry_out_all, with_value
 from kai.virtual.results.result import SimulationResult
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.documents.distribution import DISTRIBUTION, installed
+from kai.documents.envelope import DISTRIBUTION, installed
 from kai.errors import ConfigError, InputError, UnreachableError
 from kai.manifests import Finding, RefusedError
 from kai.virtual import remote

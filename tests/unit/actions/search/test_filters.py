@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kai.actions.search.filters import Filters, fits_greedily, held_by, wanted_by
+from kai.actions.search.outer import Filters, fits_greedily, held_by, wanted_by
 from tests.unit.actions.search.stage import opened, pods_of, row
 
 GROUPS = {

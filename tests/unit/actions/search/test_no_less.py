@@ -5,7 +5,7 @@ import pytest
 
 from kai.actions.preempt import Preempt
 from kai.actions.search import waiting
-from kai.actions.search.no_less import NoLess
+from kai.actions.search.hopeless import NoLess
 from tests.unit.actions.search.stage import opened, row, told
 
 QUEUES = {"root": {}, "mine": {"parent": "root", "quota": 2}, "theirs": {"parent": "root", "quota": 2}}

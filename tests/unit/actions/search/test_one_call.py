@@ -6,7 +6,7 @@ import pytest
 
 from kai.actions.reclaim import Reclaim
 from kai.actions.search.one_call import OneCall
-from kai.engine.budget import BudgetAnswer, Unlimited
+from kai.engine.host import BudgetAnswer, Unlimited
 from kai.framework import PodFilter, Verdict, Victims
 from kai.kernels import reclaiming
 from tests.doubles.audit import audit

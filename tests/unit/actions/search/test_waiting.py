@@ -6,8 +6,8 @@ import pytest
 
 from kai.actions.preempt import Preempt
 from kai.actions.search.waiting import Closed, is_easier, remember, signature_of
-from kai.engine.budget import Unlimited
 from kai.engine.cycle import run_cycle
+from kai.engine.host import Unlimited
 from kai.engine.shortcuts import HOPELESS
 from kai.explain.messages import reason_text
 from kai.framework.verdict import Code, Verdict

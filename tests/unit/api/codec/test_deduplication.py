@@ -3,8 +3,8 @@ import marshal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.codec import deduplication
-from kai.api.codec.deduplication import shared
+from kai.api.codec import pod_templates
+from kai.api.codec.pod_templates import shared
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, "", "1", "true", "ü"]),
@@ -51,7 +51,7 @@ def test_what_is_not_json_is_read_afresh():
 
 
 def test_what_came_lately_is_remembered_and_no_more_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(deduplication, "_MOST", 4)
+    monkeypatch.setattr(pod_templates, "_MOST", 4)
     read, seen = counting()
     for number in range(100):
         read("always")
@@ -62,7 +62,7 @@ def test_what_came_lately_is_remembered_and_no_more_than_there_is_room_for(monke
 
 
 def test_bytes_are_bounded_as_well(monkeypatch):
-    monkeypatch.setattr(deduplication, "_MOST_BYTES", 100)
+    monkeypatch.setattr(pod_templates, "_MOST_BYTES", 100)
     read, seen = counting()
     for _ in range(2):
         for number in range(20):
@@ -71,7 +71,7 @@ def test_bytes_are_bounded_as_well(monkeypatch):
 
 
 def test_a_value_that_is_too_long_is_not_remembered(monkeypatch):
-    monkeypatch.setattr(deduplication, "_LONGEST", 20)
+    monkeypatch.setattr(pod_templates, "_LONGEST", 20)
     read, seen = counting()
     for text in ("short", "short", "x" * 30, "x" * 30):
         read(text)

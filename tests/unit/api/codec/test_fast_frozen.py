@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from kai.api.codec.fast_frozen import draft_of
+from kai.api.codec.pod_templates import draft_of
 from kai.api.kubernetes.meta import Condition, ObjectMeta
 from kai.api.kubernetes.pod import Pod, PodSpec
 

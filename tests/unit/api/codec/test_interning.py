@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.codec import interning
-from kai.api.codec.interning import same
+from kai.api.codec import json_values
+from kai.api.codec.json_values import same
 from kai.api.codec.structuring import structure
 
 
@@ -28,7 +28,7 @@ def test_what_is_remembered_has_bounds():
     for number in range(10_000):
         same(f"unique-{number}")
         same("x" * 40 + str(number))
-    kept = {**interning._young, **interning._old}
+    kept = {**json_values._young, **json_values._old}
     assert len(kept) <= 2048
     assert max(map(len, kept)) <= 32
 

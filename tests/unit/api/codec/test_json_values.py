@@ -5,7 +5,7 @@ import pytest
 from kai.api.codec import json_values
 from kai.api.codec.json_values import Reader
 from kai.api.fields import Bounds, Pattern
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 
 SMALL = json_values.integers(Bounds(-5, 5))
 COUNT = json_values.integers(Bounds(0, 5))

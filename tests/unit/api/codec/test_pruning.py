@@ -1,9 +1,9 @@
 import pytest
 
-from kai.api.codec.pruning import keep
+from kai.api.codec.json_decoding import keep
 from kai.api.conventions.caps import APPLIED, REFUSED
-from kai.api.kubernetes.core import ConfigMap, PodDisruptionBudget
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import ConfigMap, PodDisruptionBudget
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolumeClaim

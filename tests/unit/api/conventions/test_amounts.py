@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.amounts import Amount, add_up, effective_requests, exact, plus, same, texts
 from kai.api.kubernetes.pod import Pod
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 
 
 def pod(containers=(), init=(), overhead=None):

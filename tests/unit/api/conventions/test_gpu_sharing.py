@@ -11,7 +11,7 @@ from kai.api.conventions.gpu_sharing import (
     shared_maps,
     sharing_container,
 )
-from kai.api.values.bad_value import BadValue
+from kai.api.values import BadValue
 
 
 @pytest.mark.parametrize("key", ["gpu-fraction", "gpu-memory"])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.codec.structuring import structure_as
-from kai.api.conventions.grants import Grant, grant_of, read_grant
+from kai.api.conventions.binding import Grant, grant_of, read_grant
 from kai.api.kubernetes.pod import Pod
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)

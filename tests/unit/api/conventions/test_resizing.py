@@ -8,7 +8,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.conventions.amounts import effective_requests
 from kai.api.kubernetes.pod import Pod
 from kai.intake.requests import demand, resource_key
-from kai.model.amounts import LARGEST_AMOUNT
+from kai.model.units import LARGEST_AMOUNT
 
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}

@@ -7,9 +7,8 @@ from kai.api.crds.definitions import PRESENTATIONS, definition, file_name, files
 from kai.api.kinds import BY_CLASS
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import Queue
+from kai.api.scheduling.queue import Queue, Topology
 from kai.api.scheduling.shard import Config, SchedulingShard
-from kai.api.scheduling.topology import Topology
 
 SHIPPED = Path(__file__).parents[4] / "deploy" / "crds"
 EVERY = list(PRESENTATIONS)

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from kai.api.crds.definitions import PRESENTATIONS
-from kai.api.crds.descriptions import EXPLANATIONS
+from kai.api.crds.openapi import EXPLANATIONS
 
 
 def classes_of_ours(hint):

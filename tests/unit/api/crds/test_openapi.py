@@ -27,7 +27,7 @@ from kai.api.kubernetes.dra import AllocationResult
 from kai.api.kubernetes.meta import Condition
 from kai.api.scheduling.queue import QueueSpec
 from kai.api.scheduling.shard import GlobalConfig
-from kai.api.values.times import seconds
+from kai.api.values import seconds
 
 Letter: TypeAlias = Literal["a"]
 

@@ -3,12 +3,12 @@ import sys
 
 import pytest
 
-from kai.api.memory.allocator import keep_freed, trim
+from kai.api.memory import keep_freed, trim
 
 _ROUNDS = """
 import resource, threading
 import numpy as np
-from kai.api.memory.allocator import keep_freed
+from kai.api.memory import keep_freed
 
 def a_cycle():
     columns = []
@@ -37,7 +37,7 @@ _FREED = """
 import re, threading
 from pathlib import Path
 import numpy as np
-from kai.api.memory.allocator import keep_freed, trim
+from kai.api.memory import keep_freed, trim
 
 def held():
     return int(re.search(r"RssAnon:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
@@ -72,5 +72,5 @@ def test_what_a_thread_has_freed_goes_back_to_the_operating_system() -> None:
 
 
 def test_nothing_is_given_back_where_the_c_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kai.api.memory.allocator.ctypes.CDLL", lambda _name: object())
+    monkeypatch.setattr("kai.api.memory.ctypes.CDLL", lambda _name: object())
     trim()

@@ -3,7 +3,7 @@ import weakref
 
 import pytest
 
-from kai.api.memory.collector import collect_young, growing, paused, settle, spared
+from kai.api.memory import collect_young, growing, paused, settle, spared
 
 
 def test_the_collector_rests_and_goes_on_afterwards() -> None:

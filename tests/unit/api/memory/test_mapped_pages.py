@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.api.memory.mapped_pages import Mapping, give_back, unchanged
+from kai.api.memory import Mapping, give_back, unchanged
 
 SMAPS = """\
 7f0000000000-7f0000200000 r--p 00000000 00:1 7 /usr/lib/libmany.so
@@ -27,7 +27,7 @@ Anonymous:             0 kB
 
 PROGRAM = """
 from llvmlite import binding
-from kai.api.memory.mapped_pages import COMPILER, give_back
+from kai.api.memory import COMPILER, give_back
 
 def resident():
     lines = open("/proc/self/status", encoding="ascii").read().splitlines()

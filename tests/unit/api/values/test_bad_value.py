@@ -1,6 +1,6 @@
 import pytest
 
-from kai.api.values.bad_value import BadValue, show, show_path
+from kai.api.values import BadValue, show, show_path
 from kai.errors import InputError
 
 

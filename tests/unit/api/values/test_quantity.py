@@ -2,16 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai import quantity
-from kai.api.values.bad_value import BadValue
-from kai.api.values.quantity import amount
+from kai.api.values import BadValue, amount
+from kai.basics import parsing
 
 
 @given(st.text(alphabet="0123456789.eEmkMGiKn+-", max_size=8), st.sampled_from([1, 1000]))
 def test_manifests_are_read_as_other_texts_are(text: str, parts: int) -> None:
     try:
-        wanted = quantity.amount(text, parts)
-    except quantity.QuantityError as error:
+        wanted = parsing.amount(text, parts)
+    except parsing.QuantityError as error:
         with pytest.raises(BadValue, match=f"expected {error.wanted}"):
             amount(text, parts)
     else:

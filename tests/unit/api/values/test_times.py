@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.fields import INT64_MAX
-from kai.api.values.bad_value import BadValue
-from kai.api.values.times import (
+from kai.api.values import (
+    BadValue,
     duration_text,
     instant,
     instant_of_date,

@@ -8,7 +8,7 @@ import pytest
 
 from kai.cli.command import run
 from kai.cli.console import Console
-from kai.cli.deciding.diffruns import runs_text
+from kai.cli.deciding.diff import runs_text
 from kai.cli.deciding.runlines import run_text, runs_table
 from kai.configuration.reading import default_configuration
 from kai.virtual.results.comparison import compare_runs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kai.cli.command import run
-from kai.cli.deciding.saved import run_at
+from kai.cli.deciding.runs import run_at
 
 ROWS = """\
 arrival_s,duration_s,gpus_per_pod,name,queue

@@ -4,7 +4,7 @@ import urllib.request
 import pytest
 
 from kai.cli.command import run
-from kai.cli.demonstrating.board import served
+from kai.cli.demonstrating.demo import served
 from kai.errors import ConfigError
 
 
@@ -97,7 +97,7 @@ def test_two_scenes_are_not_saved_into_one_folder(tmp_path, capsys):
 
 
 def test_the_dashboard_shows_the_last_cycle():
-    from kai.cli.demonstrating.demonstration import watch_of
+    from kai.cli.demonstrating.demo import watch_of
     from kai.cli.demonstrating.scenes import scene_named
 
     with served("127.0.0.1:0") as board:
@@ -113,25 +113,25 @@ def test_the_dashboard_shows_the_last_cycle():
 
 @pytest.mark.parametrize(("flags", "taken"), [(["--dashboard", "127.0.0.1:0"], 20.0), ([], 0.0)])
 def test_pages_take_the_time_that_the_speed_gives_them_without_a_terminal(monkeypatch, flags, taken):
-    from kai.cli.demonstrating import demonstration
+    from kai.cli.demonstrating import demo
 
     pauses: list[float] = []
-    wait = demonstration._tell_lines
-    monkeypatch.setattr(demonstration, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pauses.append))
+    wait = demo._tell_lines
+    monkeypatch.setattr(demo, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pauses.append))
     assert run(["demo", "gang", "--until", "10m", "--speed", "30x", "-q", *flags]) == 0
     assert 0 <= taken - sum(pauses) < 5.0
 
 
 def test_what_happens_is_there_before_the_next_pause(monkeypatch, tmp_path):
-    from kai.cli.demonstrating import demonstration
+    from kai.cli.demonstrating import demo
 
     path, seen = tmp_path / "out", []
-    wait = demonstration._tell_lines
+    wait = demo._tell_lines
 
     def pause(_: float) -> None:
         seen.append(path.read_text(encoding="utf-8"))
 
-    monkeypatch.setattr(demonstration, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pause))
+    monkeypatch.setattr(demo, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pause))
     with path.open("w", encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdout", file)
         assert run(["demo", "gang", "--until", "10m", "-q", "--dashboard", "127.0.0.1:0"]) == 0

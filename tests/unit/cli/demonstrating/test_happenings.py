@@ -1,8 +1,8 @@
 import pytest
 
-from kai.cli.demonstrating.demonstration import watch_of
+from kai.basics.wording import span_text
+from kai.cli.demonstrating.demo import watch_of
 from kai.virtual.scenes.loading import load
-from kai.wording import span_text
 
 CLUSTER = """
 shapes:

@@ -1,6 +1,6 @@
 from math import inf
 
-from kai.cli.demonstrating.pacing import SLOW, Pacing
+from kai.cli.demonstrating.playing import SLOW, Pacing
 
 
 def test_virtual_time_follows_the_clock_at_its_speed():

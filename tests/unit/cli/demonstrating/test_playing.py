@@ -1,9 +1,8 @@
 import attrs
 import pytest
 
-from kai.cli.demonstrating.demonstration import watch_of
-from kai.cli.demonstrating.pacing import SLOW, Pacing
-from kai.cli.demonstrating.playing import DOWN, Player
+from kai.cli.demonstrating.demo import watch_of
+from kai.cli.demonstrating.playing import DOWN, SLOW, Pacing, Player
 from kai.cli.demonstrating.scenes import scene_named
 from tests.unit.cli.demonstrating.stages import ScriptedStage
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kai import durations
+from kai.basics import parsing
 from kai.cli.demonstrating.scenes import FOLDER, NAMES, scene_named
 from kai.errors import InputError
 from kai.virtual.running.simulation import run
@@ -8,7 +8,7 @@ from kai.virtual.running.simulation import run
 
 def ran(name):
     scene = scene_named(name)
-    return run(scene.load(0).scene, until=durations.seconds(scene.until))
+    return run(scene.load(0).scene, until=parsing.seconds(scene.until))
 
 
 def lines(name):

@@ -2,8 +2,7 @@ import os
 
 import pytest
 
-from kai.cli.demonstrating.playing import DOWN, ESCAPE, UP
-from kai.cli.demonstrating.terminal import Terminal
+from kai.cli.demonstrating.playing import DOWN, ESCAPE, UP, Terminal
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from kai.cli.command import run
 from kai.cli.explaining.subjectkinds import owner_subject
 from kai.cli.explaining.subjects import named_jobs
 from kai.cli.sources import Source
-from kai.documents.jobs import job_values
+from kai.documents.items import job_values
 from kai.documents.reading import job_lines, owners_of_jobs
 from kai.manifests.expansion import expand
 from kai.simulation.outcomes.owners import owners_in

@@ -39,7 +39,7 @@ def test_the_table_and_yaml_say_the_same(capsys):
     assert [row.split()[0] for row in rows] == names
     assert run(["plugins", "-o", "wide", "-q"]) == 0
     wide = capsys.readouterr()
-    assert "kai.plugins.binpack:Binpack" in wide.out
+    assert "kai.plugins.scores:Binpack" in wide.out
     assert wide.err == ""
     assert run(["plugins", "-o", "yaml"]) == 0
     assert [each["name"] for each in yaml.safe_load(capsys.readouterr().out)["items"]] == names

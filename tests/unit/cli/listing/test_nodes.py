@@ -9,7 +9,7 @@ from kai.cli.listing.nodes import node_view, short_type
 from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
-from kai.documents.nodes import node_values
+from kai.documents.items import node_values
 from kai.documents.reading import node_slots as read_nodes
 from kai.simulation.outcomes.gpu_slots import node_slots
 

@@ -4,8 +4,7 @@ import pytest
 
 from kai.cli.command import run
 from kai.cli.console import Console
-from kai.cli.listing.queues import queue_view
-from kai.cli.listing.shares import CPU, GPU, MEMORY
+from kai.cli.listing.queues import CPU, GPU, MEMORY, queue_view
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 

@@ -1,7 +1,7 @@
 import pytest
 
 from kai.cli.console import Console
-from kai.cli.listing.shares import bar
+from kai.cli.listing.queues import bar
 from kai.simulation.outcomes.queue_lines import Share
 
 TOTAL = 100_000

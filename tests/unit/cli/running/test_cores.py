@@ -16,7 +16,7 @@ WORD = "a-token-of-somebody"
 # The word is put together, so that it is in memory and not in the text of the program.
 CRASHES = """
 import os, resource
-from kai.cli.running.cores import withhold_memory
+from kai.cli.running.run import withhold_memory
 word = "-".join(["a", "token", "of", "somebody"]) * 1000
 if {withholds}:
     withhold_memory()
@@ -41,7 +41,7 @@ def core_of_crash(folder: Path, *, withholds: bool) -> bytes:
 def test_a_process_withholds_its_memory_and_has_no_core_written():
     script = """
 import resource
-from kai.cli.running.cores import withhold_memory
+from kai.cli.running.run import withhold_memory
 withhold_memory()
 print(int(open("/proc/self/coredump_filter").read(), 16), resource.getrlimit(resource.RLIMIT_CORE)[0])
 """

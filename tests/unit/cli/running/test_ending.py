@@ -8,8 +8,8 @@ import anyio
 import pytest
 import structlog
 
-from kai.cli.running import ending
-from kai.cli.running.ending import end_when_told
+from kai.cli.running import lifetime
+from kai.cli.running.lifetime import end_when_told
 from kai.cluster.threads import Threads
 
 
@@ -61,7 +61,7 @@ async def test_roles_that_end_are_waited_for(process, number):
 
 @pytest.mark.anyio
 async def test_what_does_not_end_is_left_and_told_with_its_place(process, monkeypatch):
-    monkeypatch.setattr(ending, "_PATIENCE", 0.01)
+    monkeypatch.setattr(lifetime, "_PATIENCE", 0.01)
     with structlog.testing.capture_logs() as logs:
         assert await process(computing, signal.SIGTERM) == ["given back", 143]
     first, last = logs
@@ -74,7 +74,7 @@ async def test_what_does_not_end_is_left_and_told_with_its_place(process, monkey
 
 @pytest.mark.anyio
 async def test_a_second_signal_waits_for_nothing(process, monkeypatch):
-    monkeypatch.setattr(ending, "_PATIENCE", 1e6)
+    monkeypatch.setattr(lifetime, "_PATIENCE", 1e6)
     with structlog.testing.capture_logs() as logs:
         assert await process(computing, signal.SIGTERM, signal.SIGINT) == ["given back", 143]
     assert logs[-1]["why"] == "a second signal: SIGINT"

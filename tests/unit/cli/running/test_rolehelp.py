@@ -5,9 +5,8 @@ import re
 import pytest
 
 from kai.cli.command import run
-from kai.cli.running.meanings import MEANINGS
 from kai.cli.running.roleflags import FLAGS, ROLES
-from kai.cli.running.rolehelp import help_of, roles_in
+from kai.cli.running.rolehelp import MEANINGS, help_of, roles_in
 
 
 def test_every_flag_has_a_meaning_and_no_other_has_one():

@@ -6,13 +6,13 @@ import anyio
 import pytest
 import structlog
 
-from kai.cli.running import standstill
-from kai.cli.running.standstill import tell_standstill
+from kai.cli.running import lifetime
+from kai.cli.running.lifetime import tell_standstill
 
 
 @pytest.mark.anyio
 async def test_a_loop_that_stands_still_is_told_with_its_place(monkeypatch):
-    monkeypatch.setattr(standstill, "_LOOKS_APART", 0.001)
+    monkeypatch.setattr(lifetime, "_LOOKS_APART", 0.001)
     with structlog.testing.capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tell_standstill)

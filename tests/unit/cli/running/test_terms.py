@@ -6,8 +6,8 @@ import pytest
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
+from kai.cli.running.lifetime import work_in_terms
 from kai.cli.running.roles import Role
-from kai.cli.running.terms import work_in_terms
 from kai.cluster.election.leading import SoleLeadership
 from kai.cluster.port import Term
 from tests.doubles.cluster import MemoryCluster

@@ -6,13 +6,12 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
-from kai.api.memory.allocator import trim
-from kai.api.memory.collector import collect_young
+from kai.api.memory import collect_young, trim
 from kai.cli.running import process
 from kai.cli.running.flags import read_flags
+from kai.cli.running.lifetime import tidying
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cli.running.tidying import tidying
 from tests.doubles.cpu import InlineCpu
 from tests.doubles.http_server import HttpServer
 from tests.doubles.virtual_time import VirtualClock
@@ -83,7 +82,7 @@ async def test_a_process_with_the_scheduler_has_it_look(monkeypatch):
     monkeypatch.setattr(process, "connect", connected)
     monkeypatch.setattr(process, "listen", silent)
     monkeypatch.setattr(process, "end_when_told", after_a_while)
-    monkeypatch.setattr("kai.cli.running.tidying.collect_young", lambda: looks.append(anyio.current_time() - begun))
+    monkeypatch.setattr("kai.cli.running.lifetime.collect_young", lambda: looks.append(anyio.current_time() - begun))
     given = read_flags(("scheduler", "--leader-elect=false"), FLAGS, ROLES, TOGETHER)
     await attrs.evolve(Process.of(given, {}), registry=CollectorRegistry()).run()
     assert [round(at) for at in looks] == [30, 60, 90]

@@ -17,7 +17,7 @@ from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.webhooks import admission_settings, doors, wanted_certificate
 from kai.cluster.transport.calls import NoAnswer
 from kai.errors import ConfigError
-from kai.telemetry.probes import Probes
+from kai.telemetry.listener import Probes
 from tests.doubles.cpu import InlineCpu
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port

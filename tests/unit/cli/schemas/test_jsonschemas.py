@@ -9,8 +9,7 @@ import pytest
 
 from kai.cli.checking import doctor
 from kai.cli.command import run
-from kai.cli.schemas.jsonschemas import schema_of
-from kai.cli.schemas.kinds import KINDS
+from kai.cli.schemas.kinds import KINDS, schema_of
 from kai.kernels.warm import Warmth
 from kai.telemetry.decisions import Decision, Gainer, Subject, line_of
 from tests.unit.doctor.cluster import HEALTHY, queue, with_lists

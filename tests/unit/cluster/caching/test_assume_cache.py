@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.codec.structuring import structure_as
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.cluster.caching.assume_cache import AssumeCache, version_of
 from kai.cluster.port import Change, Index
 

@@ -1,9 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.kubernetes.core import ConfigMap
-from kai.api.kubernetes.meta import ObjectMeta
-from kai.cluster.caching.lookup import Lookup
+from kai.api.kubernetes.meta import ConfigMap, ObjectMeta
+from kai.cluster.caching.shown import Lookup
 from kai.cluster.port import Index
 
 

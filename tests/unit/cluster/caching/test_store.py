@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kai.api.codec.structuring import structure_as
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest

@@ -5,13 +5,12 @@ import anyio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai.api.kubernetes.core import ConfigMap
-from kai.api.kubernetes.node import Node
-from kai.api.kubernetes.numa import NodeResourceTopology
+from kai.api.kinds import declare
+from kai.api.kubernetes.meta import ConfigMap
+from kai.api.kubernetes.node import Node, NodeResourceTopology
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import CsiNode
 from kai.api.plans import Bind, Get, Patch, Ref
-from kai.api.plugin_kinds import declare
 from kai.cluster.caching.store import Watched
 from kai.cluster.requests import Evict
 from kai.cluster.transport.calls import JSON, METADATA, METADATA_LIST, Answer, NoAnswer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.cluster.requesting.absence import MOST, SECONDS, Absence
+from kai.cluster.requesting.foreign import MOST, SECONDS, Absence
 
 
 def full(now=0.0):

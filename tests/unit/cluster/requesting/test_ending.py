@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from kai.api.kubernetes.core import ConfigMap, Namespace
+from kai.api.kubernetes.meta import ConfigMap, Namespace
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Emit, Patch, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup

@@ -14,7 +14,7 @@ from tests.unit.cluster.assembled import in_virtual_time, running
 
 @in_virtual_time
 async def test_versions_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch):
-    monkeypatch.setattr("kai.cluster.requesting.absence.MOST", 3)
+    monkeypatch.setattr("kai.cluster.requesting.foreign.MOST", 3)
     server = HttpServer()
     resources = {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True}]}
 

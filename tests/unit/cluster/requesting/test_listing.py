@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from kai.api.kinds import BY_CLASS
-from kai.api.kubernetes.core import ConfigMap
 from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.queue import Queue

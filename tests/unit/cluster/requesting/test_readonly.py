@@ -8,7 +8,7 @@ import pytest
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Emit, Get, Patch, Ref
 from kai.cluster.port import Term
-from kai.cluster.requesting.readonly import ReadOnlyApi
+from kai.cluster.requesting.refused_writes import ReadOnlyApi
 from kai.cluster.requests import WRITES, Apply, Evict, Forbidden, JsonPatch
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making

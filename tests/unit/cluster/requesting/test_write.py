@@ -5,7 +5,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import (

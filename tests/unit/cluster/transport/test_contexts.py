@@ -1,4 +1,4 @@
-from kai.cluster.transport.contexts import Context, read_contexts
+from kai.cluster.transport.kubeconfig import Context, read_contexts
 
 FIRST = """
 current-context: prod

@@ -10,8 +10,7 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.requests import Apply, Evict, JsonPatch
-from kai.cluster.transport.encoding import encode_read, encode_write, to_json
-from kai.cluster.transport.paths import Served
+from kai.cluster.transport.encoding import Served, encode_read, encode_write, to_json
 
 POD = Ref(Pod, "p", "team")
 GROUP = Ref(PodGroup, "g", "team")

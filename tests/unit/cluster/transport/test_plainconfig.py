@@ -7,7 +7,7 @@ import pytest
 
 from kai.cluster.transport import credentials
 from kai.cluster.transport.credentials import Source
-from kai.cluster.transport.plainconfig import read_plain
+from kai.cluster.transport.kubeconfig import read_plain
 
 PEM = "-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n"
 DATA = base64.b64encode(PEM.encode()).decode()

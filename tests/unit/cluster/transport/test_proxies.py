@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.cluster.transport.proxies import proxy_for
+from kai.cluster.transport.kubeconfig import proxy_for
 
 PROXY = "http://proxy:3128"
 SERVER = "https://api.cluster.example:6443"

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.plans import Get, Patch, Reason, Ref
 from kai.cluster.transport.calls import Answer, NoAnswer

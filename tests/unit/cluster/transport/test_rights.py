@@ -6,11 +6,11 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from kai.api.kubernetes.core import ConfigMap
+from kai.api.kubernetes.meta import ConfigMap
 from kai.api.plans import Patch, Ref, Refusal
 from kai.cluster.requests import Fetch, Forbidden
 from kai.cluster.transport.calls import Answer
-from kai.cluster.transport.rights import Right, right_of, why_forbidden
+from kai.cluster.transport.reachability import Right, right_of, why_forbidden
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running
 

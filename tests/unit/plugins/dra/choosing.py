@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.intake import IntakeSettings
-from kai.kubernetes_version import NEWEST, KubernetesVersion
+from kai.model.axis import NodeRow
 from kai.model.placement import ClaimPlacement
-from kai.model.rows import NodeRow
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.manifests import NODE, claiming
 from tests.unit.plugins.stage import Manifest, Stage, snapshot_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai.framework.decisions import Cause
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.placement import ClaimPlacement
-from kai.model.status import Status
+from kai.model.pod import Status
 from kai.plugins.dra import Dra
 from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, matching, offer

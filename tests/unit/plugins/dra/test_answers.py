@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from kai.framework.decisions import Cause
-from kai.model.axis import GPU
-from kai.model.rows import NodeRow
-from kai.model.status import Status
+from kai.model.axis import GPU, NodeRow
+from kai.model.pod import Status
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.manifests import (
     CLASS,

@@ -1,7 +1,7 @@
 import numpy as np
 
 from kai.plugins.dra import Dra
-from kai.plugins.dra.assigned import assigned_placements
+from kai.plugins.dra.accounting import assigned_placements
 from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, offer
 from tests.unit.plugins.stage import Stage, pod, snapshot_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kai.kubernetes_version import KubernetesVersion
+from kai.basics.kubernetes_version import KubernetesVersion
 from kai.model.claim import Device, SharePolicy
-from kai.plugins.dra.capacity import consumption
+from kai.plugins.dra.demand import consumption
 from tests.unit.plugins.dra.choosing import chosen, placed
 from tests.unit.plugins.dra.manifests import CLASS, claim, device, exactly, offer
 

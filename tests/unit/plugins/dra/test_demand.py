@@ -4,7 +4,7 @@ import pytest
 from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest, DeviceSlice
 from kai.model.constraints import Taint, Toleration
 from kai.model.device_selectors import Selectors
-from kai.model.node import Node
+from kai.model.pod import Node
 from kai.plugins.dra.demand import Demands
 from kai.plugins.dra.inventory import take_inventory
 

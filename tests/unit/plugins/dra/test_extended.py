@@ -1,8 +1,7 @@
 import attrs
 
 from kai.model.claim import DeviceClass
-from kai.model.node import Node
-from kai.model.pod import ContainerRequest, Shape
+from kai.model.pod import ContainerRequest, Node, Shape
 from kai.plugins.dra.extended import backing_classes, implied_claim, needed, plugged
 
 CLASSES = {

@@ -2,8 +2,8 @@ import numpy as np
 
 from kai.model.claim import AllocatedDevice, Device, DeviceSlice
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.node import Node
 from kai.model.partitions import is_gpu
+from kai.model.pod import Node
 from kai.plugins.dra.inventory import MOST_SHARES, name_term, take_inventory
 
 NODES = (Node(name="n1"), Node(name="n2"))

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.status import Status
+from kai.model.pod import Status
 from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import claim, claiming, device, device_class, exactly, offer
 from tests.unit.plugins.dra.test_accounting import Game, moves

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from kai.plugins.dra import Dra
-from kai.plugins.dra.assigned import assigned_placements
-from kai.plugins.dra.releasing import releasing_claims
+from kai.plugins.dra.accounting import assigned_placements, releasing_claims
 from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, offer
 from tests.unit.plugins.stage import Stage, pod, snapshot_of
 

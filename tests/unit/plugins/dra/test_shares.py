@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.status import Status
+from kai.model.pod import Status
 from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, offer
 from tests.unit.plugins.dra.test_accounting import Game, moves

@@ -10,7 +10,7 @@ from kai.model.placement import (
     ExtendedAllocation,
 )
 from kai.model.pod import Pod
-from kai.plugins.dra.wire import configuration, encode
+from kai.plugins.dra.plugin import configuration, encode
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")
 PODS = (Pod(name="p", namespace="default", uid="p", created=0.0),)

@@ -4,7 +4,7 @@ import pytest
 from kai.framework import CPU, GPU, MEMORY
 from kai.framework import Fragmentation as Term
 from kai.plugins.fragmentation import Fragmentation
-from kai.plugins.fragmentation.mix import BOUNDLESS, STRONGEST, Kinds
+from kai.plugins.fragmentation.plugin import BOUNDLESS, STRONGEST, Kinds
 from tests.unit.plugins.stage import Stage, node, pod, snapshot_of
 
 GPUS = "nvidia.com/gpu"

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.plugins.fragmentation import Fragmentation
-from kai.plugins.fragmentation.order import unused_beside
+from kai.plugins.fragmentation.plugin import unused_beside
 from tests.unit.plugins.fragmentation.test_mix import asking, gpu_node
 from tests.unit.plugins.stage import Stage, pod, snapshot_of
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kai.plugins.numa import Numa
-from kai.plugins.numa.objects import NumaLayout, NumaZone, layouts_of, records_of
+from kai.plugins.numa.zones import NumaLayout, NumaZone, layouts_of, records_of
 from tests.unit.intake.making import bind_request, node, other, pod, taken
 from tests.unit.plugins.stage import Stage
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.framework.decisions import Cause
-from kai.model.rows import NodeRow
-from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.model.axis import NodeRow
+from kai.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.plugins.numa import Numa
 from kai.plugins.numa.plugin import REFUSED
 from kai.plugins.numa.zones import NumaPlacement

@@ -3,7 +3,7 @@ import pytest
 
 from kai.model.axis import ResourceAxis
 from kai.model.pod import ContainerRequest, Shape
-from kai.plugins.numa.requests import devices_of, is_guaranteed, is_pinned, read_requests
+from kai.plugins.numa.plugin import devices_of, is_guaranteed, is_pinned, read_requests
 
 AXIS = ResourceAxis.of(["example.com/nic"])
 FIXED = {"cpu": 2000, "memory": 100}

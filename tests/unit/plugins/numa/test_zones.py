@@ -2,11 +2,8 @@ import attrs
 import numpy as np
 
 from kai.model.axis import ResourceAxis
-from kai.model.node import Node
-from kai.model.pod import Pod, Shape
-from kai.model.status import Status
-from kai.plugins.numa.objects import NumaLayout, NumaZone
-from kai.plugins.numa.zones import NumaPlacement, amounts, read_layouts, recorded_placements
+from kai.model.pod import Node, Pod, Shape, Status
+from kai.plugins.numa.zones import NumaLayout, NumaPlacement, NumaZone, amounts, read_layouts, recorded_placements
 from kai.state.snapshot import Snapshot
 
 AXIS = ResourceAxis.of(["example.com/nic"])

@@ -2,14 +2,14 @@ import numpy as np
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
-from kai.engine.observe import Silent
-from kai.engine.profile import Profile
+from kai.engine.cycle import Profile
+from kai.engine.host import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Nominate, Recorder
 from kai.framework.hooks import PluginUse
 from kai.model.constraints import Requirement, Selector
-from kai.model.status import Status
-from kai.plugins.availability import Availability
+from kai.model.pod import Status
+from kai.plugins.scores import Availability
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.objects import StorageCapacity
 from kai.plugins.volumes.reach import NO_SPACE

@@ -5,13 +5,12 @@ import pytest
 
 from kai.explain.messages import fit_message
 from kai.framework.hooks import Dependence
-from kai.framework.labels import LabelTable
+from kai.framework.objects import LabelTable
 from kai.model.constraints import Requirement, Selector
 from kai.plugins.volumes import Volumes
-from kai.plugins.volumes.exclusive import IN_USE
-from kai.plugins.volumes.mounts import UNBOUND
 from kai.plugins.volumes.objects import StorageCapacity
-from kai.plugins.volumes.reach import CONFLICT, LOST_VOLUME, NO_SPACE, NO_VOLUME
+from kai.plugins.volumes.plugin import IN_USE
+from kai.plugins.volumes.reach import CONFLICT, LOST_VOLUME, NO_SPACE, NO_VOLUME, UNBOUND
 from tests.unit.plugins.stage import Stage, play, pod, snapshot_of
 from tests.unit.plugins.volumes.objects import (
     AT_ONCE,

@@ -6,8 +6,8 @@ import pytest
 from kai.configuration.past_usage import UsageSettings
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.model.queue import Shares
-from kai.simulation.cases.past_usage import read_past_usage, unread
+from kai.model.groups import Shares
+from kai.simulation.cases.case import read_past_usage, unread
 from kai.simulation.scenarios.scenario import read_scenario
 
 LONG = {"kind": "scheduling", "now": "2026-01-01T00:00:00Z", "objects": []}

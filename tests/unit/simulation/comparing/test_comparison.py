@@ -3,8 +3,7 @@
 import attrs
 import pytest
 
-from kai.simulation.comparing.comparison import Side, compare_sides, jain, side_of_document
-from kai.simulation.comparing.documents import JobState
+from kai.simulation.comparing.comparison import JobState, Side, compare_sides, jain, side_of_document
 
 RUNS = JobState(state="Running", nodes=("n1",), queue="q", reason="", placed=2, wanted=2)
 WAITS = JobState(state="Waits", nodes=(), queue="q", reason="OverLimit", placed=0, wanted=2)

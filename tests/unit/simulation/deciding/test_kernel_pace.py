@@ -3,7 +3,7 @@ import pytest
 from kai.cli.command import run
 from kai.kernels import pace, warm
 from kai.kernels.warm import Warmth
-from kai.simulation.deciding import kernel_pace as simulated
+from kai.simulation.deciding import run as simulated
 from tests.architecture.source import ROOT
 
 LAB = str(ROOT / "examples" / "lab")

@@ -1,17 +1,16 @@
 import attrs
 
 from kai.actions.allocate import Allocate
-from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.engine.cycle import run_cycle
-from kai.engine.profile import Profile
+from kai.api.kinds import collect
+from kai.engine.cycle import Profile, run_cycle
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import take_snapshot
-from kai.model.status import Status
+from kai.model.pod import Status
 from kai.plugins.dra import Dra
 from kai.plugins.proportion import Proportion
-from kai.simulation.deciding.resource_claims import claims_after
+from kai.simulation.deciding.cluster_reaction import claims_after
 from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, offer
 from tests.unit.plugins.stage import NOW, groups_of
 

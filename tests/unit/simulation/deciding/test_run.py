@@ -3,12 +3,11 @@
 import attrs
 import pytest
 
-from kai.engine.observe import Silent
-from kai.progress import heard_by
+from kai.basics.progress import heard_by
+from kai.engine.host import Silent
 from kai.simulation.deciding import run
 from kai.simulation.deciding.run import DECIDING, simulate
-from kai.simulation.outcomes.answer_document import answer
-from kai.simulation.outcomes.plan import plan_of
+from kai.simulation.outcomes.plan import answer, plan_of
 from kai.simulation.scenarios.scenario import read_short
 
 CLUSTER = {

@@ -2,10 +2,9 @@ import attrs
 import pytest
 
 from kai.cli.command import run
-from kai.engine.budget import BudgetAnswer, Unlimited
-from kai.simulation.deciding import search_budget
-from kai.simulation.deciding.run import simulate
-from kai.simulation.deciding.search_budget import PASSED_FOR_ONE, Counted, Searches, budget_of
+from kai.engine.host import BudgetAnswer, Unlimited
+from kai.simulation.deciding import run as search_budget
+from kai.simulation.deciding.run import PASSED_FOR_ONE, Counted, Searches, budget_of, simulate
 from kai.simulation.explaining.explanation import Explainer
 from kai.simulation.explaining.suggestions import LEAST_FOR_ONE, MOST_FOR_ONE, WORTH, allowance
 from kai.simulation.outcomes.overview import overview

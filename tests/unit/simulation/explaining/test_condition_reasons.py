@@ -2,7 +2,7 @@ import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
-from kai.simulation.explaining.condition_reasons import bound_evidence, newest, reasons_told
+from kai.simulation.explaining.written import bound_evidence, newest, reasons_told
 from tests.doubles.own_cluster import GANG, OVER_LIMIT, OwnGroup
 
 

@@ -1,4 +1,4 @@
-from kai.simulation.explaining.effort import TRYING, Effort
+from kai.simulation.explaining.trials import TRYING, Effort
 
 
 def told(act) -> list[tuple[str, int, int, str]]:

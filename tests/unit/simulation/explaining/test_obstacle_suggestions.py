@@ -2,11 +2,11 @@
 
 import pytest
 
+from kai.dashboard.access import Scope
 from kai.dashboard.feed import EndedCycle
 from kai.dashboard.look import WholeLook
 from kai.dashboard.own import OwnLook
-from kai.dashboard.scope import Scope
-from kai.documents.patches import patches_of
+from kai.documents.explanations import patches_of
 from kai.simulation.deciding.run import simulate
 from tests.unit.explain.test_gangs import (
     CLASS,

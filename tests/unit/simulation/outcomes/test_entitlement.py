@@ -1,6 +1,6 @@
 import pytest
 
-from kai.documents.entitlements import entitled, entitlement_values
+from kai.documents.items import entitled, entitlement_values
 from kai.documents.reading import entitlement as read
 from kai.simulation.deciding.run import simulate
 from kai.simulation.outcomes.entitlement import entitlement

@@ -3,11 +3,11 @@
 import attrs
 import pytest
 
+from kai.dashboard.access import Scope
 from kai.dashboard.feed import EndedCycle
 from kai.dashboard.look import WholeLook
 from kai.dashboard.own import OwnLook
-from kai.dashboard.scope import Scope
-from kai.documents.jobs import job_values
+from kai.documents.items import job_values
 from kai.scheduler.feedback.moved_pods import stand_in
 from kai.simulation.deciding.run import simulate
 from kai.simulation.explaining.explanation import explained

@@ -3,11 +3,11 @@
 import numpy as np
 
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.answer_document import answer
 from kai.simulation.outcomes.gpu_slots import HELD, node_slots
 from kai.simulation.outcomes.job_lines import job_lines
 from kai.simulation.outcomes.node_occupancy import occupancy
 from kai.simulation.outcomes.overview import overview
+from kai.simulation.outcomes.plan import answer
 from kai.simulation.scenarios.scenario import read_short
 
 ONE = {"gpu": 1}

@@ -1,4 +1,4 @@
-from kai.documents.nodes import occupied
+from kai.documents.items import occupied
 from kai.simulation.deciding.run import simulate
 from kai.simulation.outcomes.node_occupancy import occupancy
 from kai.simulation.outcomes.overview import overview

@@ -1,9 +1,8 @@
 import pytest
 
-from kai.configuration.peer_settings import Settings
+from kai.configuration.peer import Settings
 from kai.errors import ConfigError, InputError
-from kai.simulation.cases.case import Case, FairShareCase
-from kai.simulation.cases.intake_settings import intake_settings
+from kai.simulation.cases.case import Case, FairShareCase, intake_settings
 from kai.simulation.scenarios.scenario import is_scenario, read_scenario
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}

@@ -7,7 +7,7 @@ from kai.cluster.transport.access import Access
 from kai.errors import ConfigError, UnreachableError
 from kai.manifests.workloads import trainer
 from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.answer_document import answer
+from kai.simulation.outcomes.plan import answer
 from kai.simulation.sources.live_cluster import list_templates, read_cluster
 from kai.simulation.sources.loading import read_case
 from tests.doubles.list_server import listing, manifests_of

@@ -6,7 +6,7 @@ import pytest
 
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError
-from kai.simulation.sources.plugin_kinds import declare_kinds, kinds_of
+from kai.simulation.sources.files import declare_kinds, kinds_of
 
 PLUGIN = """
 import attrs

@@ -3,8 +3,8 @@
 import attrs
 import pytest
 
-from kai.api.conventions.refused_binds import GATE, refusal_text
-from kai.simulation.sources.unwritten import as_known
+from kai.api.conventions.binding import GATE, refusal_text
+from kai.simulation.sources.live_cluster import as_known
 from tests.unit.intake import making
 
 NODE = making.node("n1")

@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from kai.cli.schemas.jsonschemas import schema_of
-from kai.cli.schemas.kinds import KINDS
+from kai.cli.schemas.kinds import KINDS, schema_of
 from kai.errors import InputError
 from kai.virtual.results.documents import document_of, result_of_document
 from kai.virtual.results.metrics import result_of

@@ -3,8 +3,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from kai.virtual.results.documents import write_tables
 from kai.virtual.results.metrics import result_of
-from kai.virtual.results.parquet import write_tables
 from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import case, scene_of
 

@@ -8,8 +8,18 @@ import pytest
 
 from kai.virtual.running.live_jobs import Job, Life, Slot, Task
 from kai.virtual.running.meters import Meters
-from kai.virtual.running.packed_rows import Rows, packed, unpacked
-from kai.virtual.running.records import Ending, JobRecord, JobRecords, Loss, Records, Stay, rows_of
+from kai.virtual.running.records import (
+    Ending,
+    JobRecord,
+    JobRecords,
+    Loss,
+    Records,
+    Rows,
+    Stay,
+    packed,
+    rows_of,
+    unpacked,
+)
 from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import cluster, job, scene_of
 

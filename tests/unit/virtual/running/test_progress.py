@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from kai.progress import heard_by
+from kai.basics.progress import heard_by
 from kai.virtual.running.progress import show_all, telling
 from kai.virtual.running.simulation import run
 from tests.unit.virtual.builders import cluster, job, scene_of

@@ -4,7 +4,7 @@ import pytest
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.scheduler.rhythm import Rhythm
+from kai.scheduler.loop.wakeups import Rhythm
 from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.results.metrics import result_of
 from kai.virtual.results.result import JobResult, SimulationResult

@@ -1,6 +1,5 @@
-from kai.api.kubernetes.core import PriorityClass
-from kai.api.kubernetes.meta import ObjectMeta
-from kai.virtual.scenes.priority_classes import installed_classes
+from kai.api.kubernetes.meta import ObjectMeta, PriorityClass
+from kai.virtual.scenes.job_plans import installed_classes
 
 
 def test_classes_that_are_given_keep_their_values():

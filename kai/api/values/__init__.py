@@ -1,1 +1,0 @@
-"""Single values: instants and durations, quantities, and the error of one that is none."""

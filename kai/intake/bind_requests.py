@@ -1,0 +1,250 @@
+"""Bind requests: which of them still stand, and by that where their pods are going.
+
+The details of a placement on the wire: forms of the records in which plugins tell a bind request what they chose.
+
+The way back of what intake reads: it is the seam between objects and state, in both directions.
+"""
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import attrs
+
+from kai.api import names
+from kai.api.codec.structuring import unstructure
+from kai.api.conventions.binding import ordered_grant
+from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kubernetes import dra
+from kai.api.kubernetes import node as node_selection
+from kai.api.kubernetes.dra import AllocationResult
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ExtendedResourceMapping
+from kai.api.kubernetes.pod import Pod as ApiPod
+from kai.api.plans import Ref
+from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.queue import Queue
+from kai.basics.parsing import Style, canonical
+from kai.intake import traits
+from kai.intake.claims import allocated
+from kai.intake.nodes import is_wanted
+from kai.intake.settings import IntakeSettings
+from kai.model.claim import CAPACITY_PARTS, AllocatedDevice, Claim, ClaimCatalog, DeviceRequest, DeviceToleration
+from kai.model.constraints import NodeTerm, Requirement
+from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
+from kai.model.pod import Constraints, Pod
+from kai.model.units import Amounts, backed_name, parts_of
+
+_SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
+_ZONES: Final = "predictedNUMAZones"
+_EXACT: Final = "ExactCount"
+_KIBI: Final = 1024
+
+
+def fields(request: Mapping[str, object], pod: ApiPod | None = None) -> dict[str, object]:
+    """Return what plugins tell, of a placement of ``pod`` or of a node, as fields that JSON has.
+
+    Of a placement they are fields of the bind request's spec.
+    """
+    return {name: _written(value, pod) for name, value in request.items()}
+
+
+def _written(value: object, pod: ApiPod | None) -> object:
+    match value:
+        case Quantities():
+            return texts(value.amounts)
+        case DeviceAllocation():
+            return unstructure(allocation_result(value.devices, value.nodes, value.claim, value.config))
+        case DeviceRequest():
+            return unstructure(_request(value))
+        case ContainerMappings() if pod is not None:
+            return [unstructure(each) for each in _mappings(value, pod)]
+        case Mapping():
+            return fields(value, pod)
+        case tuple() | list():
+            return [_written(each, pod) for each in value]
+        case _:
+            return value
+
+
+def annotations(request: Mapping[str, object], pod: ApiPod) -> dict[str, str]:
+    """Return what the binder writes on ``pod`` of what plugins tell of its placement."""
+    zones = _written(request.get(_ZONES, ()), pod)
+    return {names.NUMA_PREDICTED: json.dumps(zones)} if zones else {}
+
+
+def texts(amounts: Amounts) -> dict[str, str]:
+    """Return amounts as quantity texts, by resource; a GPU by its most common name."""
+    return {
+        (names.NVIDIA_GPU if name == "gpu" else name): canonical(amount, parts_of(name)) for name, amount in amounts
+    }
+
+
+def allocation_result(
+    devices: Iterable[AllocatedDevice],
+    nodes: tuple[NodeTerm, ...] | None,
+    claim: str,
+    config: Iterable[AllocatedConfig] = (),
+) -> dra.AllocationResult:
+    """Return an allocation; ``claim`` makes the names of shares of devices unique."""
+    return dra.AllocationResult(
+        devices=dra.DeviceAllocationResult(
+            results=tuple(_result(device, f"{claim}/{at}") for at, device in enumerate(devices)),
+            config=tuple(map(_config, config)),
+        ),
+        node_selector=None
+        if nodes is None
+        else node_selection.NodeSelector(node_selector_terms=tuple(_term(term) for term in nodes)),
+    )
+
+
+def _result(device: AllocatedDevice, share: str) -> dra.DeviceRequestAllocationResult:
+    named = device.share or (str(uuid.uuid5(_SHARES, "/".join((*device.key, share)))) if device.shared else "")
+    return dra.DeviceRequestAllocationResult(
+        request=device.request,
+        driver=device.driver,
+        pool=device.pool,
+        device=device.device,
+        admin_access=True if device.admin_access else None,
+        tolerations=tuple(map(_toleration, device.tolerations)),
+        share_id=named or None,
+        consumed_capacity={name: _quantity(amount) for name, amount in device.consumed},
+    )
+
+
+def _toleration(source: DeviceToleration) -> node_selection.Toleration:
+    return node_selection.Toleration(
+        key=source.key,
+        operator=cast("node_selection.TolerationOperator", source.operator),
+        value=source.value,
+        effect=cast("node_selection.TaintEffect", source.effect),
+        toleration_seconds=source.seconds,
+    )
+
+
+def _config(source: AllocatedConfig) -> dict[str, Any]:
+    """Return a configuration as the kubelet's plugins of drivers read it; without requests it is for all of them."""
+    told = {"requests": list(source.config.requests)} if source.config.requests else {}
+    return {"source": "FromClass" if source.of_class else "FromClaim", **told, **json.loads(source.config.body)}
+
+
+def _quantity(amount: int) -> str:
+    """Return an amount as the API server writes it: what it returns is compared with what the request said."""
+    style: Style = "decimal" if amount % (_KIBI * CAPACITY_PARTS) else "binary"
+    return canonical(amount, CAPACITY_PARTS, style=style)
+
+
+def _term(term: NodeTerm) -> node_selection.NodeSelectorTerm:
+    return node_selection.NodeSelectorTerm(
+        match_expressions=tuple(_requirement(each) for each in term.labels),
+        match_fields=tuple(_requirement(each) for each in term.fields),
+    )
+
+
+def _requirement(source: Requirement) -> node_selection.NodeSelectorRequirement:
+    operator = cast("node_selection.NodeOperator", source.operator)
+    return node_selection.NodeSelectorRequirement(key=source.key, operator=operator, values=source.values)
+
+
+def _request(source: DeviceRequest) -> dra.DeviceRequest:
+    exactly = dra.ExactDeviceRequest(device_class_name=source.device_class, allocation_mode=_EXACT, count=source.count)
+    return dra.DeviceRequest(name=source.name, exactly=exactly)
+
+
+def _mappings(source: ContainerMappings, pod: ApiPod) -> Iterable[ExtendedResourceMapping]:
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    for at, resource, request in source.containers:
+        container = containers[at]
+        named = [name for name in container.resources.requests if backed_name(name) == resource]
+        for name in named:
+            yield ExtendedResourceMapping(container_name=container.name, resource_name=name, request_name=request)
+
+
+def has_failed(request: BindRequest) -> bool:
+    """Return whether the binder gave up; below its limit a failed request is tried again."""
+    if request.status.phase != "Failed":
+        return False
+    limit = request.spec.backoff_limit
+    return limit is None or request.status.failed_attempts >= limit
+
+
+def _is_stale(request: BindRequest, nodes: Collection[str], settings: IntakeSettings) -> bool:
+    """Return whether the request is ours and its node is gone.
+
+    One for another scheduler's node stands, lest two bind one pod.
+    """
+    return request.spec.selected_node not in nodes and settings.owns(request.metadata.labels)
+
+
+def live_bind_requests(
+    requests: Collection[BindRequest], nodes: Collection[str], settings: IntakeSettings
+) -> Sequence[BindRequest]:
+    """Return the requests that stand, by namespace and name; of several for one pod the last counts."""
+    live = [each for each in requests if not has_failed(each) and not _is_stale(each, nodes, settings)]
+    return sorted(live, key=key_of)
+
+
+@attrs.frozen
+class ExpiredRequest:
+    """A bind request that is to be deleted."""
+
+    request: BindRequest
+    lost: Ref[Node] | Ref[Queue] | None = None
+    """What it needs and seems to be gone: its node, or its queue; None if the binder gave up."""
+
+
+def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[ExpiredRequest, ...]:
+    """Return the requests that are over: the binder gave up, the node is gone, or, before the bind, the queue is.
+
+    No snapshot counts one that failed or whose node is gone. The caller should delete them, once it is sure that what
+    seems to be gone is.
+
+    Source: the peer deletes those of the first two kinds while it takes its snapshot. It carries out an order of a
+    queue that was deleted since.
+    """
+    if not objects.bind_requests:
+        return ()
+    nodes = {node.metadata.name for node in objects.nodes if is_wanted(node, settings)}
+    queues = {queue.metadata.name for queue in objects.queues}
+    found = []
+    for request in objects.bind_requests:
+        if has_failed(request):
+            found.append(ExpiredRequest(request))
+        elif _is_stale(request, nodes, settings):
+            found.append(ExpiredRequest(request, Ref(Node, request.spec.selected_node)))
+        elif (queue := _awaited_queue(request, settings)) and queue not in queues:
+            found.append(ExpiredRequest(request, Ref(Queue, queue)))
+    return tuple(found)
+
+
+def _awaited_queue(request: BindRequest, settings: IntakeSettings) -> str:
+    """Return the queue on whose account a pod is to be bound; empty if the pod is bound, or the queue is not told."""
+    if request.status.phase == "Succeeded" or not settings.owns(request.metadata.labels):
+        return ""
+    told = ordered_grant(request)
+    return "" if told is None else told.queue
+
+
+def assumed_claims(claims: ClaimCatalog, requests: Iterable[tuple[Pod, Constraints, BindRequest]]) -> ClaimCatalog:
+    """Return the catalog in which the claims of pods that are being bound have what the pod's bind request gives them.
+
+    Source: the peer's dynamicresources plugin, which assumes them when a session opens.
+    """
+    changed: dict[tuple[str, str], Claim] = {}
+    for pod, constraints, request in requests:
+        given = {each.name: each.allocation for each in request.spec.resource_claim_allocations}
+        for reference in constraints.claims:
+            key, allocation = (pod.namespace, reference.claim), given.get(reference.name)
+            claim = changed.get(key) or claims.claims.get(key)
+            if claim is not None and allocation is not None:
+                changed[key] = _assumed(claim, pod, allocation)
+    return attrs.evolve(claims, claims={**claims.claims, **changed}) if changed else claims
+
+
+def _assumed(claim: Claim, pod: Pod, allocation: AllocationResult) -> Claim:
+    if pod.uid not in claim.reserved_for:
+        claim = attrs.evolve(claim, reserved_for=(*claim.reserved_for, pod.uid))
+    if claim.allocation is not None:
+        return claim
+    return attrs.evolve(claim, allocation=allocated(allocation), nodes=traits.node_terms(allocation.node_selector))

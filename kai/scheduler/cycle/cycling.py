@@ -1,0 +1,355 @@
+"""One cycle in a worker thread: objects in, decisions streamed out, a report at the end.
+
+The event loop is never held: what the thread decides lies in a deque, and the loop is told once that there is
+something, however much follows. A cycle that fails is one value like any other; its input is written to a file. What
+it failed at is set aside (`kai.scheduler.suspects`), and the cycle is repeated without it; what a plugin fails at again
+and again is the plugin's fault (`kai.scheduler.faults`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+import structlog
+
+from kai.api.fields import EMPTY
+from kai.api.kinds import ApiObject, ClusterObjects
+from kai.api.memory import growing, paused, settle
+from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
+from kai.engine.cycle import CycleReport, Profile, run_cycle
+from kai.engine.host import Phase
+from kai.errors import PluginError, told
+from kai.explain.declared import Declared
+from kai.framework.decisions import Decision, Evict
+from kai.framework.hooks import OnFailure
+from kai.intake import Intake, declared_queues
+from kai.intake.aside import Suspect, without
+from kai.model.placement import Past
+from kai.model.pod import Status
+from kai.scheduler.cycle.cycle_input import CycleInput, Spent, Timed
+from kai.scheduler.cycle.dump import write_archive
+from kai.scheduler.cycle.stream import AbandonedError, Stream
+from kai.scheduler.failing.aside import with_aside, with_early
+from kai.scheduler.failing.faults import Faults, place_of
+from kai.scheduler.failing.suspects import Blame, Inquiry
+from kai.scheduler.publishing.explanations import Overall, explain
+from kai.scheduler.settings import SchedulerSettings
+from kai.state.snapshot import Snapshot
+from kai.telemetry.tracing import Taken
+
+if TYPE_CHECKING:
+    from kai.model.groups import Shares
+    from kai.scheduler.effects import Decided
+
+_MOST_DUMPS: Final = 3
+_FIELDS: Final = tuple(field.name for field in attrs.fields(ClusterObjects))
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A cycle that was abandoned."""
+
+    kind: str
+    message: str
+    dump: str = ""
+    """The file with what it was given; "" if there is none."""
+    named: str = ""
+    """The object that it was at; "" if at none in particular."""
+    again: bool = False
+    """Whether another cycle is to follow at once: without what this one may have failed at."""
+    is_abandoned: bool = False
+    """Whether the cycle was told to stop, and nothing failed."""
+
+
+@attrs.frozen(kw_only=True)
+class Done:
+    """A cycle that came to its end."""
+
+    snapshot: Snapshot
+    report: CycleReport
+    overall: Overall
+    seconds: Mapping[str, float]
+    """How long each phase took."""
+    plugins: Mapping[tuple[str, str], float]
+    """How long each plugin took to open and to close, by its name and the phase."""
+    taken: Mapping[tuple[str, str], Taken]
+    """How long each function of a plugin took in this cycle, by the names of both."""
+    spent: Mapping[str, Spent]
+    groups: Mapping[str, tuple[int, int]]
+    """By action: how many groups it bound, and for how many it decided something."""
+    decisions: int
+    turns: int
+    """After how many cycles every group was considered once."""
+    restless: bool
+    """Whether something may change by the mere passing of time: pods wait, or a gang is stale."""
+    objects: ClusterObjects
+    """What was decided on."""
+    decided: tuple[Decision, ...] = ()
+    """All decisions, in their order."""
+    again: bool = False
+    """Whether another cycle is to follow at once: objects were left out to find the one that made cycles fail."""
+
+
+@attrs.define
+class Cycles:
+    """Runs cycles, one after the other, each in a worker thread."""
+
+    settings: SchedulerSettings
+    profile: Profile
+    clock: Callable[[], float]
+    """The monotonic clock."""
+    last: CycleInput | None = None
+    """What the last cycle was given, and what its budget answered."""
+    awaited: tuple[str, ...] = ()
+    """Keys of groups that the next cycle serves first, because the last one evicted pods for them.
+
+    What another process evicted for is not known.
+    """
+    _intake: Intake | None = None
+    _read_for: KubernetesVersion = NEWEST
+    """The version by which the intake counts."""
+    inquiry: Inquiry = attrs.field(factory=Inquiry)
+    faults: Faults = attrs.field(factory=Faults)
+    _left: tuple[ClusterObjects, Mapping[Suspect, bool], ClusterObjects] | None = None
+    """The last objects, what was left out of them, and what remained."""
+    _explained: tuple[CycleReport, Overall] | None = None
+    """The last report, and what it comes to for users."""
+    _declared: Declared | None = None
+    """What queues said that are left out, if that was told to users; no report says why they are."""
+    _told: frozenset[str] = frozenset()
+    """UIDs of groups that were told why they wait, while some wait for their turn."""
+    _accused: list[tuple[Blame, list[Suspect]]] = attrs.field(factory=list)
+    _dumps: int = 0
+    _is_frozen: bool = False
+
+    def run(
+        self,
+        given: CycleInput,
+        stream: Stream,
+        part_seconds: float | None = None,
+    ) -> Done | Failure:
+        """Decide once.
+
+        ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
+
+        Call it in a thread, not on the event loop.
+
+        Holds: raises nothing that a plugin, an object or a bug of ours can cause.
+        """
+        budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds, stream.check)
+        given = self.last = attrs.evolve(given, aside=self.inquiry.begin(given.objects, self.clock()))
+        self.awaited = given.past.awaited
+        error = ""
+        try:
+            # Long lists that are new are all that the collector would look through, in vain.
+            with paused() if self._is_frozen else growing():
+                done = self._decide(given, stream, budget)
+            again, inquiry = self.inquiry.ended(), self.inquiry
+            self.faults.ended(done.report.failures, self.clock())
+            overall = with_aside(done.overall, given.objects, inquiry.records, inquiry.left_out)
+            return attrs.evolve(done, overall=with_early(overall, given.objects, given.early), again=again)
+        except AbandonedError as stop:
+            error = str(stop)
+            return Failure(kind=type(stop).__name__, message=error, is_abandoned=True)
+        except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle
+            error = type(failure).__name__
+            return self._failed(failure, attrs.evolve(given, grants=budget.grants), stream)
+        finally:
+            self.last = attrs.evolve(given, grants=budget.grants)
+            stream.observer.finish(error)
+            self._freeze()
+
+    def _failed(self, failure: Exception, given: CycleInput, stream: Stream) -> Failure:
+        """Return what a cycle failed at, written down for the first of those that look for its cause."""
+        kind, named = type(failure).__name__, self._named(stream)
+        if named is None or stream.snapshot is None:
+            self._intake = None  # lest what it remembers be what failed
+        dump = "" if self.inquiry.left_out else self._dump(given)
+        message = place_of(failure, self._origins)
+        again = self._judge(failure, Blame(kind=kind, message=message, dump=dump), named)
+        return Failure(kind=kind, message=message, dump=dump, named=str(named or ""), again=again)
+
+    def begin_term(self) -> None:
+        """Tell groups again why they wait: not all that was told in an earlier term was written.
+
+        Holds: not called while a cycle is at work.
+        """
+        self._told, self._explained = frozenset(), None
+
+    def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
+        """Read objects as they arrive, so that the next cycle need not; before the first cycle do nothing.
+
+        Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
+        """
+        if self._intake is None:
+            return
+        try:
+            with paused():
+                self._intake.read_ahead(arrived)
+        except Exception:  # noqa: BLE001 - the cycle meets the same object, and has the boundary for it
+            return
+
+    def rehearse(
+        self,
+        objects: ClusterObjects,
+        now: float,
+        usage: Mapping[str, Shares] = EMPTY,
+        kubernetes: KubernetesVersion = NEWEST,
+    ) -> None:
+        """Read a cluster as a cycle does, and decide nothing: the next cycle then reads only what changed since.
+
+        Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
+        """
+        intake = self._intake_for(kubernetes)
+        try:
+            with paused() if self._is_frozen else growing():
+                intake.take(objects, now, Past(usage=usage, awaited=self.awaited))
+        except Exception:  # noqa: BLE001 - the cycle meets the same objects, and has the boundary for them
+            self._intake = None
+        finally:
+            self._freeze()
+
+    def _judge(self, failure: Exception, blame: Blame, named: Suspect | None) -> bool:
+        """Find out whether an object or a plugin is at fault; return whether another cycle is to follow at once."""
+        if not isinstance(failure, PluginError):
+            return self.inquiry.failed(blame, named)
+        hook = (failure.plugin, failure.hook)
+        groups = self.inquiry.failed_at(hook, named)
+        judge = partial(self.faults.judge, failure, self.profile, groups, self.clock(), blame.dump)
+        reaction = judge()
+        if reaction is None:
+            if self.inquiry.failed(attrs.evolve(blame, hook=hook), named):
+                return True
+            reaction = judge(is_everywhere=True)
+        if reaction is None:
+            return False
+        self.inquiry.acquit(hook)
+        return reaction is not OnFailure.STOP
+
+    def _named(self, stream: Stream) -> Suspect | None:
+        """Return what the cycle was at; None if at nothing in particular."""
+        row, snapshot = stream.observer.at_group, stream.snapshot
+        if snapshot is not None:
+            return Suspect("PodGroup", snapshot.groups[row].namespace, snapshot.groups[row].name) if row >= 0 else None
+        source = None if self._intake is None else self._intake.reading
+        return None if source is None else Suspect.of(source)
+
+    @property
+    def _origins(self) -> frozenset[str]:
+        """The packages that kai and its plugins are in."""
+        parts = [*(use.plugin for use in self.profile.plugins), *self.profile.actions]
+        return frozenset(type(each).__module__.partition(".")[0] for each in parts) | {"kai"}
+
+    def _without_aside(self, given: CycleInput) -> ClusterObjects:
+        """Return the objects less what is set aside; the same as before if both are."""
+        if not given.aside:
+            return given.objects
+        left = self._left
+        if left is None or left[1] != given.aside or not _same(left[0], given.objects):
+            left = self._left = (given.objects, given.aside, without(given.objects, given.aside))
+        return left[2]
+
+    def accuse(self, error: Exception, event: Decided) -> None:
+        """Note the groups for which something was decided that could not be put into orders; see `judge_accused`."""
+        blame = Blame(kind=type(error).__name__, message=place_of(error, self._origins))
+        of_pod, groups = event.snapshot.pod_group, event.snapshot.groups
+        rows = {each.aggressor if isinstance(each, Evict) else int(of_pod[each.pod]) for each in event.decisions}
+        found = [groups[row] for row in sorted(rows) if row >= 0]
+        self._accused.append((blame, [Suspect("PodGroup", each.namespace, each.name) for each in found]))
+
+    def judge_accused(self) -> None:
+        """Set aside the groups that were accused.
+
+        Holds: not called while a cycle is at work, which goes through what is set aside.
+        """
+        for blame, suspects in self._accused:
+            self.inquiry.accuse(blame, suspects)
+        self._accused.clear()
+
+    def _intake_for(self, kubernetes: KubernetesVersion) -> Intake:
+        """Return what takes snapshots; anew for a server that was upgraded, as all is counted by its version."""
+        if self._intake is None or self._read_for != kubernetes:
+            self._read_for = kubernetes
+            self._intake = Intake(attrs.evolve(self.settings.intake, kubernetes=kubernetes))
+        return self._intake
+
+    def _decide(self, given: CycleInput, stream: Stream, budget: Timed) -> Done:
+        observer = stream.observer
+        intake = self._intake_for(given.kubernetes)
+        with observer.phase(Phase.SNAPSHOT):
+            snapshot = stream.snapshot = intake.take(
+                self._without_aside(given), given.now, given.past, revision=stream.number
+            )
+        report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, budget)
+        self.awaited = report.awaited
+        known = self._explained
+        # A cycle at rest leaves the report of the one before.
+        if known is None or known[0] is not report or self._is_declared_anew(given.objects):
+            with observer.phase(Phase.EXPLAIN):
+                known = self._explained = (report, self._explain(snapshot, report, observer.group, given.objects))
+        overall = known[1]
+        waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
+        return Done(
+            snapshot=snapshot,
+            report=report,
+            overall=overall,
+            seconds=dict(observer.seconds),
+            plugins=observer.plugins,
+            taken=observer.stopwatch.taken,
+            spent=dict(budget.finish()),
+            groups=dict(stream.groups),
+            decisions=stream.count,
+            turns=snapshot.crowds.turns + bool(len(report.left)),
+            restless=waits
+            or any(account.stale for account in overall.groups)
+            or not np.isnan(report.partial_since).all(),
+            objects=given.objects,
+            decided=tuple(stream.decided),
+        )
+
+    def _explain(
+        self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None], objects: ClusterObjects
+    ) -> Overall:
+        detailed, told = self.profile.parameters.detailed_fit_errors, self._told
+        self._declared = None
+
+        def declared() -> Declared:
+            self._declared = declared_queues(objects.queues, self.settings.intake)
+            return self._declared
+
+        pool = self.settings.pool
+        overall = explain(snapshot, report, pool, detailed=detailed, told=told, attend=attend, declared=declared)
+        later = [*snapshot.crowds.waiting.tolist(), *report.left.tolist()]
+        accounted = [each.uid for each in overall.groups if each.unschedulable or each.not_ready] if later else []
+        self._told = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
+        return overall
+
+    def _is_declared_anew(self, objects: ClusterObjects) -> bool:
+        """Return whether users were told why a queue is left out, and that may have changed since."""
+        known = self._declared
+        return known is not None and known != declared_queues(objects.queues, self.settings.intake)
+
+    def _freeze(self) -> None:
+        """Let the collector pass over what lives long, once: looking through a cluster again finds no garbage."""
+        if not self._is_frozen:
+            self._is_frozen = True
+            settle()
+
+    def _dump(self, given: CycleInput) -> str:
+        """Write what a failed cycle was given, unless this process left files enough already; "" where it cannot."""
+        if self._dumps >= _MOST_DUMPS:
+            return ""
+        self._dumps += 1
+        try:
+            return write_archive(given, self.settings, "failed-cycle")
+        except Exception as error:  # noqa: BLE001 - the boundary of a file for those who look: the next cycle needs none
+            structlog.get_logger().warning("snapshot not written", why=told(error))
+            return ""
+
+
+def _same(one: ClusterObjects, other: ClusterObjects) -> bool:
+    return one is other or all(getattr(one, each) is getattr(other, each) for each in _FIELDS)

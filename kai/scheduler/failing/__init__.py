@@ -1,0 +1,1 @@
+"""Where a cycle fails. Begin with `suspects`, which finds the object; `faults` finds the plugin."""
