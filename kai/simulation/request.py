@@ -1,4 +1,4 @@
-"""One simulation as the command asks for it: the case with what the command line changes about it, and the result."""
+"""One simulation as a command requests it: the case, the overrides of the command line, and the result."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 
 
 def told(findings: "Iterable[Finding]") -> "tuple[Finding, ...]":
-    """Return the findings that are reported beside the reasons of jobs that wait."""
+    """Return the findings to report; those that make jobs wait are left to the reasons of these jobs."""
     return tuple(each for each in findings if each.meaning != "wait")
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class Result:
-    """What came out of one case."""
+    """The result of one case."""
 
     case: Case | FairShareCase
     outcome: Outcome | None = None
     division: Mapping[str, Any] = EMPTY
-    """What a fair-share case comes to."""
+    """The shares of a fair-share case."""
 
     @cached_property
     def answer(self) -> Mapping[str, Any]:
-        """For machines; fair-share cases have nothing else."""
+        """The machine-readable answer; fair-share cases have no other result."""
         return self.division if self.outcome is None else answer(self.outcome)
 
     @property
@@ -64,12 +64,12 @@ class Result:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was passed over or changed while the case was read."""
+        """What was skipped or changed while the case was read."""
         return self.case.notes if isinstance(self.case, Case) else ()
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
-        """What cannot be as the input says; it is told without a request for notes, too."""
+        """Contradictions in the input; shown even where no notes are requested."""
         if not isinstance(self.case, Case):
             return ()
         limits = (f"queue {queue}: {text}" for queue, text in low_limits(self.case.objects))
@@ -83,45 +83,45 @@ class Result:
 
     @property
     def unused(self) -> "tuple[Unused, ...]":
-        """What had no part in the result, counted by kind and reason."""
+        """Objects that had no part in the result, counted by kind and reason."""
         return self.case.unused if isinstance(self.case, Case) else ()
 
     @property
     def findings(self) -> "tuple[Finding, ...]":
-        """What is wrong with the input, but for what makes jobs wait: their reasons say that."""
+        """Faults of the input, except those that make jobs wait: the reasons of these jobs name them."""
         return told(self.case.findings) if isinstance(self.case, Case) else ()
 
     @property
     def is_refused(self) -> bool:
-        """Whether something of the input was refused, and has no part in the result."""
+        """Whether a part of the input was refused, and has no part in the result."""
         return any(each.is_refusal for each in self.findings)
 
     @property
     def refused(self) -> tuple[Job, ...]:
-        """Workloads that were refused, as jobs."""
+        """Refused workloads, as jobs."""
         return refused_jobs(self.case.refused) if isinstance(self.case, Case) else ()
 
     @property
     def is_mute(self) -> bool:
-        """Whether there were workloads for this scheduler, and no job came of them."""
+        """Whether there were workloads for this scheduler, and none became a job."""
         has_workloads = isinstance(self.case, Case) and self.case.workloads > 0
         return has_workloads and self.overview is not None and not self.overview.jobs and not self.refused
 
     @cached_property
     def overview(self) -> Overview | None:
-        """The same for people."""
+        """The outcome for people."""
         return None if self.outcome is None else overview(self.outcome)
 
     @cached_property
     def lines(self) -> tuple[JobLine, ...]:
-        """All jobs, those that wait in the order of their queues; last those that were refused."""
+        """All jobs, those that wait in the order of their queues, and the refused ones last."""
         if self.outcome is None or self.overview is None:
             return ()
         return (*job_lines(self.outcome, self.overview), *refused_lines(self.outcome.case.refused))
 
     @cached_property
     def explained(self) -> "Explained | None":
-        """Why jobs wait and what would help, and why pods have to go. Cost: many more cycles."""
+        """Why jobs wait and what would help, and why pods are evicted. Cost: many further cycles."""
         from kai.basics.progress import report
         from kai.simulation.explaining.explanation import explained
 
@@ -130,7 +130,7 @@ class Result:
         return explained(self.outcome, self.overview, tell=report)
 
     def differences(self) -> Differences:
-        """Return in what the answer differs from what the case expects."""
+        """Return the differences between the answer and the expectation of the case."""
         if isinstance(self.case, Case) and self.case.sentences is not None and self.outcome is not None:
             return differences(self.case.sentences, self.outcome)
         stable = self.case.stable_cycles if isinstance(self.case, Case) else 0
@@ -139,19 +139,19 @@ class Result:
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """A configuration in place of a case's own."""
+    """A configuration that replaces that of a case."""
 
     configuration: Configuration
     said: frozenset[str] = frozenset()
-    """Which parameters it speaks of; the others stay as the case has them."""
+    """Names of the parameters that it sets; the others keep the value of the case."""
     settings: Mapping[str, Any] = EMPTY
-    """What it says of how the cluster becomes a snapshot, by name."""
+    """Its intake settings, which shape the snapshot, by name."""
     document: Mapping[str, Any] | None = None
-    """Its own words, as a snapshot carries them; None for the default one."""
+    """Its source document, as a snapshot carries it; None for the default policy."""
 
     @property
     def scheduler_name(self) -> str:
-        """Return the scheduler that kai decides as; "" where the policy does not say."""
+        """Return the scheduler name that kai decides under; "" where the policy sets none."""
         return self.configuration.parameters.scheduler_name if "scheduler_name" in self.said else ""
 
     def over(self, case: Case) -> Case:
@@ -173,9 +173,9 @@ class Policy:
 def adoption_under(
     policy: Policy | None, schedulers: Iterable[str] = (), queue_from: str | None = None
 ) -> "Adoption | None":
-    """Return what is taken over where kai decides as the scheduler that a policy names; None for nothing.
+    """Return what kai adopts when it decides as the policy's scheduler; None for nothing.
 
-    A snapshot in which nothing is taken over is read without the rules for manifests.
+    A snapshot without adoption is read without loading the rules for manifests.
     """
     name = "" if policy is None else policy.scheduler_name
     chosen = frozenset(schedulers)
@@ -189,26 +189,26 @@ def adoption_under(
 
 @attrs.frozen(kw_only=True, slots=False)
 class Request:
-    """What the command line changes about every case."""
+    """The overrides that the command line applies to every case."""
 
     policy: Policy | None = None
     actions: tuple[str, ...] | None = None
     cycles: int | None = None
     now: float | None = None
     searches: Searches | None = None
-    """How far victims are searched for; None: to the end."""
+    """A bound on the search for victims; None: no bound."""
     again: int = 0
-    """About how often the outcome will be decided again."""
+    """Estimate of how often the outcome will be decided again."""
     schedulers: tuple[str, ...] = ()
-    """Other schedulers whose pods are decided on as well."""
+    """Other schedulers whose pods are included in the decision."""
     queue_from: str | None = None
-    """What workloads without a queue get theirs from."""
+    """The source of the queue for workloads without one."""
 
     @classmethod
     def of(cls, policy: Policy | None, *, actions: str | None, cycles: int | None, now: str | None) -> "Request":
         """Return the request that the flags describe.
 
-        Raises: CommandLineError for a time that is none.
+        Raises: CommandLineError for an invalid time.
         """
         instant: float | None = None
         if now is not None:
@@ -221,21 +221,21 @@ class Request:
 
     @cached_property
     def registry(self) -> Registry:
-        """What is installed, looked up once for all cases."""
+        """The installed plugins and actions, looked up once for all cases."""
         return Registry.installed()
 
     def run(self, path: str, observer: Observer | None = None) -> Result:
-        """Read the case at ``path`` and simulate it, watched by ``observer``.
+        """Read the case at ``path`` and simulate it; ``observer`` watches.
 
-        Raises: InputError or ConfigError that names what is wrong.
+        Raises: InputError or ConfigError that names the fault.
         """
         adoption = adoption_under(self.policy, self.schedulers, self.queue_from)
         return self.decide(read_case(path, self.registry, adoption), observer)
 
     def decide(self, case: Case | FairShareCase, observer: Observer | None = None) -> Result:
-        """Simulate a case that was read, watched by ``observer``.
+        """Simulate a case that was read; ``observer`` watches.
 
-        Raises: InputError or ConfigError that names what is wrong.
+        Raises: InputError or ConfigError that names the fault.
         """
         if isinstance(case, FairShareCase):
             return Result(case=case, division=divide_case(case))

@@ -1,6 +1,6 @@
 """Experiments: one run each, described so that another process or machine can carry it out from the description alone.
 
-``carry_out`` is all that such a process calls; what it returns is the same wherever it runs.
+Such a process calls only ``carry_out``; the result is the same wherever it runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kai.virtual.scenes.scene import Scene
 
 _LOOK_SECONDS: Final = 0.5
-"""Between two looks at how far runs are."""
+"""Interval between two looks at the progress of runs."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,26 +59,26 @@ class Experiment:
     since: float | None = None
     """The instant at which a trace begins, in seconds since the epoch; None for its first arrival."""
     configuration: Configuration | None = None
-    """None for the cluster's own, or the default one."""
+    """None for the configuration of the cluster, or the default one."""
     settings: Mapping[str, Any] = attrs.field(factory=dict)
-    """What the policy says of how the cluster becomes a snapshot, by name."""
+    """Intake settings of the policy, by name."""
     policy: PolicyInput = attrs.field(factory=PolicyInput)
     document: Mapping[str, Any] | None = None
-    """The policy's own words, as an archive carries them; None for the default one."""
+    """The source document of the policy, as an archive carries it; None for the default one."""
     adoption: Adoption = NONE
-    """Which workloads of other schedulers are taken over."""
+    """The workloads of other schedulers to adopt."""
     scheduler: str = ""
-    """The scheduler that the policy decides as; "" where it does not say."""
+    """The scheduler name in the policy; "" where it has none."""
     keeps_end: bool = False
-    """Whether the cluster at the end is wanted as an archive."""
+    """Whether to return the cluster at the end as an archive."""
 
     @property
     def decides_as(self) -> str:
-        """Return the scheduler whose pods are decided on; "" for that of the cluster, as for a trace: it names none."""
+        """Return the scheduler name to decide under; "" for that of the cluster, as for traces, which name none."""
         return "" if is_trace(self.workload) else self.scheduler
 
     def under_policy(self, scene: Scene) -> tuple[Configuration | None, IntakeSettings]:
-        """Return the configuration that decides a scene, and how its cluster becomes a snapshot."""
+        """Return the configuration and the intake settings for a scene."""
         name = self.decides_as or scene.settings.scheduler_name
         configuration = self.configuration
         if configuration is not None:
@@ -89,7 +89,7 @@ class Experiment:
     def load(self) -> Loaded:
         """Return the scene.
 
-        Raises: InputError that names what is wrong with which file.
+        Raises: InputError that names the file and its fault.
         """
         return load(
             self.workload,
@@ -104,19 +104,19 @@ class Experiment:
 
 @attrs.frozen(kw_only=True)
 class Done:
-    """What came out of an experiment, and what is doubtful about its files."""
+    """The result of an experiment, and doubts about its files."""
 
     result: SimulationResult
     findings: tuple[Finding, ...] = ()
     end: bytes | None = attrs.field(default=None, repr=False)
-    """The cluster at the end, as an archive, where it is wanted."""
+    """The cluster at the end, as an archive, where requested."""
 
 
 def carry_out(experiment: Experiment) -> Done:
-    """Return what comes out of an experiment.
+    """Return the result of an experiment.
 
-    Holds: the result is the same wherever it is carried out, but for the seconds of computing.
-    Raises: InputError and ConfigError that name what is wrong.
+    Holds: the result is the same wherever it is carried out, except for the seconds of computing.
+    Raises: InputError and ConfigError that name the fault.
     """
     began = time.process_time()
     declare_kinds(Registry.installed())
@@ -133,9 +133,9 @@ def carry_out(experiment: Experiment) -> Done:
 
 
 def look_at(experiment: Experiment, at: float | None, name: str, *, is_date: bool = False) -> Reached:
-    """Return the run of an experiment at a moment, or at its end: as ``reach``, and what it raises beside that.
+    """Return the run of an experiment at an instant, or at its end, as ``reach`` does.
 
-    Raises: InputError and ConfigError that name what is wrong.
+    Raises: InputError and ConfigError that name the fault, and as ``reach``.
     """
     declare_kinds(Registry.installed())
     scene = experiment.load().scene
@@ -144,7 +144,7 @@ def look_at(experiment: Experiment, at: float | None, name: str, *, is_date: boo
 
 
 def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) -> tuple[Done, ...]:
-    """Return what comes out of each experiment, in their order; several run side by side, one on each core.
+    """Return the results of experiments, in their order; they run in parallel, one on each core.
 
     Raises: as ``carry_out``.
     """
@@ -165,7 +165,7 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
                 if any(each.exception() is not None for each in ended):
                     break
         except KeyboardInterrupt:
-            # The pool waits for its workers, and these do not hear of it themselves.
+            # On Ctrl-C the pool would wait for its workers, which ignore the signal.
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()
             raise
@@ -180,8 +180,8 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Have processes that are started inside never see Ctrl-C, not even as they begin; here it waits for the end."""
-    resource_tracker.ensure_running()  # it lets signals in again when it starts, as the first process would have it do
+    """Start child processes that never see Ctrl-C, not even while starting; here it is delivered at the end."""
+    resource_tracker.ensure_running()  # started lazily, it would unblock signals in the middle of the block below
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -190,11 +190,11 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 _TOLD: MutableSequence[int] = []
-"""In a process that carries out runs beside others: how far each of them is."""
+"""In a worker process: shared memory with the progress of each run."""
 
 
 def _tell_in(told: MutableSequence[int]) -> None:
-    global _TOLD  # noqa: PLW0603 - shared memory comes to a process only as it begins
+    global _TOLD  # noqa: PLW0603 - shared memory can be handed to a process only at its start
     _TOLD = told
 
 
@@ -235,7 +235,7 @@ def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
 
 
 def _with_option(plugins: Sequence[PluginEntry], name: str, option: str, value: object) -> tuple[PluginEntry, ...]:
-    """Return plugins with an option set; one that is not among them comes behind them."""
+    """Return plugins with an option set; a plugin that is missing is appended."""
     entries = {entry.name: entry for entry in plugins}
     known = entries.get(name, PluginEntry(name))
     elsewhere = {other: key for other, key in known.elsewhere.items() if other != option}

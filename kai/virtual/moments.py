@@ -1,6 +1,6 @@
-"""A run at one moment: the cluster as a case that is decided once more, and what became of each job by then.
+"""A run at one instant: the cluster as a case that is decided once more, and the fate of each job by then.
 
-A run follows from its inputs alone, so a moment of it is reached by running it again up to there.
+A run follows from its inputs alone, so an instant of it is reached by running it again up to there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Fate:
-    """What became of a job that has no pods at a moment: it is over, or still to come."""
+    """The fate of a job that has no pods at an instant: it has ended, or is still to come."""
 
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class Fate:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Reached:
-    """A run up to a moment."""
+    """A run up to an instant."""
 
     case: Case
     scene: Scene
@@ -53,7 +53,7 @@ class Reached:
     at: float
 
     def fate(self, name: str) -> Fate | None:
-        """Return what became of the job, or the jobs' owner, of a name; None where no job of the run is called so."""
+        """Return the fate of the job with a name, or with an owner of that name; None where the run has no such job."""
         for record in self.simulation.records.jobs:
             if name in {record.name, record.owner, f"{record.namespace}/{record.name}"}:
                 return _over(record)
@@ -103,11 +103,11 @@ def reach(
     *,
     is_date: bool = False,
 ) -> Reached:
-    """Return a run at a moment, or at its end. Cost: that of the run up to there.
+    """Return a run at an instant, or at its end. Cost: that of the run up to there.
 
     ``at`` is in seconds from the start, or since the epoch where it ``is_date``.
 
-    Raises: InputError for a moment before the start or after the end, and as the run.
+    Raises: InputError for an instant before the start or after the end, and as the run.
     """
     if at is not None and is_date:
         at -= scene.began if scene.starts is None else scene.starts
@@ -126,7 +126,7 @@ def reach(
 
 
 def case_of(moment: Moment, name: str) -> Case:
-    """Return a moment of a run as a case."""
+    """Return an instant of a run as a case."""
     return Case(
         name=name,
         title=name,
@@ -139,14 +139,14 @@ def case_of(moment: Moment, name: str) -> Case:
 
 
 def archive_of(moment: Moment, document: Mapping[str, object] | None = None) -> bytes:
-    """Return a moment of a run as an archive, with the words of its configuration, that the other commands read."""
+    """Return an instant of a run as an archive for other commands, with the source document of its configuration."""
     given = CycleInput(objects=moment.objects, now=moment.now, cycle=moment.cycle, past=moment.past)
     settings = SchedulerSettings(configuration=moment.configuration, intake=moment.settings, document=document)
     return archive(given, settings)
 
 
 def reasons_at_the_end(run: Run) -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Return why jobs wait that never started: a code and a sentence by namespace and name. Cost: a cycle, if any do.
+    """Return why jobs never started: a code and a sentence by namespace and name. Cost: a cycle, if there are any.
 
     Holds: a job whose queue is missing or runs no jobs has a reason as well.
     """

@@ -1,7 +1,7 @@
-"""Experiments on other machines, through a Dask scheduler that is there already: the same function, the same results.
+"""Experiments on other machines, through an existing Dask scheduler: the same function, the same results.
 
-The files of an experiment travel with it, so that workers need nothing of this machine but kai itself, in the same
-version. A worker writes them into a folder of its own; in results and errors they have the names that they have here.
+The files of an experiment travel with it, so that workers need only kai itself, in the same version. A worker writes
+them into a temporary folder; results and errors name them as on this machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kai.virtual.scenes.loading import files_of
 SCHEME: Final = "dask://"
 DISTRIBUTION: Final = "kai-scheduler"
 _PATIENCE: Final = "10s"
-"""For a scheduler that does not answer."""
+"""Timeout for a scheduler that does not answer."""
 
 Files = Mapping[str, bytes]
 """Contents by the path below the folder of an input."""
@@ -31,7 +31,7 @@ Files = Mapping[str, bytes]
 
 @attrs.frozen(kw_only=True)
 class Parcel:
-    """An input as it travels: one file, or a folder of them."""
+    """An input in transit: one file, or a folder of files."""
 
     path: str
     is_folder: bool
@@ -39,13 +39,13 @@ class Parcel:
 
     @classmethod
     def of(cls, path: str) -> Parcel:
-        """Return the input at a path; one that is not there travels empty, and the reading of it says so."""
+        """Return the input at a path; a missing one travels empty, so that reading it reports the error."""
         place = Path(path)
         found = {str(each.relative_to(place)) if each != place else "": each.read_bytes() for each in files_of(place)}
         return cls(path=path, is_folder=place.is_dir(), files=found)
 
     def unpack(self, folder: Path) -> str:
-        """Write it below a folder under its own name, and return where it is."""
+        """Write the input below a folder under its own name, and return the path."""
         place = folder / Path(self.path).resolve().name
         if self.is_folder:
             place.mkdir(parents=True)
@@ -57,12 +57,13 @@ class Parcel:
 
 
 def carry_out_on(address: str, experiments: Sequence[Experiment], version: str) -> tuple[Done, ...]:
-    """Return what comes out of each experiment, in their order, carried out by the workers of a Dask scheduler.
+    """Return the results of experiments, in their order, carried out by the workers of a Dask scheduler.
 
-    ``version`` is that of kai here, which workers must have as well.
-    Holds: the results are those of ``carry_out_all``, but for the seconds of computing.
+    ``version`` is the local version of kai, which workers must have as well.
+    Holds: the results are those of ``carry_out_all``, except for the seconds of computing.
     Raises: UnreachableError for a scheduler that does not answer or has no workers, ConfigError where Dask is missing
-        or a worker has no kai or another version, and as ``carry_out``.
+    or a
+        worker has no kai or another version, and as ``carry_out``.
     """
     distributed = require_dask()
     place = "tcp://" + address.removeprefix(SCHEME)
@@ -95,9 +96,9 @@ def carry_out_on(address: str, experiments: Sequence[Experiment], version: str) 
 
 
 def require_dask() -> Any:  # noqa: ANN401 - an extra without types
-    """Return the library that talks to Dask.
+    """Return the Dask client library.
 
-    Raises: ConfigError that says how to install it, where it is not.
+    Raises: ConfigError that says how to install it, where it is missing.
     """
     return load_extra("distributed", "dask", "--on: experiments are sent by dask")
 
@@ -108,8 +109,8 @@ def _paths(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def _check_workers(client: Any, address: str, wanted: str) -> None:  # noqa: ANN401 - a client of Dask
-    """See that there are workers, and that each has this version of kai."""
-    # A function of the standard library: a worker without kai can run it, too.
+    """Check that there are workers, and that each has this version of kai."""
+    # A function of the standard library, because a worker without kai must be able to run it.
     found = client.run(importlib.import_module("importlib.metadata").version, DISTRIBUTION, on_error="return")
     if not found:
         raise UnreachableError(f"--on {address}: found no worker at this Dask scheduler, expected some")
@@ -125,7 +126,7 @@ def _check_workers(client: Any, address: str, wanted: str) -> None:  # noqa: ANN
 
 
 def _gathered(ended: Iterable[Any], futures: Sequence[Any], what: str) -> tuple[Done, ...]:
-    """Return the results in the order of their futures, telling how many are there."""
+    """Return the results in the order of their futures, and report progress."""
     report(what, 0, len(futures), "")
     for count, future in enumerate(ended, start=1):
         if future.status == "error":
@@ -141,9 +142,9 @@ def _gathered(ended: Iterable[Any], futures: Sequence[Any], what: str) -> tuple[
 
 
 def carry_out_there(experiment: Experiment, workload: Parcel, cluster: Parcel | None) -> Done:
-    """Carry out an experiment with the files that came along.
+    """Carry out an experiment with the files that came with it.
 
-    Raises: as ``carry_out``, with the names that the files have where the experiment comes from.
+    Raises: as ``carry_out``, with the file names of the machine that sent the experiment.
     """
     with tempfile.TemporaryDirectory(prefix="kai-") as folder:
         here = workload.unpack(Path(folder) / "workload")

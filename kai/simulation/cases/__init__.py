@@ -1,4 +1,4 @@
-"""A case: everything that one simulation is given, as values, and what is doubtful about it. Begin with `case`.
+"""A case: the complete input of one simulation, as values, and doubts about that input. Begin with `case`.
 
-What a case is written in makes no difference here: `scenarios` and `sources` read it.
+A case does not depend on the format of its files: `scenarios` and `sources` read those.
 """

@@ -1,16 +1,15 @@
-"""A case: everything that one simulation needs, read from whatever it was written in.
+"""A case: the complete input of one simulation, independent of the format in which it was written.
 
-What cannot be as the objects of a case say: limits below quotas, nodes that are not there, other node pools.
+Doubts about the objects of a case become sentences: limits below quotas, nodes that do not exist, other node pools.
 
-Past usage of queues as cases have it: fractions of the cluster, written down instead of asked for.
+The past usage of queues is given in a case as fractions of the cluster; a simulation queries no database.
 
-The peer's scheduler parameters that say how a cluster becomes a snapshot.
+Intake settings come from the peer's scheduler parameters that determine how a cluster becomes a snapshot.
 
-When a case happens that does not say so: at the newest time that its objects know of.
+The time of a case without one is the newest time in its objects. It is not the current time, because the same files
+must always give the same decisions.
 
-It is not the time of the clock, because the same files must always give the same decisions.
-
-The resource claims that kube-controller-manager makes of templates for pods that wait, where none runs.
+Resource claims are made from templates for waiting pods, as kube-controller-manager would, since none runs here.
 """
 
 import math
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Expected:
-    """What a scenario in the short form expects."""
+    """The expectations of a scenario in the short form."""
 
     groups: Mapping[str, Any]
     idle: Mapping[str, Any] = attrs.field(factory=dict)
@@ -55,13 +54,13 @@ class Expected:
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """A cluster at a moment, a configuration, and how often to decide.
+    """A cluster at one instant, a configuration, and the number of cycles.
 
     Time stands still: every cycle happens at ``now``, in seconds since the epoch.
     """
 
     name: str
-    """The path as it was given."""
+    """The path as the user gave it."""
     title: str
     objects: ClusterObjects
     now: float
@@ -71,40 +70,40 @@ class Case:
     stable_cycles: int = 0
     """Cycles after those; the answer must hold after each of them."""
     past: Past = attrs.field(factory=Past)
-    """What there was before the first cycle."""
+    """The history before the first cycle."""
     keep_terminating: frozenset[str] = frozenset()
-    """Names of pod groups whose pods stay terminating for ever once they are evicted."""
+    """Names of pod groups whose pods stay terminating forever once they are evicted."""
     expected: Mapping[str, Any] | None = None
     sentences: Expected | None = None
-    """What a scenario in the short form expects."""
+    """The expectations of a scenario in the short form."""
     short_groups: frozenset[str] = frozenset()
     """Names of the groups that are written in the short form."""
     document: Mapping[str, Any] | None = None
-    """The configuration as a snapshot carries it; None for the default one."""
+    """The configuration in the form that snapshots carry; None for the default one."""
     recorded: Mapping[str, Any] | None = None
-    """The decisions that a snapshot says were made of it, as a plan."""
+    """The decisions that a snapshot records about itself, as a plan."""
     notes: tuple[str, ...] = ()
-    """What was passed over or changed while reading."""
+    """What reading skipped or changed."""
     unused: "tuple[Unused, ...]" = ()
     """Objects that had no part in it, counted by kind and reason."""
     findings: "tuple[Finding, ...]" = ()
-    """What is wrong with the input: with what has a part in it, and with what was refused."""
+    """Faults of the input, of objects that have a part in it and of refused ones."""
     refused: "tuple[RefusedWorkload, ...]" = ()
-    """Workloads that a cluster would not take as they are; they have no part in it."""
+    """Workloads that a cluster would refuse as they are; they have no part in it."""
     about: "Mapping[str, tuple[Finding, ...]]" = EMPTY
-    """The same by the jobs that they are about, as ``namespace/name``."""
+    """The findings about each job, by ``namespace/name``."""
     workloads: int = 0
-    """Workloads among plain manifests that this scheduler is asked to place."""
+    """Number of workloads among plain manifests that ask for this scheduler."""
     owners: Mapping[str, tuple[tuple[str, str, str], ...]] = EMPTY
-    """Kind, name and UID of what owns the workloads among plain manifests, by their UIDs."""
+    """Kind, name and UID of the owners of workloads among plain manifests, by the UID of the workload."""
     templates: tuple[Mapping[str, Any], ...] = ()
-    """Objects that only describe the pods of workloads, such as the runtimes of TrainJobs, as they are written."""
+    """Manifests that only describe the pods of workloads, such as the runtimes of TrainJobs."""
     adopted: tuple[str, ...] = ()
-    """What was taken over from other schedulers, and what was not."""
+    """Notes on what was adopted from other schedulers, and what was not."""
     proposals: "tuple[Proposal, ...]" = ()
-    """The queues that were made for it."""
+    """The queues that were proposed for it."""
     queue_sources: tuple[Mapping[str, Any], ...] = ()
-    """Objects that say what other schedulers' queues are, as they are written."""
+    """Manifests that define the queues of other schedulers."""
     origin: Origin = attrs.field(factory=Origin)
 
 
@@ -120,7 +119,7 @@ class FairShareCase:
 
 
 def cluster_of(case: Case | FairShareCase) -> Case:
-    """Return a case that is a cluster.
+    """Return the case if it is a cluster.
 
     Raises: InputError for a division of fair shares.
     """
@@ -133,9 +132,9 @@ _MOST: Final = 3
 
 
 def low_limits(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
-    """Yield for each queue whose limit is below its quota its name, and a sentence without it.
+    """Yield the name of each queue whose limit is below its quota, and a sentence about it without the name.
 
-    The rest of such a quota can never be used.
+    The part of the quota above the limit can never be used.
     """
     for faults in queue_faults(map(shape_of, objects.queues)).values():
         for fault in (each for each in faults if each.rule is Rule.LOW_LIMIT):
@@ -146,7 +145,7 @@ def low_limits(objects: ClusterObjects) -> Iterator[tuple[str, str]]:
 def missing_nodes(case: Case) -> tuple[str, ...]:
     """Return a sentence for each of the first pods whose node is not among the nodes of a case.
 
-    What they hold counts for their queues, and they run nowhere.
+    Their requests count for their queues, although they run nowhere.
     """
     known = {node.metadata.name for node in case.objects.nodes}
     scheduler = case.settings.scheduler_name
@@ -168,7 +167,7 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
 
 
 def other_schedulers(case: Case) -> tuple[str, ...]:
-    """Return a sentence where nothing is for kai, and pods are for other schedulers."""
+    """Return a sentence where kai has neither pods nor groups, but other schedulers have pods."""
     ours = case.settings.scheduler_name
     counts = Counter(pod.spec.scheduler_name for pod in case.objects.pods if pod.status.phase not in ENDED)
     if case.objects.pod_groups or not counts or ours in counts:
@@ -179,7 +178,7 @@ def other_schedulers(case: Case) -> tuple[str, ...]:
 
 
 def other_pools(case: Case) -> tuple[str, ...]:
-    """Return a sentence where pod groups are in other node pools than the one that is decided for."""
+    """Return a sentence where pod groups belong to other node pools than the scheduled one."""
     settings = case.settings
     groups = [each.metadata.labels for each in case.objects.pod_groups]
     others = Counter(settings.pool(labels) or "none" for labels in groups if not settings.owns(labels))
@@ -202,7 +201,7 @@ _PARTS = tuple(attrs.fields_dict(Shares))
 def read_past_usage(value: object, subject: str, field: str) -> Mapping[str, Shares]:
     """Return the past usage of queues by name; ``subject`` and ``field`` name the place in messages.
 
-    Raises: InputError for what is no fraction of a resource.
+    Raises: InputError for a value that is not a fraction of a resource.
     """
     if value is None:
         return {}
@@ -221,14 +220,14 @@ def _shares(parts: object, subject: str, field: str) -> Shares:
 
 
 def unread(configuration: Configuration, known: Mapping[str, Shares]) -> tuple[str, ...]:
-    """Return a note where a configuration asks for past usage and a case does not hold any."""
+    """Return a note where a configuration uses past usage and the case has none."""
     if configuration.usage is None or known:
         return ()
     return (f"{configuration.place}: usageDBConfig: a simulation asks no database, and past usage is not in the case",)
 
 
 def intake_settings(settings: Settings) -> IntakeSettings:
-    """Return how the cluster becomes a snapshot under ``settings`` of a scenario or of a snapshot of the peer."""
+    """Return the intake settings from ``settings`` of a scenario or of a snapshot of the peer."""
     default = IntakeSettings()
     partition = settings.values.get("partitionParams")
     pool = partition if isinstance(partition, Mapping) else {}
@@ -258,7 +257,7 @@ _STAMPS = (names.STALE_SINCE, names.PARTIAL_SINCE, names.LAST_START, names.LAST_
 
 
 def newest_time(objects: ClusterObjects) -> float:
-    """Return the newest instant in ``objects``, in seconds since the epoch; 0 if they hold none."""
+    """Return the newest instant in ``objects``, in seconds since the epoch; 0 if they have none."""
     return max(_instants(objects), default=0.0)
 
 
@@ -292,7 +291,7 @@ def _stamps(texts: Iterator[str | None]) -> Iterator[float]:
 
 
 def with_claims_of_templates(objects: ClusterObjects, pods: Collection[ClaimKey] | None = None) -> ClusterObjects:
-    """Return a cluster with the claims that pods lack: those called ``pods`` (namespace and name), or all."""
+    """Return a cluster with the missing claims of pods: of ``pods`` (namespace and name), or of all."""
     templates = {key_of(each): each for each in objects.resource_claim_templates}
     if not templates:
         return objects

@@ -1,6 +1,7 @@
-"""Where an answer comes from; apart from cases, since what the service answers needs none of them.
+"""The origin of an answer, and the limit on cycles, separate from cases.
 
-How often one case may be decided. Values only: the help of commands reads them without what decides.
+Answers of the service have an origin but no case. The help of commands reads the limit without loading the code that
+decides.
 """
 
 from typing import Final
@@ -10,21 +11,21 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Origin:
-    """Where a case, or an answer, comes from, as documents for machines say it."""
+    """The origin of a case or an answer, as it appears in machine-readable documents."""
 
     type: str = "scenario"
     """One of live, service, conditions, snapshot, manifests, scenario."""
     cluster: str | None = None
-    """What the context of a live cluster is called."""
+    """The name of the context of a live cluster."""
     namespace: str = ""
     """The namespace of that context."""
     revision: str | None = None
-    """The version of the cluster's store."""
+    """The resourceVersion of the listing."""
     sha256: str | None = None
-    """Of the bytes that were read."""
+    """SHA-256 of the bytes that were read."""
     complete: bool = True
-    """Whether everything was read that the scheduler reads."""
+    """Whether the input includes all objects that the scheduler reads."""
 
 
 MOST_CYCLES: Final = 1_000
-"""Each cycle is kept for as long as its outcome is: half a megabyte where fifty jobs change."""
+"""Most cycles of one case. An outcome keeps every cycle: half a megabyte each where fifty jobs change."""

@@ -1,6 +1,6 @@
-"""A plan as it is written down: its digest, and in what it differs from another.
+"""A plan as a document: its digest, and its differences from another plan.
 
-A snapshot may carry the decisions that were made of it, so nothing here knows how they come about.
+A snapshot may carry the decisions that were made from it, so this module does not depend on the code that decides.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ class Place:
     queue: str
     node: str
     gpus: float
-    """Whole and shared ones, and MIG slices as quotas count them."""
+    """Whole and shared GPUs, and MIG slices as quotas count them."""
     sliced: float = 0.0
-    """The part of them that it has as MIG slices."""
+    """The part of ``gpus`` that consists of MIG slices."""
     slots: tuple[str, ...]
-    """The devices that it shares; one that begins with + is opened for it."""
+    """The devices that it shares; a leading + means that the device is opened for it."""
     share: float | None
-    """The part of each of them; None for a pod with whole GPUs or none."""
+    """The fraction of each of them; None for a pod with whole GPUs or none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +68,7 @@ class Departure:
 def digest_of(plan: Mapping[str, Any]) -> str:
     """Return a digest of the decisions in a plan's document, whatever their order.
 
-    A device that is opened has a name of the moment; that one is opened is the decision.
+    The digest includes that a device is opened, but not its temporary name.
     """
     lines = sorted(
         json.dumps({"kind": kind, **_comparable(each)}, sort_keys=True) for kind in KINDS for each in plan[kind]
@@ -78,7 +78,7 @@ def digest_of(plan: Mapping[str, Any]) -> str:
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """One decision that is in one of two plans only."""
+    """One decision that differs, or that only one of two plans has."""
 
     kind: str
     """place, hold, evict or move."""
@@ -90,7 +90,7 @@ class Difference:
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return in what two plans differ, as documents: pod by pod and kind by kind, in the order of cycles and pods."""
+    """Return the differences of two plans, as documents: by kind, then in the order of cycles and pods."""
     out: list[Difference] = []
     for kind in KINDS:
         before, after = _by_pod(recorded.get(kind)), _by_pod(now.get(kind))
@@ -108,10 +108,10 @@ def _by_pod(items: object) -> dict[tuple[int, str], Mapping[str, Any]]:
 
 
 def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what makes a decision the same as another.
+    """Return the parts of a decision that identify it.
 
-    GPUs of MIG slices are left out: a plan that was recorded before they were shown does not count them. What a pod
-    asks for is no decision, so nothing is lost.
+    GPUs of MIG slices are left out, because older recordings do not count them. Nothing is lost: the request of a pod
+    is not a decision.
     """
     values = {**item, "slots": comparable_slots(item)}
     gpus, sliced = item.get("gpus"), values.pop("sliced", 0.0)
@@ -121,5 +121,5 @@ def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def comparable_slots(item: Mapping[str, Any]) -> list[str]:
-    """Return the devices of a decision, in order. One that is opened has a name of the moment: it is ``+``."""
+    """Return the devices of a decision, in order. An opened one has only a temporary name and becomes ``+``."""
     return sorted("+" if str(name).startswith("+") else str(name) for name in item.get("slots") or ())

@@ -1,4 +1,4 @@
-"""A workload of an input that has no part in the simulation, because a cluster would not take it as it is."""
+"""A workload that is left out of the simulation, because a cluster would refuse it as it is."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RefusedWorkload:
-    """What would have been a job, and every finding that means refusal."""
+    """The job that it would have been, and every finding that means refusal."""
 
     name: str
     namespace: str
@@ -22,6 +22,6 @@ class RefusedWorkload:
 
     @property
     def text(self) -> str:
-        """Return what is wrong in one sentence: the first fault, and how many others there are."""
+        """Return the refusal in one sentence: the first fault, and the number of others."""
         others = len(self.findings) - 1
         return f"{self.findings[0].message}{f' (and {others} more)' if others else ''}"

@@ -1,4 +1,4 @@
-"""Outcomes beside something else: another outcome, what a case expects, what another scheduler did.
+"""Comparisons of an outcome with another outcome, with the expectation of a case, or with another scheduler.
 
 Begin with `comparison`. `arrival` compares a cluster with and without a workload that is to come.
 """

@@ -1,6 +1,6 @@
-"""What would happen if a workload arrived now: whether it starts, where, at whose cost.
+"""The effect of a workload that arrives now: whether it starts, where, and at whose cost.
 
-What the scheduler would decide without it as well is told apart: it is no consequence of the workload.
+Decisions that the scheduler would make without it are kept apart, because the workload does not cause them.
 """
 
 from collections import Counter
@@ -26,39 +26,39 @@ _ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED)
 
 @attrs.frozen
 class Part:
-    """Pods of a job that ask for the same GPUs: those of one sub-group, where it has any."""
+    """Pods of a job with the same GPU request: those of one sub-group, where the job has any."""
 
     name: str
-    """Of the sub-group; "" where the job has none."""
+    """Name of the sub-group; "" where the job has none."""
     pods: int
     gpus: int
-    """Of each pod, in thousandths."""
+    """GPUs of each pod, in thousandths."""
 
 
 @attrs.frozen(kw_only=True)
 class Arrival:
-    """What would become of a workload."""
+    """The effect of a workload."""
 
     answer: str
-    """That of the job which fares worst."""
+    """The answer for the job that fares worst."""
     jobs: tuple[Job, ...]
     plan: Plan
-    """What happens for its sake."""
+    """The decisions that it causes."""
     besides: Plan
-    """What would be decided in the same moment for others."""
+    """The decisions for others in the same cycle."""
     queues: tuple[QueueLine, ...]
-    """The queues of its jobs and those above, with what is used afterwards."""
+    """The queues of its jobs and their ancestors, with their usage afterwards."""
     parts: Mapping[str, tuple[Part, ...]] = attrs.field(factory=dict)
-    """Of each job, by ``namespace/name``."""
+    """The parts of each job, by ``namespace/name``."""
 
     @property
     def eta_seconds(self) -> float | None:
-        """Return in how many seconds it starts; None if it waits, because no end time is known."""
+        """Return the seconds until it starts; None if it waits, because no end time is known."""
         return {STARTS: 0.0, AFTER_EVICTIONS: GRACE_SECONDS}.get(self.answer)
 
     @property
     def over_quota(self) -> tuple[QueueLine, ...]:
-        """Return the queues that hold more GPUs than their quota afterwards."""
+        """Return the queues that use more GPUs than their quota afterwards."""
         return tuple(
             queue
             for queue in self.queues
@@ -69,7 +69,7 @@ class Arrival:
 def arrival(
     outcome: Outcome, seen: Overview, added: frozenset[str], refused: Iterable[RefusedWorkload] = ()
 ) -> Arrival:
-    """Return what became of the jobs in ``added`` in the cycle that saw them first, and of what was ``refused``."""
+    """Return the effect of the jobs in ``added`` in the first cycle that saw them, and of those ``refused``."""
     all_jobs = tuple(job for job in seen.jobs if job.key in added)
     jobs = (*(tuple(job for job in all_jobs if job.wanted) or all_jobs), *refused_jobs(refused))
     plan = plan_of(outcome)
@@ -86,7 +86,7 @@ def arrival(
 
 
 def _parts(outcome: Outcome, keys: Collection[str]) -> dict[str, tuple[Part, ...]]:
-    """Return of what pods each job consists, in the order of its pods."""
+    """Return the parts of each job, in the order of its pods."""
     snapshot = outcome.last.snapshot
     asked = snapshot.requests @ snapshot.axis.gpu_weights()
     found: dict[str, Counter[tuple[str, int]]] = {}
@@ -104,7 +104,7 @@ def _parts(outcome: Outcome, keys: Collection[str]) -> dict[str, tuple[Part, ...
 
 
 def answer_of(job: Job) -> str:
-    """Return what becomes of one job: it starts if its minimum does."""
+    """Return the answer for one job: it starts if its minimum does."""
     if job.state is State.REFUSED:
         return REFUSED
     least = min(max(job.minimum, 1), job.wanted)

@@ -1,14 +1,13 @@
-"""What changes between two outcomes: figures, jobs that end or wait otherwise, and the first decision that differs.
+"""Comparisons of two outcomes, and of kai with the scheduler of a cluster.
 
-A side is read from an outcome, or from the document of a result that was written down before.
+A `Comparison` has the figures of both sides, the jobs with different states, and the first decision that differs. A
+`Side` comes from an outcome, or from the document of an earlier result. The classes define the documents, and their
+docstrings become the descriptions there.
 
-What comparisons come to: the classes are the documents, and say what is written of them.
-
-What the scheduler of a cluster did, beside what is decided here on the same state: job by job, each with its rule.
-
-A snapshot is taken after a cycle of that scheduler. Which groups it left waiting, and why, stands in their conditions,
-which kai and KAI-Scheduler write alike; pods that it keeps are still there. What it binds at the moment is taken as it
-is: bind requests are a part of the state. A group about which it has written nothing yet is not counted.
+An `Agreement` compares the scheduler of a cluster with the decision of kai on the same state, job by job, each with its
+rule. A snapshot is taken after a cycle of that scheduler. The groups that it left waiting have the reason in their
+conditions, which kai and KAI-Scheduler write alike, and pods that it keeps still exist. Its current binds count as
+given, because bind requests are part of the state. Groups that it has written nothing about yet are not counted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ class JobState:
 class Metric:
     """One figure on both sides.
 
-    None where a side does not say.
+    None where a side lacks the figure.
     """
 
     name: str
@@ -72,7 +71,7 @@ class JobChange:
 class Divergence:
     """The first decision that differs.
 
-    None on a side that does not decide it.
+    None on a side that does not make it.
     """
 
     cycle: int
@@ -80,7 +79,7 @@ class Divergence:
     decision_b: Mapping[str, Any] | None
 
 
-@attrs.frozen(kw_only=True, slots=False)  # documents add fields to it, and two bases with slots cannot be one class
+@attrs.frozen(kw_only=True, slots=False)  # documents inherit from it and a second base; only one may have slots
 class Comparison:
     """What changes from one side to the other."""
 
@@ -106,9 +105,9 @@ class Dissent:
     theirs: str
     ours: str
     rule: str
-    """What allows or forbids it here."""
+    """The rule that allows or forbids it here."""
     their_rule: str | None
-    """The code that stands in the condition; None where they keep pods."""
+    """The code in the condition; None where that scheduler keeps the pods."""
 
 
 @attrs.frozen(kw_only=True)
@@ -117,7 +116,7 @@ class Agreement:
 
     decided: int
     undecided: int
-    """Jobs that wait and about which nothing was written yet."""
+    """Waiting jobs without a condition yet."""
     equal: int
     differences: tuple[Dissent, ...]
 
@@ -133,14 +132,14 @@ MORE, LESS, NEITHER = "more", "less", ""
 
 @attrs.frozen(kw_only=True)
 class Side:
-    """One of the two that are compared."""
+    """One of the two sides of a comparison."""
 
     title: str
     jobs: Mapping[str, JobState]
     figures: Mapping[str, float]
     """By name of the metric."""
     decisions: tuple[Mapping[str, Any], ...] | None = None
-    """In the order of cycles; None where a result does not say."""
+    """In the order of cycles; None where a result has none."""
 
 
 _METRICS: Mapping[str, tuple[str, str]] = {
@@ -154,7 +153,7 @@ _METRICS: Mapping[str, tuple[str, str]] = {
     "utilisation": ("%", MORE),
     "fairness (Jain)": ("", MORE),
 }
-"""By name: the unit, and which side is better. Figures of queues are unclear: what one gains another may lose."""
+"""By name: the unit, and which side is better. For queues it is unclear: one may gain what another loses."""
 
 
 def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
@@ -187,7 +186,7 @@ def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
 
 
 def side_of_document(title: str, document: Mapping[str, Any]) -> Side:
-    """Return a result that was written down (`SimulationResult`, `JobList`, `Plan`) as a side."""
+    """Return the document of an earlier result (`SimulationResult`, `JobList`, `Plan`) as a side."""
     jobs = {_key(each): _state(each) for each in mappings_of(document, "jobs")}
     figures: dict[str, float] = dict(_of_jobs(jobs)) if jobs else {}
     queues = [
@@ -203,7 +202,7 @@ def side_of_document(title: str, document: Mapping[str, Any]) -> Side:
 
 
 def compare_sides(a: Side, b: Side) -> Comparison:
-    """Return what changes from one side to the other."""
+    """Return the changes from one side to the other."""
     names = (*_METRICS, *sorted({*a.figures, *b.figures} - _METRICS.keys()))
     known = [name for name in names if name in a.figures or name in b.figures]
     return Comparison(
@@ -213,7 +212,7 @@ def compare_sides(a: Side, b: Side) -> Comparison:
         jobs=tuple(
             JobChange(job=job, a=a.jobs.get(job), b=b.jobs.get(job))
             for job in sorted(a.jobs.keys() | b.jobs.keys())
-            if a.jobs.get(job) != b.jobs.get(job)  # queue and reason, too: to wait for something else is another state
+            if a.jobs.get(job) != b.jobs.get(job)  # including queue and reason: another reason for waiting is a change
         ),
         first_divergence=_divergence(a.decisions, b.decisions),
     )
@@ -294,7 +293,7 @@ def _decisions(plan: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _divergence(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, Any]] | None) -> Divergence | None:
-    """Return the first decision, by cycle and pod, that one side makes and the other does not make so."""
+    """Return the first decision, by cycle and pod, that only one side makes, or that both make differently."""
     if a is None or b is None:
         return None
     mine, theirs = _by_identity(a), _by_identity(b)
@@ -317,7 +316,7 @@ def _by_identity(items: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, str
 
 
 def _about(pod: tuple[int, str], items: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return what a side decides about a pod in a cycle, whatever it is."""
+    """Return any decision of a side about a pod in a cycle."""
     return next((each for each in items if (int(each.get("cycle", 1)), str(each.get("pod"))) == pod), None)
 
 
@@ -331,7 +330,7 @@ _FEW = 4
 
 
 def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
-    """Compare with what stands in conditions; None where nothing does."""
+    """Compare with the conditions of groups; None where there are none."""
     told = {
         key_of(each): reasons_told(each)
         for each in outcome.case.objects.pod_groups

@@ -1,7 +1,7 @@
-"""Comparing an answer with what a case expects.
+"""Comparing an answer with the expectation of a case.
 
-Only what is listed is compared. Devices are compared by who shares them, not by name; counts are upper bounds for one
-cycle.
+Only listed items are compared. Devices are compared by the pods that share them, not by name; counts are upper bounds
+for one cycle.
 """
 
 import math
@@ -20,14 +20,14 @@ Values = Mapping[str, Any]
 
 @attrs.frozen
 class Differences:
-    """In what an answer differs; ``unknown`` when the case expects nothing."""
+    """The differences of an answer; ``unknown`` when the case expects nothing."""
 
     found: tuple[str, ...]
     unknown: bool = False
 
 
 def compare(expected: Values | None, answer: Values, *, stable_cycles: int = 0) -> Differences:
-    """Return in what ``answer`` differs from ``expected``.
+    """Return the differences between ``answer`` and ``expected``.
 
     Raises: InputError for an expectation that cannot be read.
     """
@@ -70,7 +70,7 @@ def _state(expected: Values, state: Values) -> Iterator[str]:
 
 
 def _sharing(expected: Values, pods: Values) -> Iterator[str]:
-    """Compare which pods share devices: equal symbols are one device, different ones are two if the case says so."""
+    """Compare which pods share devices: equal symbols are one device; unequal ones are two if the case says so."""
     symbols: dict[tuple[str, str], set[str]] = defaultdict(set)
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
     for name, want in expected.get("pods", {}).items():

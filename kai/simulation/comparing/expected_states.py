@@ -1,4 +1,4 @@
-"""Comparing an outcome with what a scenario in the short form expects of it, group by group."""
+"""Comparing an outcome with the expectation of a scenario in the short form, group by group."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ _PLAIN = {
 
 
 def differences(expected: Expected, outcome: Outcome) -> Differences:
-    """Return in what an outcome differs from what is expected."""
+    """Return the differences between an outcome and the expectation."""
     jobs = {job.name: job for job in overview(outcome).jobs}
     pods = _pods(outcome.last)
     found: list[str] = []
@@ -71,7 +71,7 @@ def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]
 
 
 def _because(want: object) -> str:
-    """Return the reason that is expected beside a state, if one is."""
+    """Return the expected reason for a state, as text; "" without one."""
     return f" because of {shown(next(iter(want.values())))}" if isinstance(want, Mapping) else ""
 
 

@@ -1,4 +1,4 @@
-"""Deciding on a case: snapshot, cycle, and what a cluster makes of it, as often as the case asks for.
+"""Deciding on a case: snapshot, cycle, and the reaction of the cluster, as often as the case says.
 
-Begin with `run`. The cycle is the one of the service; only what the cluster does in between is a model.
+Begin with `run`. The cycle is that of the service; only the cluster between cycles is a model.
 """

@@ -1,11 +1,11 @@
-"""What happens to a cluster between two cycles: bound pods run, evicted ones are gone and come back as pending pods.
+"""The reaction of a cluster between two cycles: bound pods run, evicted pods are gone and come back as pending pods.
 
-Objects in, objects out; time does not pass. An object that nothing happened to is the same object afterwards, so that
-intake reads only what changed.
+Objects in, objects out; time does not pass. Unchanged objects keep their identity, so that intake reads only what
+changed.
+
+Resource claims are allocated when a pod is bound, and keep their devices until the last user is gone.
 
 Source: the behaviour between cycles that the peer's integration tests simulate.
-
-Resource claims between cycles: what was allocated is written down, and stands until the last user is gone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,15 +32,15 @@ from kai.state.snapshot import Snapshot
 ClaimKey = tuple[str, str]
 """Namespace and name."""
 _WRITTEN = ("resourceClaimAllocations", "extendedResourceClaimAllocation")
-"""What a bind request says of claims."""
+"""Keys of a bind request about claims."""
 
 
 def bound_claims(
     pod: ApiPod, request: Mapping[str, object], claims: Mapping[ClaimKey, ResourceClaim]
 ) -> Sequence[ResourceClaim]:
-    """Return those of ``claims`` that a bind of ``pod`` changes, and the one that it makes, as the binder leaves them.
+    """Return the claims that a bind of ``pod`` changes or creates, as the binder leaves them.
 
-    ``request`` is what the bind request says of them.
+    ``request`` has the keys of the bind request about claims.
     """
     told = fields({key: request[key] for key in _WRITTEN if key in request}, pod)
     if not told:
@@ -61,7 +61,7 @@ def bound_claims(
 
 
 def without_user(claim: ResourceClaim, user: str) -> ResourceClaim:
-    """Return a claim that the consumer of a UID uses no more; without users it gives its devices back."""
+    """Return a claim without the consumer of a UID; the last consumer frees its devices."""
     status = claim.status
     kept = tuple(each for each in status.reserved_for if each.uid != user)
     allocation = status.allocation if kept else None
@@ -84,8 +84,8 @@ def claims_after(
 ) -> tuple[ResourceClaim, ...]:
     """Return the claims as the next cycle finds them, with those that were ``made`` for extended resources.
 
-    They are reserved for pods that were bound, or stay where they are, and for pods that the snapshot lacks. What
-    promised pods were to get is forgotten.
+    They are reserved for pods that were bound or stay where they are, and for pods that the snapshot lacks. Allocations
+    for promised pods are dropped.
     """
     given: dict[ClaimKey, AllocationResult] = {}
     users: dict[ClaimKey, list[Pod]] = {}
@@ -124,7 +124,7 @@ def _after(
     reserved = kept + added
     allocation = (status.allocation or given.get(key)) if reserved else None
     if kept != status.reserved_for and key in given:
-        # All its users may have gone, and others come: then it is what they were given.
+        # All former users may have gone in a cycle that gave the claim to others: then the new allocation counts.
         allocation = given[key]
     if reserved == status.reserved_for and allocation == status.allocation:
         return claim
@@ -136,14 +136,14 @@ def _consumer(pod: Pod) -> ResourceClaimConsumer:
 
 
 _RUN = frozenset({Status.RUNNING, Status.BINDING, Status.BOUND})
-"""Pods of these run before the next cycle."""
+"""Statuses of pods that run before the next cycle."""
 STARTED_BEFORE = 60.0
-"""A group with running pods counts as started so many seconds before ``now``."""
+"""A group with running pods counts as started this many seconds before ``now``."""
 
 
 @attrs.frozen(kw_only=True)
 class Aftermath:
-    """What one cycle left behind, looked up by pod and by group."""
+    """The result of one cycle, looked up by pod and by group."""
 
     snapshot: Snapshot
     report: CycleReport
@@ -167,7 +167,7 @@ class Aftermath:
         return self.snapshot.nodes[row].name if row >= 0 else ""
 
     def devices(self, pod: int) -> tuple[str, ...]:
-        """Return the shared devices of a pod; one that was opened in this cycle has a name of its own from now on."""
+        """Return the shared devices of a pod; those opened in this cycle get permanent names."""
         found = self.report.devices.get(pod) or self.snapshot.pod_devices.get(pod, ())
         return tuple(device_of(name, self.number) for name in found)
 
@@ -175,8 +175,8 @@ class Aftermath:
 def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: frozenset[str]) -> ClusterObjects:
     """Return the objects as the next cycle finds them.
 
-    Holds: pods that were bound run where they were put; evicted pods are pending under their old names, unless their
-           group is in ``keep_terminating``; promises are forgotten; bind requests are carried out.
+    Holds: pods that were bound run on their nodes; evicted pods are pending under their old names, unless their
+           group is in ``keep_terminating``; promises are dropped; bind requests are carried out.
     """
     rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
     pods: list[ApiPod] = []
@@ -218,7 +218,7 @@ def _running(pod: ApiPod, row: int, after: Aftermath) -> ApiPod:
     annotations = dict(pod.metadata.annotations)
     bind = after.binds.get(row)
     if bind is not None:
-        annotations.pop(names.GRANTED, None)  # of a life before; what it has now, its labels say
+        annotations.pop(names.GRANTED, None)  # a grant from before an eviction; its labels show the current devices
         annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
         annotations |= written_annotations(bind.request, pod)
     labels = _without_devices(pod.metadata.labels) | device_labels(after.devices(row))
@@ -241,7 +241,7 @@ def _terminating(pod: ApiPod, now: float) -> ApiPod:
 
 
 def recreated(pod: ApiPod) -> ApiPod:
-    """Return the pod that its owner makes in the place of one that is gone, or that waits on without its promise."""
+    """Return the replacement that the owner of a pod creates, or a waiting pod without its promise."""
     received = {names.GRANTED, names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
     annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in received}
     metadata = attrs.evolve(
@@ -264,12 +264,12 @@ def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def device_of(name: str, cycle: int) -> str:
-    """Return the name of a device; one that is opened in this cycle has a name of its own from now on."""
+    """Return the permanent name of a device that is opened in this cycle, or the name of another device unchanged."""
     return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
 
 
 def device_labels(devices: tuple[str, ...]) -> dict[str, str]:
-    """Return the labels that say which shared devices a pod is on: every device after the first has its own key."""
+    """Return the labels with the shared devices of a pod: every device after the first has its own key."""
     if not devices:
         return {}
     return {names.GPU_GROUP: devices[0]} | {names.GPU_GROUP_PREFIX + name: name for name in devices[1:]}

@@ -1,7 +1,8 @@
-"""Which victims disruption budgets spare, where there is no API server to ask.
+"""The victims that disruption budgets protect, where there is no API server to enforce them.
 
-In a cluster all budgets of a statement are asked before the first of its pods is evicted. If one of them does not allow
-it, none is evicted, and the groups of the pods that it covers lose none for a while: others are looked for.
+In a cluster, all budgets of a statement are checked before the first of its pods is evicted. If a budget forbids one
+eviction, no pod of the statement is evicted. The groups of the protected pods lose none for a while, and the scheduler
+looks for other victims.
 """
 
 from collections import Counter
@@ -16,12 +17,12 @@ from kai.intake.disruption_budgets import BudgetKey, Budgets, judged
 from kai.state.snapshot import Snapshot
 
 MOST_ROUNDS = 64
-"""After so many decisions anew, no pod that a budget covers is evicted."""
+"""After this many repeated decisions, no pod under a budget is evicted."""
 
 
 @attrs.define
 class Disruptions:
-    """The budgets of a cluster at a moment, and how often they were asked."""
+    """The disruption budgets of a cluster at an instant, and the number of rounds so far."""
 
     _budgets: Budgets
     _pods: dict[tuple[str, str], Pod]
@@ -33,7 +34,7 @@ class Disruptions:
     def of(cls, objects: ClusterObjects, *, is_first: bool) -> "Disruptions | None":
         """Return the budgets among ``objects``; None if there are none.
 
-        What their status says holds for the first cycle; later it is worked out from the pods.
+        The first cycle uses their status; later cycles compute it from the pods.
         """
         if not objects.pod_disruption_budgets:
             return None
@@ -41,10 +42,10 @@ class Disruptions:
         return cls(Budgets(budgets), {(pod.metadata.namespace, pod.metadata.name): pod for pod in objects.pods})
 
     def sparing(self, snapshot: Snapshot, statements: Iterable[Sequence[Decision]]) -> Snapshot | None:
-        """Return ``snapshot`` with the pods spared that ``statements`` may not evict; None if they may evict all.
+        """Return ``snapshot`` with the pods protected that ``statements`` may not evict; None if they may evict all.
 
-        Asked again, it spares those of the time before as well. A statement that evicts spared pods all the same, as an
-        action does that does not search, is let through.
+        Later calls keep the pods of earlier ones protected. A statement that evicts protected pods anyway is let
+        through: its action does not search for victims.
         """
         more = self._spared_by(snapshot, statements)
         if not more:
@@ -54,13 +55,14 @@ class Disruptions:
         return attrs.evolve(snapshot, past=attrs.evolve(snapshot.past, protected=protected))
 
     def _spared_by(self, snapshot: Snapshot, statements: Iterable[Sequence[Decision]]) -> frozenset[str]:
-        """Return the UIDs of pods that the first statement may not evict which is not allowed all of its evictions."""
+        """Return the UIDs of budget-protected pods in the first statement that evicts some not yet spared."""
         self._rounds += 1
         taken: Counter[BudgetKey] = Counter()
         for statement in statements:
             victims = self._victims(snapshot, statement)
             found = self._budgets.obstacle(victims, taken)[1]
             uids = frozenset(map(_uid, found))
+            # Ends the repeated decisions: once every covered pod is spared, no later round finds another one.
             if self._rounds >= MOST_ROUNDS and uids:
                 uids = self._covered()
             if uids - self._spared:
@@ -79,5 +81,5 @@ class Disruptions:
 
 
 def _uid(pod: Pod) -> str:
-    """Return the UID of a pod, as a snapshot has it: a pod of a manifest may have none."""
+    """Return the UID of a pod as a snapshot has it: a pod from a manifest may have none."""
     return pod.metadata.uid or pod.metadata.name

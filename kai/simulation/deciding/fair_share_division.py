@@ -19,7 +19,7 @@ DIVISIONS = ("all", "resource", "overquota")
 
 
 def divide_case(case: FairShareCase) -> dict[str, Any]:
-    """Return the fair share of every queue, and of every resource what no queue could be given.
+    """Return the fair share of every queue, and the undivided remainder of every resource.
 
     Raises: InputError for a case that cannot be read.
     """

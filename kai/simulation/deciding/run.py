@@ -1,11 +1,10 @@
-"""Running a case: snapshot, decide, let the cluster react, as often as the case asks for.
+"""Running a case: snapshot, decide, let the cluster react, as often as the case says.
 
-How kernels run in simulations: as plain Python until compiling them pays (`kai.kernels.pace`).
+Kernels run as plain Python in simulations until compiling them pays (`kai.kernels.pace`).
 
-How far a command searches for victims: so many scenarios, whatever the time, so that the same input answers alike.
-
-The service has seconds (`kai.scheduler.cycle.cycle_input`). A person who asks why a job waits need not get the whole
-plan of all jobs, and one group that no eviction helps may try every victim of a large cluster.
+Commands bound the search for victims by a number of scenarios, not by time, so that the same input gives the same
+answer. The service bounds it in seconds (`kai.scheduler.cycle.cycle_input`). A user who asks why a job waits does not
+need the full plan of all jobs, and a single group that no eviction helps may try every victim of a large cluster.
 """
 
 from collections import Counter
@@ -35,34 +34,34 @@ from kai.state.snapshot import Snapshot
 
 COMPILING: Final = "compiling kernels (once, a minute or two)"
 WORTH_LOADING: Final = 400_000
-"""A command decides its last cycle soon, so it loads kernels later than a service would.
+"""Work above which a command loads compiled kernels, later than a service: it decides only a few cycles.
 
 Measured with searches as far as commands search: loading takes a second of processor, and 230,000 pairs (500 nodes,
 4,000 pods, 50 of which wait) take 0.4 seconds plain.
 """
 _PACE: Final = Pace(WORTH_LOADING)
 _HOSTS: Final[list[str]] = []
-"""The roles of this process that settle how kernels run, so that nothing here does."""
+"""The services of this process that choose how kernels run, so that this module does not."""
 
 
 def leave_to(host: str) -> None:
-    """Leave it to a service of this process how kernels run: its cycles and what is decided here run beside each other.
+    """Leave the choice of kernels to a service of this process, whose cycles run concurrently with simulations.
 
-    Two that settle it would switch it under each other's feet.
+    If both chose, each would switch kernels while the other runs.
     """
     _HOSTS.append(host)
 
 
 def settle_for(objects: ClusterObjects, profile: Profile, again: int = 0) -> None:
-    """Settle how kernels run before a cluster is read that is decided on once, and about ``again`` times more."""
+    """Choose how kernels run, before a cluster is read that is decided once and about ``again`` more times."""
     waiting = sum(not pod.spec.node_name for pod in objects.pods)
     _settle(work_of(len(objects.nodes), len(objects.pods), waiting) * (1 + again), profile)
 
 
 def settle_on(snapshot: Snapshot, profile: Profile, again: int = 0) -> None:
-    """Settle how kernels run before a snapshot is decided on, and count it as done.
+    """Choose how kernels run before a snapshot is decided, and count its work.
 
-    About ``again`` more that are like it will follow.
+    About ``again`` more like it will follow.
     """
     waiting = int(np.count_nonzero(snapshot.pod_node < 0))
     work = work_of(len(snapshot.nodes), len(snapshot.pods), waiting)
@@ -79,7 +78,7 @@ def _settle(work: int, profile: Profile) -> None:
 
 @attrs.frozen
 class Searches:
-    """How many scenarios are tried at most."""
+    """The most scenarios that a search tries."""
 
     of_all: int
     """In one cycle."""
@@ -88,11 +87,11 @@ class Searches:
 
 
 READING: Final = Searches(of_all=4_000, of_one=400)
-"""For commands that read: of the workloads that are measured, 500 groups that reclaim from 4,000 pods take 1,000."""
+"""For read-only commands: the largest measured workload, 500 groups that reclaim from 4,000 pods, takes 1,000."""
 PASSED_FOR_ONE: Final = 4
-"""So many scenarios that are passed over cost as much as one that is tried."""
+"""Number of skipped scenarios that cost as much as one that is tried."""
 TRYING: Final = Searches(of_all=400, of_one=100)
-"""For each change that is tried for the sake of one job."""
+"""For each change that is tried for a single job."""
 
 
 @attrs.define
@@ -101,19 +100,19 @@ class Counted:
 
     most: Searches
     has_ended: bool = False
-    """Whether a search was ended by it."""
+    """Whether the budget ended a search."""
     _left: int = attrs.field(init=False)
     _left_here: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with all of it."""
+        """Begin with the full budget."""
         self._left = self.most.of_all * PASSED_FOR_ONE
 
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
 
     def go_on(self) -> BudgetAnswer:
-        """Return GO: what is idle is given out to the end."""
+        """Return GO: idle resources are always handed out completely."""
         return BudgetAnswer.GO
 
     def begin_group(self) -> BudgetAnswer:
@@ -125,11 +124,11 @@ class Counted:
         self._left_here = self.most.of_one * PASSED_FOR_ONE
 
     def grant(self) -> BudgetAnswer:
-        """Return whether another scenario may be tried: of this generator, and at all."""
+        """Return whether another scenario may be tried, within the budgets of the generator and of the cycle."""
         return self._spend(PASSED_FOR_ONE)
 
     def pass_over(self) -> BudgetAnswer:
-        """Return whether the generator may propose more."""
+        """Return whether the generator may propose more after a scenario was skipped."""
         return self._spend(1)
 
     def _spend(self, cost: int) -> BudgetAnswer:
@@ -147,7 +146,7 @@ class Counted:
 
 
 def budget_of(searches: Searches | None) -> Budget:
-    """Return the budget of one cycle; None is without end."""
+    """Return the budget of one cycle; None is unlimited."""
     return Unlimited() if searches is None else Counted(searches)
 
 
@@ -156,7 +155,7 @@ DECIDING: Final = "deciding"
 
 @attrs.frozen(kw_only=True)
 class Cycle:
-    """One cycle: what it saw, what it decided, what it left behind."""
+    """One cycle: its snapshot, its decisions and its results."""
 
     number: int
     snapshot: Snapshot
@@ -167,14 +166,14 @@ class Cycle:
 
     @property
     def aftermath(self) -> Aftermath:
-        """The cycle as the cluster will react to it."""
+        """The aftermath, from which the cluster reacts."""
         return Aftermath.of(self.snapshot, self.report, self.decisions, self.number)
 
     @cached_property
     def origins(self) -> Int64s:
-        """Return int64[P]: the node that each pod was on before it was evicted, -1 for none.
+        """Return int64[P]: the node of each pod before its eviction, -1 for none.
 
-        A pod that was bound in this cycle may be evicted in it, too: it was on the node that it was bound to.
+        A pod that was bound in this cycle may also be evicted in it: its node is the one that it was bound to.
         """
         nodes = self.snapshot.pod_node.copy()
         for decision in self.decisions:
@@ -182,13 +181,13 @@ class Cycle:
                 nodes[decision.pod] = decision.node
         return locked(nodes)
 
-    # Tables and pages ask for each node and each job that waits.
+    # Cached: tables and pages read it for each node and each waiting job.
     @cached_property
     def places(self) -> Int64s:
         """Return int64[P]: the node that each pod is on or is promised after the last action, -1 for none.
 
-        The engine books a pod that leaves where it was last: that may be a node which it was promised on its way, and
-        never was on.
+        Terminating pods stay on their original node. The engine books such a pod on its last place, which may be a node
+        that it was only promised.
         """
         leaves = (TERMINATING >> self.report.status & 1).astype(np.bool_)
         return locked(np.where(leaves, self.origins, self.report.node))
@@ -196,18 +195,18 @@ class Cycle:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Everything that happened in a case."""
+    """All cycles of a case, and their results."""
 
     case: Case
     profile: Profile
     cycles: tuple[Cycle, ...]
     stable: tuple[Cycle, ...] = ()
     settled: Snapshot | None = None
-    """The cluster after it reacted to the last of ``cycles``; pods are looked at then if stable cycles follow."""
+    """The cluster after it reacted to the last of ``cycles``; pods are reported from it if stable cycles follow."""
     searches: Searches | None = None
-    """How far victims were searched for; None: to the end."""
+    """A bound on the search for victims; None: no bound."""
     intake: Intake | None = attrs.field(default=None, repr=False, eq=False)
-    """What took the snapshots: it reads only what changed where a case is decided again with a change."""
+    """The intake that took the snapshots: when a changed case is decided again, it reads only what changed."""
 
     @property
     def last(self) -> Cycle:
@@ -223,10 +222,10 @@ def simulate(
     searches: Searches | None = None,
     again: int = 0,
 ) -> Outcome:
-    """Return what happens in ``case``; plugins in ``more`` answer behind those of its configuration.
+    """Return the outcome of ``case``; plugins in ``more`` come after those of its configuration.
 
-    ``searches``: how far victims are searched for in each cycle; None: to the end. ``again``: about how often the
-    outcome will be decided again.
+    ``searches``: a bound on the search for victims in each cycle; None: no bound. ``again``: an estimate of how often
+    the outcome will be decided again.
 
     Holds: the same case gives the same outcome. A cycle that changes nothing for the next one stands for all that
            follow: they are not decided again, unless an observer is to see them.
@@ -254,14 +253,14 @@ def simulate(
 def _cycles(
     case: Case, profile: Profile, intake: Intake, observer: Observer | None, searches: Searches | None
 ) -> Iterator[Cycle]:
-    """Yield each cycle, and tell how far they are where there are several."""
+    """Yield each cycle, and report progress where there are several."""
     objects, past = case.objects, case.past
     total = case.cycles + case.stable_cycles
     last: Cycle | None = None
     for number in range(1, total + 1):
         if total > 1:
             report(DECIDING, number - 1, total, f"cycle {number} of {total}")
-        if last is not None:  # nothing changes any more
+        if last is not None:  # a fixed point: the cycle before changed nothing
             yield attrs.evolve(last, number=number)
             continue
         snapshot = intake.take(objects, case.now, past, revision=number)
@@ -271,7 +270,7 @@ def _cycles(
             before = objects, past
             past = attrs.evolve(past, awaited=cycle.report.awaited, evicted=_with_evicted(past.evicted, cycle))
             objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
-            # Which groups have their turn follows from the number of the cycle as well.
+            # Where namespaces take turns, the groups of a cycle depend on its number, even if no object changed.
             is_still = before == (objects, past) and not snapshot.crowds.by_namespace
             last = cycle if is_still and observer is None else None
     if total > 1:
@@ -279,7 +278,7 @@ def _cycles(
 
 
 def _with_evicted(before: tuple[tuple[str, int], ...], cycle: Cycle) -> tuple[tuple[str, int], ...]:
-    """Return what queues lost by now: all cycles of a case are within one hour."""
+    """Return the evicted GPUs of queues so far: all cycles of a case are within one hour."""
     totals, snapshot = Counter(dict(before)), cycle.snapshot
     for each in cycle.decisions:
         group = int(snapshot.pod_group[each.pod])
@@ -296,10 +295,10 @@ def decide(
     searches: Searches | None = None,
     disruptions: Disruptions | None = None,
 ) -> Cycle:
-    """Return what is decided once on ``snapshot``; the cycle bears ``number``.
+    """Return the decision on ``snapshot`` as the cycle ``number``.
 
-    Where ``disruptions`` spare victims, it is decided again without their groups, as a running service does in the
-    cycles that follow.
+    Where ``disruptions`` protect victims, it is decided again without their groups, as a running service does in the
+    following cycles.
     """
     settle_on(snapshot, profile)
 
@@ -308,6 +307,7 @@ def decide(
         return run_cycle(snapshot, profile, sink, observer or Silent(), budget), sink, budget
 
     decided, sink, budget = run(snapshot)
+    # Terminates: each round spares at least one more pod.
     while disruptions is not None and (sees := disruptions.sparing(snapshot, sink.statements)) is not None:
         decided, sink, budget = run(sees)
     return Cycle(

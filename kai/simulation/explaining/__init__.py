@@ -1,6 +1,5 @@
-"""Why jobs wait and pods have to go: the reason, what proves it, and what would help.
+"""Why jobs wait and pods are evicted: the reason, its evidence, and the changes that would help.
 
-Begin with `explanation`. A suggestion is proved by deciding again: `candidates` names changes, `changes` makes them,
-`trials` decides. `condition_reasons`, `own_jobs` and `past_evictions` tell what a scheduler wrote itself; for that,
-nothing is decided.
+Begin with `explanation`. Each suggestion is proved by a new decision: `candidates` names changes, `changes` makes them,
+and `trials` decides. `written`, `own_jobs` and `past_evictions` read what a scheduler wrote itself, and decide nothing.
 """

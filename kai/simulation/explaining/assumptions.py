@@ -1,4 +1,4 @@
-"""What a decision takes for granted, because the input does not say it."""
+"""Assumptions of a decision where the input is silent."""
 
 from collections.abc import Collection, Iterator
 
@@ -8,18 +8,18 @@ from kai.intake.traits import trait_key
 
 
 def assumptions(objects: ClusterObjects, queues: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return what is assumed about pods that have no node yet, and about queues that go.
+    """Return the assumptions about pods without a node, and about queues that are being deleted.
 
-    ``queues``: those of the jobs that are told about; None: of all jobs.
+    ``queues``: the queues of the explained jobs; None: of all jobs.
     """
     return (*_config_maps(objects), *_leaving_queues(objects, queues))
 
 
 def _leaving_queues(objects: ClusterObjects, queues: Collection[str] | None) -> Iterator[str]:
-    """Yield the queues that are being deleted while jobs are in them, or below them.
+    """Yield the queues that are being deleted while they or their children have jobs.
 
-    An API server refuses new objects in a namespace that is being deleted. No scheduler does so for a queue, and
-    something keeps it: until that lets go, its jobs have the shares that they had.
+    An API server refuses new objects in a namespace that is being deleted. No scheduler does so for a queue. A
+    finalizer keeps the queue; until it is removed, the jobs keep their shares.
     """
     used = {each.spec.queue for each in objects.pod_groups} if queues is None else {*queues}
     known = {each.metadata.name: each for each in objects.queues}
@@ -35,7 +35,7 @@ def _leaving_queues(objects: ClusterObjects, queues: Collection[str] | None) -> 
 
 
 def _config_maps(objects: ClusterObjects) -> Iterator[str]:
-    """Yield the config maps that pods need, where the input holds none at all."""
+    """Yield the config maps that pods need, where the input has none at all."""
     if objects.config_maps:
         return
     needed = {

@@ -1,7 +1,7 @@
-"""Which changes are worth trying for a waiting group: those that touch its dominant reason, and no others.
+"""Candidate changes for a waiting group: only those that bear on its dominant reason.
 
-A family is one field. Its steps go from the least change to the most, so that the least one that helps can be found
-by halving; or they are alternatives, none of which is more than another.
+A family is one field. Its steps go from the least change to the greatest, so that a binary search finds the least one
+that helps; or they are alternatives without an order.
 """
 
 import difflib
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 def families(site: Site) -> Iterator[Family]:
-    """Yield what to try for the dominant reason of a group, what its owner can change first."""
+    """Yield the families to try for the dominant reason of a group, first those that its owner can change."""
     code = site.reasons[0].code
     makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _ROOM)
     if site.reasons[0].facts.get("sized"):
         makers = _SIZED
     for make in makers or ():
-        # Pods of a group come from one template: those that run would ask for less, too, and would have to start anew.
+        # The pods of a group come from one template: smaller requests would also restart its running pods.
         if make in _SMALLER_PODS and _has_run(site):
             continue
         yield from (family for family in make(site) if family.steps)
@@ -73,7 +73,7 @@ def _at_once(site: Site) -> Iterator[Family]:
 
 
 def _existing(site: Site) -> Iterator[Family]:
-    """Yield the minimum that the pods which exist can meet."""
+    """Yield the minimum that the existing pods can meet."""
     snapshot, least = site.cycle.snapshot, least_pods(site.cycle.snapshot.groups[site.group])
     rows = np.flatnonzero(snapshot.pod_group == site.group)
     ready = sum(within(int(snapshot.pod_status[row]), ALIVE) for row in rows)
@@ -103,7 +103,7 @@ def _fewer_gpus(site: Site) -> Iterator[Family]:
 
 
 def _within_bound(site: Site) -> Iterator[Family]:
-    """Yield requests that are smaller by what is too much for the queue."""
+    """Yield requests that are smaller by the amount that exceeds the bound of the queue."""
     reason = site.reasons[0].facts
     resource = str(reason.get("resource"))
     if resource == "gpu":
@@ -118,7 +118,7 @@ def _within_bound(site: Site) -> Iterator[Family]:
 
 
 def _within_node(site: Site) -> Iterator[Family]:
-    """Yield the largest request that some node could meet if it were empty."""
+    """Yield the largest request that some node could hold if it were empty."""
     resource, most = str(_fact(site, "resource", "")), int(number(_fact(site, "most", 0)))
     if resource == "gpu":
         asked = max((changes.asked_gpus(pod) for pod in site.waiting), default=0)
@@ -131,7 +131,7 @@ def _within_node(site: Site) -> Iterator[Family]:
 
 
 def _within_idle(site: Site) -> Iterator[Family]:
-    """Yield the CPU and the memory that some node has idle, for pods that ask for no GPUs."""
+    """Yield the most CPU and memory that some node has idle, for pods that request no GPUs."""
     idle = site.cycle.report.idle
     if not len(idle) or _asked(site, "gpu"):
         return
@@ -145,7 +145,7 @@ def _amount(site: Site, resource: str, old: int, new: int) -> Iterator[Family]:
 
 
 def _asked(site: Site, resource: str) -> int:
-    """Return the most that a waiting pod asks for, in axis units."""
+    """Return the greatest request of a waiting pod, in axis units."""
     at = LEADING.index(resource)
     snapshot = site.cycle.snapshot
     waiting = {key_of(pod) for pod in site.waiting}
@@ -162,7 +162,7 @@ def _key(site: Site, row: int) -> tuple[str, str]:
 
 
 def _bound(site: Site) -> Iterator[Family]:
-    """Yield the limit, or the quota, that is passed, raised by the excess: as it was found, and as it is at the end."""
+    """Yield the exceeded limit or quota, raised by the excess at the refusal, and by that at the end of the cycle."""
     reason = site.reasons[0]
     resource, row = str(reason.facts.get("resource")), int(number(reason.facts.get("queue_row", -1)))
     if row < 0:
@@ -183,7 +183,7 @@ def _bound(site: Site) -> Iterator[Family]:
 
 
 def _compute(site: Site) -> Iterator[Family]:
-    """Yield CPU and memory for the queue and those above it, where they may use GPUs and none of it."""
+    """Yield unlimited CPU and memory for the queue and its ancestors, where they have GPUs but no CPU or memory."""
     if site.reasons[0].facts.get("resource") not in ("cpu", "memory"):
         return
     parents = {each.metadata.name: each.spec.parent_queue or None for each in site.objects.queues}
@@ -198,7 +198,7 @@ def _compute(site: Site) -> Iterator[Family]:
 
 
 def _share(site: Site) -> Iterator[Family]:
-    """Yield the quotas up to the one that would cover the group, where its queue has had its share."""
+    """Yield quotas up to the one that covers the group, where its queue has reached its fair share."""
     reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
     row = site.cycle.snapshot.groups[site.group].queue_row
     if reason is None or row < 0:
@@ -213,7 +213,7 @@ def _share(site: Site) -> Iterator[Family]:
     would = number(reason.facts.get("used")) + asked
     if not 0 <= quota < would:
         return
-    # A GPU more each time. Where another queue is first in line the job needs more quota than it will use.
+    # Steps of one GPU. Where another queue is first in line, the job needs more quota than it will use.
     most = would + asked
     amounts = [most - GPU_UNIT * less for less in range(CAPPED) if most - GPU_UNIT * less > quota]
     steps = amounts[::-1] if resource == "gpu" else [would]
@@ -222,7 +222,7 @@ def _share(site: Site) -> Iterator[Family]:
 
 
 def _other_queue(site: Site) -> Iterator[Family]:
-    """Yield queues below the one that has children; else those of nearly the missing name, or all if they are few."""
+    """Yield other queues: leaf queues below a parent queue, else those with similar names, or all if they are few."""
     queues = site.cycle.snapshot.queues
     parents = {queue.parent for queue in queues}
     leaves = [queue.name for row, queue in enumerate(queues) if row not in parents]
@@ -250,12 +250,12 @@ def _near(site: Site) -> Iterator[Family]:
 
 
 def _tolerations(site: Site) -> Iterator[Family]:
-    """Yield the taints of nodes, those of the nodes with most idle GPUs first."""
+    """Yield tolerations for the taints of nodes, first for those on nodes with most idle GPUs."""
     idle = _idle_by_node(site)
     found: dict[Taint, int] = {}
     for node in site.objects.nodes:
         for taint in node.spec.taints:
-            # What the cluster itself says about a node goes away with its cause, and is not for jobs to put up with.
+            # The node controller sets and removes these taints, such as not-ready; jobs should not tolerate them.
             if taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith("node.kubernetes.io/"):
                 found[taint] = found.get(taint, 0) + idle.get(node.metadata.name, 0)
     known = {(each.key, each.value) for pod in site.waiting for each in pod.spec.tolerations}
@@ -266,9 +266,9 @@ def _tolerations(site: Site) -> Iterator[Family]:
 
 
 def _selectors(site: Site) -> Iterator[Family]:
-    """Yield other values of each selected label, those of the nodes with most idle GPUs first, then none.
+    """Yield other values of each selected label, those of the nodes with most idle GPUs first, then no selector.
 
-    Where no node has the value, the one that is spelt most like it comes first: it is what was meant, however busy.
+    Where no node has the selected value, the value with the most similar spelling comes first, as a probable typo.
     """
     idle = _idle_by_node(site)
     for key in sorted({key for pod in site.waiting for key in pod.spec.node_selector}):
@@ -329,7 +329,7 @@ _SMALLER_PODS: tuple[Maker, ...] = (_fewer_gpus, _within_bound, _within_node, _w
 _WHERE: tuple[Maker, ...] = (_tolerations, _selectors, _affinities)
 _ROOM: tuple[Maker, ...] = (*OBSTACLES, *_SIZE, _within_idle, back_again, _near, *_WHERE, _delay, _share)
 _SIZED: tuple[Maker, ...] = (*_SIZE, _within_node, back_again, _near, *_WHERE)
-"""Nodes match, and are too small or too few: smaller pods, and fewer, help as well as more nodes that match."""
+"""For nodes that match but are too small or too few: smaller pods, fewer pods, or more nodes that match."""
 _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (_other_queue,),
     Stage.READINESS: (_existing,),
@@ -338,7 +338,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUOTA: (_preemptible, _at_once, _fewer_pods, _within_bound, _bound),
     Stage.MATCH: (*_WHERE, back_again),
 }
-"""By how far a group came; _ROOM for the stages that are left."""
+"""By the stage that the group reached; _ROOM for all other stages."""
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "PodGroupRefused": (),
     "PriorityNotAllowed": (),
@@ -358,4 +358,4 @@ _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "HeldForLeaving": (),
     "Moves": (),
 }
-"""Reasons for which other changes come into question than for the rest of their stage."""
+"""By reason code, where other changes apply than for the rest of the stage."""

@@ -1,15 +1,12 @@
-"""Changes of one field that might let a waiting group run, each made on a copy of the objects.
+"""One-field changes that might let a waiting group run, each made on a copy of the objects.
 
-Here are those of the group, of its queue, and of amounts. What pods demand of nodes is in ``pod_changes``, what they
-claim in ``claim_changes``.
+This module changes the group, its queue and amounts. ``pod_changes`` changes what pods require of nodes, and
+``claim_changes`` what they claim. Whether a change helps is decided by ``kai.simulation.explaining.trials``.
 
-Nothing here says that a change helps; ``kai.simulation.explaining.trials`` finds out. An object that a change does not
-touch is the same object afterwards, so that reading the changed cluster costs only what changed.
+Untouched objects keep their identity, so that an intake re-reads only what changed.
 
-What the fields of a group are called in the form in which it is written.
-
-The short form has ``groups.train.minimum`` where objects have ``minMember``. A suggestion is to be typed into a file,
-so it names the field that the file has.
+`GroupFields` names the fields in the form in which the group is written: the short form has ``groups.train.minimum``
+where objects have ``minMember``. Users type a suggestion into their file, so it names the field of that file.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -34,13 +31,13 @@ from kai.simulation.deciding.run import Cycle
 
 @attrs.frozen(kw_only=True)
 class GroupFields:
-    """The fields that suggestions change, in the words of one form."""
+    """The names of the changeable fields in one form."""
 
     minimum: str
     fraction: str
     gpu_memory: str
     preemptible: str
-    """The field and the value that let pods be taken back."""
+    """The field and the value that make pods preemptible."""
     delay: str
 
 
@@ -66,7 +63,7 @@ QUEUE_UNITS = {"gpu": GPU_UNIT, "cpu": 1, "memory": 1_000_000}
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """A group that waits, as changes find it."""
+    """A waiting group, as input for changes and evidence."""
 
     objects: ClusterObjects
     """The cluster before the cycle in which the group was left waiting."""
@@ -79,14 +76,14 @@ class Site:
     reasons: tuple[Words, ...]
     """Why it waits, the dominant reason first."""
     takeable: Callable[[Cause], Takeable | None] = lambda _: None
-    """Which groups it could take from; None where that was not asked, or no action does."""
+    """The groups that it could evict; None where that was not computed, or no action evicts for it."""
     fields: GroupFields = OBJECTS
-    """What texts call the fields of the group. ``Change.field`` has the name that objects have, in each form."""
+    """Field names in texts. ``Change.field`` always has the name that objects have."""
 
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """One field, what it says, what it would say, and the cluster in which it does."""
+    """One field with its old and its new value, and the changed cluster."""
 
     field: str
     old: str
@@ -126,7 +123,7 @@ def at_once_in(site: Site, subgroup: str, least: int) -> Change:
 
 
 def pods(site: Site, count: int) -> Change:
-    """Leave ``count`` of the pods that wait, and ask for no more than that at once."""
+    """Keep ``count`` of the waiting pods, and lower the minimum to that."""
     least = site.source.spec.minimum
     gone = {id(pod) for pod in site.waiting[count:]}
     source = attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, min_member=min(least, count)))
@@ -141,7 +138,7 @@ def pods(site: Site, count: int) -> Change:
 
 
 def gpus_each(site: Site, most: int) -> Change:
-    """Let no pod ask for more than ``most`` whole GPUs."""
+    """Lower the request of each pod to at most ``most`` whole GPUs."""
     amounts = sorted({asked_gpus(pod) for pod in site.waiting})
     old, gpus = amounts[-1], counted(most, "GPU")
     return Change(
@@ -154,13 +151,13 @@ def gpus_each(site: Site, most: int) -> Change:
 
 
 def _uneven(gpus: str, lowered: list[int]) -> str:
-    """Return that pods which ask for different amounts are lowered to the same."""
+    """Return the text of a change that lowers different requests to the same amount."""
     asked = f"{', '.join(map(str, lowered[:-1]))} or {lowered[-1]}" if len(lowered) > 1 else str(lowered[0])
     return f"{gpus} for pods that ask for {asked}"
 
 
 def amount_each(site: Site, resource: str, old: int, new: int) -> Change:
-    """Let no pod ask for more than ``new`` of CPU (millicores) or memory (bytes)."""
+    """Lower the request of each pod to at most ``new`` of CPU (millicores) or memory (bytes)."""
     text = f"{new}m" if resource == names.CPU else str(new)
     return Change(
         field=f"{resource} of each pod",
@@ -172,7 +169,7 @@ def amount_each(site: Site, resource: str, old: int, new: int) -> Change:
 
 
 def fraction(site: Site, old: int, hundredths: int) -> Change:
-    """Let every pod share a device with a smaller part of it, in hundredths."""
+    """Lower the GPU fraction of every pod, in hundredths."""
     text = f"{hundredths / 100:g}"
 
     def smaller(pod: Pod) -> Pod:
@@ -190,7 +187,7 @@ def fraction(site: Site, old: int, hundredths: int) -> Change:
 
 
 def gpu_memory(site: Site, old: int, mebibytes: int) -> Change:
-    """Let every pod ask for less memory of a device."""
+    """Lower the GPU memory that every pod requests."""
 
     def smaller(pod: Pod) -> Pod:
         asks = names.GPU_MEMORY in pod.metadata.annotations
@@ -209,7 +206,7 @@ def gpu_memory(site: Site, old: int, mebibytes: int) -> Change:
 
 
 def preemptible(site: Site) -> Change:
-    """Let the pods of the group be taken back."""
+    """Make the pods of the group preemptible."""
     spec = attrs.evolve(site.source.spec, preemptibility="preemptible")
     return Change(
         field=names.PREEMPTIBILITY,
@@ -221,7 +218,7 @@ def preemptible(site: Site) -> Change:
 
 
 def in_queue(site: Site, queue: str) -> Change:
-    """Put the group into another queue."""
+    """Move the group to another queue."""
     old = site.source.spec.queue
     return Change(
         field="queue",
@@ -233,7 +230,7 @@ def in_queue(site: Site, queue: str) -> Change:
 
 
 def without_delay(site: Site) -> Change:
-    """Let the group take from others at once."""
+    """Remove the preemption delay of the group."""
     spec = attrs.evolve(site.source.spec, preemption_delay=0.0)
     old = f"{site.source.spec.preemption_delay or 0:g}s"
     return Change(
@@ -246,7 +243,7 @@ def without_delay(site: Site) -> Change:
 
 
 def near_if_possible(site: Site, subgroup: str) -> Change:
-    """Make the required level of the group ("") or of a sub-group a preferred one."""
+    """Make the required topology level of the group ("") or of a sub-group a preferred one."""
     spec = site.source.spec
     if subgroup:
         level, parts = "", []
@@ -326,7 +323,7 @@ def with_compute(site: Site, lacking: Mapping[str, Collection[str]]) -> Change:
 
 
 def gpu_resource(pod: Pod) -> str:
-    """Return the name under which one container of ``pod`` asks for whole GPUs; "" when none does, or several do."""
+    """Return the resource in which one container of ``pod`` requests whole GPUs; "" when none does, or several do."""
     found = [
         resource
         for container in pod.spec.containers
@@ -337,7 +334,7 @@ def gpu_resource(pod: Pod) -> str:
 
 
 def asked_gpus(pod: Pod) -> int:
-    """Return the whole GPUs that one container of ``pod`` asks for; 0 when none does, or several do."""
+    """Return the whole GPUs that one container of ``pod`` requests; 0 when none does, or several do."""
     resource = gpu_resource(pod)
     for container in pod.spec.containers if resource else ():
         asked = container.resources.requests.get(resource) or container.resources.limits.get(resource)
@@ -350,19 +347,19 @@ def asked_gpus(pod: Pod) -> int:
 
 
 def with_group(site: Site, changed: PodGroup) -> ClusterObjects:
-    """Return the cluster with the group as it would be."""
+    """Return the cluster with the changed group."""
     members = tuple(changed if each is site.source else each for each in site.objects.pod_groups)
     return attrs.evolve(site.objects, pod_groups=members)
 
 
 def with_pods(site: Site, edit: Callable[[Pod], Pod]) -> ClusterObjects:
-    """Return the cluster with the pods that wait as they would be."""
+    """Return the cluster with the waiting pods edited."""
     mine = {id(pod) for pod in site.waiting}
     return attrs.evolve(site.objects, pods=tuple(edit(pod) if id(pod) in mine else pod for pod in site.objects.pods))
 
 
 def with_spec(site: Site, edit: Callable[[Pod], PodSpec]) -> ClusterObjects:
-    """Return the cluster with the specs of the pods that wait as they would be."""
+    """Return the cluster with the specs of the waiting pods edited."""
     return with_pods(site, lambda pod: attrs.evolve(pod, spec=edit(pod)))
 
 
@@ -371,7 +368,7 @@ def _with_annotation(pod: Pod, key: str, value: str) -> Pod:
 
 
 def capped(pod: Pod, resource: str, text: str) -> Pod:
-    """Return the pod with ``text`` where its containers ask for more of ``resource`` than that."""
+    """Return the pod with requests and limits above ``text`` of ``resource`` lowered to that."""
     parts = parts_of(resource)
     most = amount_in(text, parts)
 
@@ -385,5 +382,5 @@ def capped(pod: Pod, resource: str, text: str) -> Pod:
 
     containers = tuple(map(smaller, pod.spec.containers))
     if containers == pod.spec.containers:
-        return pod  # what does not change is the same object
+        return pod  # an unchanged object keeps its identity
     return attrs.evolve(pod, spec=attrs.evolve(pod.spec, containers=containers))

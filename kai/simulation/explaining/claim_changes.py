@@ -1,4 +1,4 @@
-"""Changes of what waiting pods claim: volumes for one pod at a time, room for volumes on nodes, and devices."""
+"""Changes of what waiting pods claim: volumes with ReadWriteOncePod, attach limits of nodes, and devices."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -22,7 +22,7 @@ from kai.simulation.explaining.changes import Change, Site, capped, with_pods
 
 ATTACH_LIMIT = "allocatable of CSINode"
 DEVICE_CLASS = "deviceClassName"
-"""The field of that change: it is of nodes, and those are not for each reader to know."""
+"""The field of that change. It reveals node hardware, which not every reader may see."""
 _ONE_POD = "ReadWriteOncePod"
 _MANY = "ReadWriteMany"
 _ALL: Final = "All"
@@ -34,9 +34,9 @@ _Asked = TypeVar("_Asked", ExactDeviceRequest, DeviceSubRequest)
 
 
 def shared_claims(site: Site) -> Change:
-    """Let several pods have the claims that one pod may have at a time.
+    """Let several pods use the claims that are ReadWriteOncePod.
 
-    Many pods, not those of one node: a volume that one node may attach keeps pods of others waiting on their nodes.
+    The new mode is ReadWriteMany: with ReadWriteOnce, pods on other nodes would still wait.
     """
     mine = {id(each): each.metadata.name for each in claims_for_one_pod(site)}
 
@@ -58,7 +58,7 @@ def shared_claims(site: Site) -> Change:
 
 
 def claims_for_one_pod(site: Site) -> list[PersistentVolumeClaim]:
-    """Return the claims of the pods that wait that one pod may have at a time."""
+    """Return the ReadWriteOncePod claims of the waiting pods."""
     named = {
         (pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
         for pod in site.waiting
@@ -73,7 +73,7 @@ def claims_for_one_pod(site: Site) -> list[PersistentVolumeClaim]:
 
 
 def attach_limit(site: Site, driver: str, more: int) -> Change:
-    """Let each node that says how many volumes of a driver it can attach attach ``more`` of them."""
+    """Raise the attach limit for a driver by ``more`` on each node that has one."""
     limits = attach_limits(site, driver)
     old, new = _range(limits), _range([each + more for each in limits])
 
@@ -98,7 +98,7 @@ def attach_limit(site: Site, driver: str, more: int) -> Change:
 
 
 def attach_limits(site: Site, driver: str) -> list[int]:
-    """Return how many volumes of a driver nodes can attach, of those that say it."""
+    """Return the attach limits of nodes for a driver, where they have one."""
     return [
         each.allocatable.count
         for node in site.objects.csi_nodes
@@ -116,7 +116,7 @@ def _range(limits: list[int]) -> str:
 
 
 def fewer_devices(site: Site, device_class: str, most: int) -> Change:
-    """Let no request for devices of a class ask for more than ``most``."""
+    """Lower all requests for devices of a class to at most ``most``."""
     old = str(asked_devices(site)[device_class] or "all")
 
     def smaller(asked: _Asked) -> _Asked:
@@ -135,7 +135,7 @@ def fewer_devices(site: Site, device_class: str, most: int) -> Change:
 
 
 def of_class(site: Site, old: str, new: str) -> Change:
-    """Ask for devices of another class."""
+    """Request devices of another class."""
 
     def other(asked: _Asked) -> _Asked:
         return attrs.evolve(asked, device_class_name=new) if asked.device_class_name == old else asked
@@ -150,7 +150,7 @@ def of_class(site: Site, old: str, new: str) -> Change:
 
 
 def of_any_kind(site: Site) -> Change:
-    """Take each device of the classes, whatever else the requests select."""
+    """Drop the selectors of requests, so that any device of the class fits."""
 
     def unselective(asked: _Asked) -> _Asked:
         return attrs.evolve(asked, selectors=()) if asked.selectors else asked
@@ -166,7 +166,7 @@ def of_any_kind(site: Site) -> Change:
 
 
 def fewer_of(site: Site, resource: str, old: int, most: int) -> Change:
-    """Let no container ask for more than ``most`` of a resource that is counted."""
+    """Lower the request of each container for a resource to at most ``most``."""
     return Change(
         field=f"{resource} of each pod",
         old=str(old),
@@ -177,7 +177,7 @@ def fewer_of(site: Site, resource: str, old: int, most: int) -> Change:
 
 
 def device_claims(site: Site) -> list[ResourceClaim]:
-    """Return the claims of the pods that wait that have no devices yet."""
+    """Return the resource claims of the waiting pods that are not allocated."""
     named = {(pod.metadata.namespace, name) for pod in site.waiting for name in _claim_names(pod)}
     return [each for each in site.objects.resource_claims if each.status.allocation is None and key_of(each) in named]
 
@@ -189,7 +189,7 @@ def _claim_names(pod: Pod) -> set[str]:
 
 
 def asked_devices(site: Site) -> dict[str, int]:
-    """Return how many devices a request of the claims asks for at most, by class; 0: all that there are."""
+    """Return the greatest device count of a request, by class; 0: all devices."""
     found: dict[str, int] = {}
     for claim in device_claims(site):
         for asked in _requests(claim):
@@ -217,7 +217,7 @@ def _with_requests(
     exactly: Callable[[ExactDeviceRequest], ExactDeviceRequest],
     sub: Callable[[DeviceSubRequest], DeviceSubRequest],
 ) -> ClusterObjects:
-    """Return the cluster with the requests of the claims as they would be, and of the templates that claims are of."""
+    """Return the cluster with changed requests in the claims and in the claim templates."""
 
     def request(each: DeviceRequest) -> DeviceRequest:
         changed = None if each.exactly is None else exactly(each.exactly)

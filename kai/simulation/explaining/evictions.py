@@ -1,4 +1,4 @@
-"""Why pods have to go: whose they are, for whom, by which rule, and the numbers that allowed it."""
+"""Why pods are evicted: their job, the job that gains, the rule, and the figures that allowed it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from kai.simulation.outcomes.states import counted_gpus
 
 @attrs.frozen(kw_only=True)
 class Eviction:
-    """Why one pod has to go."""
+    """The reason for the eviction of one pod."""
 
     pod: str
     job: str
@@ -33,7 +33,7 @@ class Eviction:
     beneficiary: str
     """``namespace/name`` of the job that gains; "" if none does."""
     moved_to: str
-    """The node that it was promised in exchange; "" for none."""
+    """The node that the pod was promised in exchange; "" for none."""
     because: tuple[str, ...]
 
 
@@ -41,12 +41,12 @@ class Evictions:
     """The evictions of one cycle."""
 
     def __init__(self, cycle: Cycle) -> None:
-        """Look at a cycle that is over."""
+        """Read a cycle that is over."""
         self._cycle = cycle
         self.decisions = tuple(each for each in cycle.decisions if isinstance(each, Evict))
 
     def all(self) -> tuple[Eviction, ...]:
-        """Return every eviction, in the order in which it was decided."""
+        """Return all evictions, in the order of the decisions."""
         snapshot = self._cycle.snapshot
         found: list[Eviction] = []
         for each in self.decisions:
@@ -69,7 +69,7 @@ class Evictions:
         return tuple(found)
 
     def because(self, evict: Evict) -> Iterator[str]:
-        """Yield the numbers that allowed an eviction: what queues used before, or priorities."""
+        """Yield the figures that allowed an eviction: the earlier usage of the queues, or the priorities."""
         groups = self._cycle.snapshot.groups
         loser = groups[int(self._cycle.snapshot.pod_group[evict.pod])]
         if evict.cause == Cause.RECLAIM and evict.aggressor >= 0:
@@ -82,7 +82,7 @@ class Evictions:
             yield f"fewer than {evict.facts['minimum']} pods of it were left"
 
     def unused(self) -> Iterator[str]:
-        """Yield where more is vacated than the jobs that gain are promised, and why that may be."""
+        """Yield the nodes where evictions vacate more than is promised, and a possible reason."""
         snapshot, report = self._cycle.snapshot, self._cycle.report
         vacated: Counter[int] = Counter()
         for each in self.decisions:
@@ -109,16 +109,16 @@ class Evictions:
             if not left and least_pods(snapshot.groups[group]) > 1:
                 yield snapshot.groups[group]
 
-    # ------------------------------------------------------------------ queues that are compared
+    # --------------------------------------------------------------------------- compared queues
 
     @cached_property
     def _counts(self) -> Int64s:
-        """int64[P]: GPUs that pods count for where they were, or where they started."""
+        """int64[P]: GPUs of each pod as counted on its node before the cycle, or where it started."""
         return counted_gpus(self._cycle.snapshot, self._cycle.origins, self._cycle.report.details)
 
     @cached_property
     def _used(self) -> Int64s:
-        """int64[Q, 4]: what queues held before anything was evicted, with what started in this cycle."""
+        """int64[Q, 4]: usage of each queue before the evictions, including what started in this cycle."""
         snapshot = self._cycle.snapshot
         started = {each.pod for each in self._cycle.decisions if isinstance(each, Bind)}
         used = np.zeros((len(snapshot.queues), len(LEADING)), np.int64)
@@ -132,7 +132,7 @@ class Evictions:
         return used
 
     def _compared(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
-        """Yield what the two queues held that are compared: those in which the paths part."""
+        """Yield the usage of the two compared queues: those where the paths from the root diverge."""
         loses, gains = (path_to(self._cycle.snapshot.queues, row) for row in (victim, aggressor))
         depth = next(
             (at for at, (one, other) in enumerate(zip(loses, gains, strict=False)) if one != other),
@@ -144,14 +144,14 @@ class Evictions:
         quota = self._cycle.snapshot.queues[loses[depth]].quota
         bounds = (quota.cpu, quota.memory, quota.gpu)
         above = [at for at in (GPU, CPU, MEMORY) if used[at] > share[at]]
-        # Up to its quota a queue takes from one that is above its own, whatever the fair shares are.
+        # Up to its quota a queue reclaims from one above its own quota, whatever the fair shares are.
         lent = [] if above else [at for at in (GPU, CPU, MEMORY) if 0 <= bounds[at] < used[at]]
         at = next(iter(above or lent), GPU)
         for side, queue, leaf in (("victim", loses[depth], victim), ("aggressor", gains[depth], aggressor)):
             yield self._shares_of(queue, leaf, at, self._held(evict, side, queue)[at], with_quota=bool(lent))
 
     def _held(self, evict: Evict, side: str, queue: int) -> Sequence[float]:
-        """Return what a queue held when the eviction was decided, as far as that is on record, else before any was."""
+        """Return the usage of a queue when the eviction was decided, if on record, else before all evictions."""
         facts = evict.facts.get(side)
         if isinstance(facts, Mapping) and facts.get("name") == self._cycle.snapshot.queues[queue].name:
             return tuple(facts["used"])
@@ -167,7 +167,7 @@ class Evictions:
 
 
 def _second_look(evict: Evict) -> Iterator[str]:
-    """Yield what the second look at the victims came to, if there was one."""
+    """Yield the result of the second search for fewer victims, if there was one."""
     smaller, spared = evict.facts.get("smaller"), evict.facts.get("spared")
     if isinstance(smaller, int) and smaller:
         yield (

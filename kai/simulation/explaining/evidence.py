@@ -1,4 +1,4 @@
-"""What proves a reason: the numbers behind it, each with a label, as text for people and as values for machines."""
+"""Evidence for a reason: the figures behind it, each with a label, as text for people and as values for machines."""
 
 import difflib
 from collections import Counter
@@ -48,13 +48,13 @@ _PODS = GPU + 1
 
 
 def evidence(site: Site) -> tuple[Evidence, ...]:
-    """Return what proves the dominant reason of a group."""
+    """Return the evidence for the dominant reason of a group."""
     code = site.reasons[0].code
     makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _NO_ROOM)
     return tuple(found for make in makers or () for found in make(site))
 
 
-# --------------------------------------------------------------------------------------------------------- what it asks
+# ------------------------------------------------------------------------------------------------------------- requests
 
 
 def _needs(site: Site) -> Iterator[Evidence]:
@@ -65,7 +65,7 @@ def _needs(site: Site) -> Iterator[Evidence]:
     each = Counter(int(snapshot.pod_shape[row]) for row in rows)
     alike: Counter[str] = Counter()
     for shape, count in each.items():
-        alike[_request(site, shape)] += count  # pods with claims of their own have shapes of their own
+        alike[_request(site, shape)] += count  # pods with individual claims have individual shapes
     parts = [f"{counted(count, 'pod')} x {request}" for request, count in alike.items()]
     least = _at_once(site)
     together = f", {least} at once" if least > 1 else ""
@@ -79,7 +79,7 @@ def _needs(site: Site) -> Iterator[Evidence]:
 
 
 def _at_once(site: Site) -> int:
-    """Return how many pods must start together: of the sub-group that is tried where the others suffice already."""
+    """Return how many pods must start together: those of the sub-group in question where the others are complete."""
     facts = site.reasons[0].facts
     return (
         int(number(facts.get("minimum"))) if facts.get("extra") else least_pods(site.cycle.snapshot.groups[site.group])
@@ -87,7 +87,7 @@ def _at_once(site: Site) -> int:
 
 
 def _request(site: Site, shape: int) -> str:
-    """Return what a pod asks for: its GPUs, else everything; and in any case what is short."""
+    """Return the request of a pod as text: its GPUs, else everything, and always the resources that are short."""
     snapshot = site.cycle.snapshot
     request, gpu, names = snapshot.requests[shape], snapshot.shapes[shape].gpu, snapshot.axis.names
     parts = [quantity(int(request[GPU]), "gpu")] if request[GPU] else []
@@ -107,7 +107,7 @@ def _short(site: Site) -> set[str]:
 
 
 def _histogram_of(site: Site) -> Histogram | None:
-    """Return what nodes objected to when the first pod was refused."""
+    """Return the histogram of node objections from the first refusal of a pod."""
     record = site.cycle.report.records.get(site.group)
     return whole_histogram(
         each.facts.get("histogram") for each in (*site.reasons, *(record.reasons if record is not None else ()))
@@ -118,7 +118,7 @@ def _histogram_of(site: Site) -> Histogram | None:
 
 
 def _bound(site: Site) -> Iterator[Evidence]:
-    """Yield what the queue may use, uses, and would use, and who uses it."""
+    """Yield the bound of the queue, its usage, its usage with the job, and its users."""
     reason = site.reasons[0]
     resource, row = str(reason.facts["resource"]), int(number(reason.facts["queue_row"]))
     at, limit = LEADING.index(resource), reason.code == "OverLimit"
@@ -178,13 +178,13 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
 
 
 def _holders(site: Site) -> Iterator[Evidence]:
-    """Yield the groups that hold the GPUs which the pods would need, wherever they are; most first."""
+    """Yield the groups that hold GPUs on any node, the greatest first."""
     if asks_gpus(site):
         yield from _users(site, -1, GPU, fixed=False)
 
 
 def _queues(site: Site) -> Iterator[Evidence]:
-    """Yield the queues that run jobs, those of nearly the same name first."""
+    """Yield the leaf queues, those with similar names first."""
     queues = site.cycle.snapshot.queues
     parents = {queue.parent for queue in queues}
     leaves = [queue.name for row, queue in enumerate(queues) if row not in parents]
@@ -216,10 +216,10 @@ def _taking(site: Site) -> Iterator[Evidence]:
 
 
 def _cap(site: Site) -> Iterator[Evidence]:
-    """Yield what the cap on evictions allows, and what would be evicted."""
+    """Yield the cap on evictions and the number of evictions that would be needed."""
     facts = site.reasons[0].facts
     cap, named = str(facts["cap"]), str(facts["queue"])
-    # Facts have the names of all queues; a reader may not know all of them.
+    # Facts name any queue, but a reader may lack permission for some: their snapshots leave these out.
     queue = named if any(each.name == named for each in site.cycle.snapshot.queues) else ""
     most, found, before = (number(facts[key]) for key in ("most", "found", "before"))
     parts = [f"parameters.{cap} {most:.12g}"] if most else [f"parameters.{cap}"]
@@ -235,7 +235,7 @@ def _cap(site: Site) -> Iterator[Evidence]:
 
 
 def _histogram(site: Site) -> Iterator[Evidence]:
-    """Yield what nodes objected to when the first pod was refused, most frequent first."""
+    """Yield the objections of nodes at the first refusal of a pod, the most frequent first."""
     histogram = _histogram_of(site)
     if histogram is None:
         return
@@ -248,7 +248,7 @@ def _histogram(site: Site) -> Iterator[Evidence]:
 
 
 def _objections(site: Site) -> Iterator[Evidence]:
-    """Yield what keeps the pods from each node, even from empty ones."""
+    """Yield the objections that hold even for empty nodes."""
     found = site.reasons[0].facts.get("objections")
     snapshot, idle = site.cycle.snapshot, site.cycle.report.idle
     for text, rows in found if isinstance(found, tuple) else ():
@@ -263,7 +263,7 @@ def _objections(site: Site) -> Iterator[Evidence]:
 
 
 def _selected(site: Site) -> Iterator[Evidence]:
-    """Yield on how many nodes each label is that the pods select, with the values that others have."""
+    """Yield for each selected label how many nodes have it, and which values the others have."""
     nodes = site.objects.nodes
     for key, value in sorted({each for pod in site.waiting for each in pod.spec.node_selector.items()}):
         values = Counter(node.metadata.labels[key] for node in nodes if key in node.metadata.labels)
@@ -293,7 +293,7 @@ def _domains(site: Site) -> Iterator[Evidence]:
 
 
 def _domains_now(site: Site) -> Iterator[Evidence]:
-    """Yield for how many of its pods each domain has room now, the roomiest first."""
+    """Yield how many of the pods each domain can hold now, the roomiest first."""
     for reason in site.cycle.report.records[site.group].reasons if site.group in site.cycle.report.records else ():
         found = reason.facts.get("small", ())
         counts = {each.name: each.held for each in found if each.held >= 0} if isinstance(found, tuple) else {}
@@ -306,11 +306,11 @@ def _domains_now(site: Site) -> Iterator[Evidence]:
             )
 
 
-# -------------------------------------------------------------------------------------------------------------- leaving
+# ---------------------------------------------------------------------------------------------------------- held places
 
 
 def _held(site: Site) -> Iterator[Evidence]:
-    """Yield where the group is going to start, who has to leave for it, and what allowed that."""
+    """Yield where the group will start, whose pods terminate for it, and what allowed their eviction."""
     cycle = site.cycle
     snapshot, report = cycle.snapshot, cycle.report
     rows = [int(row) for row in np.flatnonzero(snapshot.pod_group == site.group)]
@@ -390,4 +390,4 @@ _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "HeldForLeaving": (_held,),
     "Moves": (),
 }
-"""Reasons that are proved by something else than the rest of their stage."""
+"""By reason code, where other evidence applies than for the rest of the stage."""

@@ -1,6 +1,7 @@
-"""Explanations of an outcome: why a job waits, what proves it and what would help; which jobs wait for the same.
+"""Explanations of an outcome: the reason, the evidence and the suggestions for each waiting job.
 
-Values only; commands make tables and documents of them.
+Jobs that wait for the same reason are folded into one explanation. The results are plain values; commands turn them
+into tables and documents.
 """
 
 from collections import Counter
@@ -58,7 +59,7 @@ _SAYS_THE_SAME = {
     "TopologyMissing": frozenset({"TopologyHasNoRoom"}),
     "TopologyLevelMissing": frozenset({"TopologyHasNoRoom"}),
 }
-"""By the reason that is told: what would only say it once more, or say what was true before pods were evicted."""
+"""By the shown reason: the reasons to omit, because they repeat it or describe the state before the evictions."""
 _MOST_ALSO = 2
 MOST_APART = 12
 
@@ -71,27 +72,27 @@ class JobExplanation:
     summary: str
     reason: Words
     wire_reason: str
-    """The reason under which conditions carry it; "" if they say nothing."""
+    """The reason in the conditions of the group; "" if the conditions give none."""
     also: tuple[Words, ...]
     evidence: tuple[Evidence, ...]
     suggestions: Suggestions
     waiting: str
     position: int | None = None
-    """Its place among the jobs of its queue that wait; None if it cannot be tried."""
+    """Position among the waiting jobs of its queue; None if the scheduler cannot try it."""
     since: float | None = None
-    """Since when it waits, in seconds since the epoch; None if that is unknown."""
+    """When the wait began, in seconds since the epoch; None if unknown."""
     waited: float | None = None
-    """For how many seconds it has waited."""
+    """How long the job has waited, in seconds."""
     eta: Eta | None = None
     owner: Owner | None = None
-    """What made its group: what its user wrote; None where that is the group itself."""
+    """The workload that owns the group, as its user created it; None where that is the group itself."""
     evicted_by: tuple[str, ...] = ()
-    """For whom its pods had to go in this cycle, and by which action."""
+    """The jobs that took the place of its pods in this cycle, each with the action that evicted them."""
 
 
 @attrs.frozen(kw_only=True)
 class Fold:
-    """Jobs that wait for the same, by the one of them that is explained."""
+    """Waiting jobs with the same reason, represented by the one that is explained."""
 
     explanation: JobExplanation
     alike: tuple[Job, ...] = ()
@@ -99,28 +100,28 @@ class Fold:
 
 @attrs.frozen(kw_only=True)
 class Explained:
-    """Everything that the last cycle of an outcome leaves to be explained."""
+    """The explanations of the last cycle of an outcome."""
 
     folds: tuple[Fold, ...]
     evictions: tuple[Eviction, ...] = ()
     unused: tuple[str, ...] = ()
-    """What is vacated and promised to no job."""
+    """Resources that evictions vacate and no job is promised."""
     assumptions: tuple[str, ...] = ()
-    """What is taken for granted because the input does not say it."""
+    """Assumptions where the input is silent."""
     settled: tuple[JobLine, ...] = ()
-    """Jobs that were asked about and of which no pod waits."""
+    """Requested jobs without a waiting pod."""
 
     @property
     def jobs(self) -> tuple[JobExplanation, ...]:
-        """Every job that is explained by itself."""
+        """The explained jobs, one for each fold."""
         return tuple(fold.explanation for fold in self.folds)
 
 
 def explained(outcome: Outcome, seen: Overview, tell: Tell = untold) -> Explained:
-    """Return the explanation of the last cycle; ``tell`` is told how far the search for changes is.
+    """Return the explanation of the last cycle; report the progress of the search for changes to ``tell``.
 
-    Jobs that differ only in name are explained once. Of more than MOST_APART jobs those are explained together that
-    wait in one queue for one kind of reason.
+    Jobs that differ only in their names share one explanation. Beyond MOST_APART jobs, all jobs of a queue with the
+    same reason code share one.
     """
     explainer = Explainer(outcome, seen, tell=tell)
     waits = [job for job in seen.jobs if job.words is not None]
@@ -137,9 +138,9 @@ def explained(outcome: Outcome, seen: Overview, tell: Tell = untold) -> Explaine
 def explained_jobs(
     outcome: Outcome, explainer: "Explainer", lines: Sequence[JobLine], *, verify: bool = True
 ) -> Explained:
-    """Return what there is to say about the jobs of ``lines``; those that differ only in name are explained once.
+    """Return the explanations of the jobs of ``lines``; jobs that differ only in their names share one.
 
-    A command that asks about them and a reader of the service are told the same.
+    Commands and the service both use this, so that they give the same answers.
     """
     waiting = [line.job for line in lines if line.waits]
     mine = {line.job.key for line in lines}
@@ -154,7 +155,7 @@ def explained_jobs(
 class Explainer:
     """Explains the jobs of the last cycle of an outcome, one after the other.
 
-    Cost: for each job as many more cycles as it is allowed, and up to MOST_DECISIONS for all of them.
+    Cost: further cycles for each job, up to its allowance, and up to MOST_DECISIONS for all jobs together.
     """
 
     def __init__(
@@ -166,9 +167,9 @@ class Explainer:
         most: int = MOST_DECISIONS,
         tell: Tell = untold,
     ) -> None:
-        """Look at an outcome and its overview; ``lines`` are its jobs, where they are known already.
+        """Read an outcome and its overview; ``lines`` are its jobs, where they are computed already.
 
-        ``tell`` is told how far the search for changes is.
+        The progress of the search for changes is reported to ``tell``.
         """
         cycle = outcome.last
         self._outcome = outcome
@@ -187,7 +188,7 @@ class Explainer:
         self._pods = {key_of(pod): pod for pod in self._objects.pods}
 
     def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
-        """Return why ``job`` waits; it is one of ``among`` that share the decisions which prove suggestions."""
+        """Return why ``job`` waits; ``among`` jobs share the budget of trials."""
         site = self.site(job)
         reason = site.reasons[0] if job.words is None else job.words
         self._trials.allow(1 + allowance(among, self._size) if verify else 0)
@@ -224,13 +225,13 @@ class Explainer:
         )
 
     def _younger(self, site: Site, since: float | None) -> Sequence[PodGroup]:
-        """Return the jobs with GPUs that run and came after a job that waits ``since``."""
+        """Return the running GPU jobs that were created later than ``since``, when the explained job began to wait."""
         if since is None or not asks_gpus(site):
             return ()
         return [group for group in self._runners if group.created > since]
 
     def _passed_by(self, site: Site, younger: Sequence[PodGroup]) -> Iterator[Evidence]:
-        """Yield how many younger jobs run, by queue, and the rule by which they could pass."""
+        """Yield the number of younger jobs that run, by queue, and the rules that may have let them pass."""
         if not younger:
             return
         snapshot, used = self._outcome.last.snapshot, self._outcome.last.report.queue_used
@@ -252,13 +253,13 @@ class Explainer:
 
     @cached_property
     def _runners(self) -> Sequence[PodGroup]:
-        """The jobs that have GPUs now."""
+        """The groups that hold GPUs now."""
         groups, rows = self._outcome.last.snapshot.groups, self._rows
         found = (groups[rows[job.namespace, job.name]] for job in self._seen.jobs if job.placed and job.gpus)
         return [group for group in found if group.queue_row >= 0]
 
     def folded(self, jobs: Sequence[Job], key: Callable[[Job], Hashable], *, verify: bool = True) -> Iterable[Fold]:
-        """Yield jobs that are alike by ``key`` together, each time the first of them explained."""
+        """Yield one fold for all jobs with the same ``key``; its first job is explained."""
         groups: dict[Hashable, list[Job]] = {}
         for job in jobs:
             groups.setdefault(key(job), []).append(job)
@@ -269,14 +270,14 @@ class Explainer:
             yield fold
 
     def in_line(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return ``jobs`` in the order in which they are asked; those that cannot be tried come last."""
+        """Return ``jobs`` in the order in which the scheduler tries them; those that cannot be tried come last."""
         last = len(jobs) + 1
         return sorted(jobs, key=lambda job: (self._lines[job.key].position or last, job.key))
 
-    # ------------------------------------------------------------------ what makes jobs alike
+    # -------------------------------------------------------------------------------- folding
 
     def twins(self, job: Job) -> Hashable:
-        """Return what jobs have in common that differ in their names only."""
+        """Return a key that is equal for jobs that differ only in their names."""
         snapshot = self._outcome.last.snapshot
         group = self._rows[job.namespace, job.name]
         if job.placed or job.held or job.words is None:
@@ -288,13 +289,13 @@ class Explainer:
 
     @staticmethod
     def reasons(job: Job) -> Hashable:
-        """Return what jobs have in common that wait in one queue for one kind of reason."""
+        """Return a key that is equal for jobs of one queue with the same reason code."""
         return ("" if job.words is None else job.words.code), job.queue
 
-    # ------------------------------------------------------------------ where a job is
+    # --------------------------------------------------------------------------- sites
 
     def site(self, job: Job) -> Site:
-        """Return ``job`` as changes and evidence find it."""
+        """Return the site of ``job``: the input for its changes and evidence."""
         key = (job.namespace, job.name)
         return Site(
             objects=self._objects,
@@ -310,12 +311,12 @@ class Explainer:
 
     @cached_property
     def _lines(self) -> Mapping[str, JobLine]:
-        """Since when jobs wait, and their places in line, by ``namespace/name``."""
+        """The job lines, with start of the wait and position, by ``namespace/name``."""
         return {line.job.key: line for line in self._given or job_lines(self._outcome, self._seen)}
 
     @cached_property
     def _members(self) -> Mapping[GroupKey, list[tuple[str, str]]]:
-        """Namespace and name of each pod that waits, by group."""
+        """Namespace and name of each waiting pod, by group."""
         snapshot, status = self._outcome.last.snapshot, self._outcome.last.report.status
         waits = ((status == Status.PENDING) | (status == Status.GATED)) & (snapshot.pod_group >= 0)
         out: dict[GroupKey, list[tuple[str, str]]] = {}
@@ -334,9 +335,9 @@ def _objects_before(outcome: Outcome) -> ClusterObjects:
 
 
 def unproved(line: JobLine, now: float) -> JobExplanation:
-    """Return why a job waits, as the cycle said it: without what proves it, and what would help.
+    """Return the reason of a waiting job as the cycle recorded it, without evidence and suggestions.
 
-    Cost: none that grows with the cluster.
+    Cost: constant in the size of the cluster.
     """
     job = line.job
     reason = Words("NotTried", "") if job.words is None else job.words
@@ -364,7 +365,10 @@ def _waits_since(line: JobLine) -> float | None:
 
 
 def place_in_line(line: JobLine) -> Iterator[Evidence]:
-    """Yield how many jobs are asked before, where some of other queues are: the position counts those of its queue."""
+    """Yield the number of jobs that are tried before this one, where some of them belong to other queues.
+
+    The position alone counts only jobs of the same queue.
+    """
     if line.position is None or not line.others_before:
         return
     own, others = line.position - 1, line.others_before
@@ -376,7 +380,7 @@ def place_in_line(line: JobLine) -> Iterator[Evidence]:
 
 
 def _tells_more(reason: Words) -> bool:
-    """Return whether a reason adds to the dominant one: a fair share does that only if the job would pass it."""
+    """Return whether a reason adds to the dominant one: a fair share does so only if the job would exceed it."""
     facts = reason.facts
     used, asked, share = (facts.get(key) for key in ("used", "requested", "fair_share"))
     if isinstance(used, int) and isinstance(asked, int) and isinstance(share, int):
@@ -387,7 +391,7 @@ def _tells_more(reason: Words) -> bool:
 def summary(job: Job, reason: Words) -> str:
     text = reason.text.rstrip(". ")
     if job.state is State.EVICTED:
-        between = "; " if reason.code == "Moves" else ": "  # pods that move are no reason why the others go
+        between = "; " if reason.code == "Moves" else ": "  # moving pods are not the reason for the evictions
         return f"{job.title} is evicted, {', '.join(job.lost_to)}{between}{text}."
     if reason.code == "HeldForLeaving" and not job.placed:
         return f"{job.title} starts later: {text}."

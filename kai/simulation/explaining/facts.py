@@ -1,12 +1,12 @@
-"""Facts that prove a reason: what is idle, which victims may not be taken, which priority classes do not exist.
+"""Facts that prove a reason: idle resources, victims that may not be taken, and absent priority classes.
 
-One fact that proves a reason, and how facts are found.
+`Evidence` is one fact; a maker yields facts for a site.
 
-What is idle of that which a job asks for: whole GPUs, free parts of shared ones, and what else is short.
+Idle resources: whole GPUs, free parts of shared ones, and each resource that is short.
 
-Why a job that waits takes no place from others: of those that run, none may be taken.
+Victims: why a waiting job takes no place from others, although its queue or its priority allows that.
 
-Priority classes that a job names and that do not exist: it has another priority than its user wrote.
+Absent priority classes: a class that a job names and that does not exist changes the priority its user intended.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ Maker: TypeAlias = Callable[[Site], Iterator[Evidence]]
 
 
 def in_units(amount: float, resource: str) -> float:
-    """Return an amount in axis units as machines are told it: GPUs in devices, the rest as it is."""
+    """Return an amount in axis units in the unit of machine-readable output: GPUs in devices, the rest unchanged."""
     return amount / GPU_UNIT if resource == "gpu" else amount
 
 
@@ -52,13 +52,13 @@ _MOST_NODES = 4
 
 
 def shapes_of(site: Site) -> set[int]:
-    """Return the shapes of the pods of a group."""
+    """Return the shape rows of the pods of a group."""
     snapshot = site.cycle.snapshot
     return {int(shape) for shape in snapshot.pod_shape[snapshot.pod_group == site.group]}
 
 
 def asks_gpus(site: Site) -> bool:
-    """Return whether a pod of the group asks for GPUs, parts of them or memory of them."""
+    """Return whether a pod of the group requests whole GPUs, fractions or GPU memory."""
     snapshot = site.cycle.snapshot
     return any(
         snapshot.requests[shape, GPU] or snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY for shape in shapes_of(site)
@@ -66,7 +66,7 @@ def asks_gpus(site: Site) -> bool:
 
 
 def idle(site: Site) -> Iterator[Evidence]:
-    """Yield what is idle in the end, by how many nodes have how much: GPUs if it wants any, and what is short."""
+    """Yield the resources that are idle after the cycle, by node: GPUs if the group requests any, and what is short."""
     if asks_gpus(site):
         yield _of_gpus(site)
         if any(site.cycle.snapshot.shapes[shape].gpu.kind in _PARTS for shape in shapes_of(site)):
@@ -90,7 +90,7 @@ def _of_gpus(site: Site) -> Evidence:
 
 
 def _parts(site: Site) -> Iterator[Evidence]:
-    """Yield the free parts of GPUs that are shared, the largest of each node."""
+    """Yield the free parts of shared GPUs, with the largest part of each node."""
     largest: dict[str, int] = {}
     total = 0
     for row, node in enumerate(site.cycle.snapshot.nodes):
@@ -105,7 +105,7 @@ def _parts(site: Site) -> Iterator[Evidence]:
 
 
 def _of_resource(site: Site, at: int) -> Evidence:
-    """Return how much of a resource is idle on the nodes that may be in question."""
+    """Return the idle amount of a resource by node; only nodes with idle GPUs count if the group requests GPUs."""
     snapshot, report = site.cycle.snapshot, site.cycle.report
     name, with_gpus = snapshot.axis.names[at], asks_gpus(site)
     rows = np.flatnonzero(report.idle[:, GPU] > 0) if with_gpus else np.arange(len(snapshot.nodes))
@@ -117,7 +117,7 @@ def _of_resource(site: Site, at: int) -> Evidence:
 
 
 def _by_amount(site: Site, amounts: Mapping[str, int], resource: str) -> str:
-    """Return which nodes have how much, the most first."""
+    """Return the nodes grouped by amount, the greatest amount first."""
     by_amount: dict[int, list[str]] = {}
     closed = {node.name: node.closed for node in site.cycle.snapshot.nodes if not node.ready}
     for name, amount in amounts.items():
@@ -130,7 +130,7 @@ def _by_amount(site: Site, amounts: Mapping[str, int], resource: str) -> str:
 
 
 def _short(site: Site) -> set[str]:
-    """Return the resources that nodes lacked for the first pod that was refused."""
+    """Return the resources that nodes lacked for the first refused pod."""
     record = site.cycle.report.records.get(site.group)
     reasons = (*site.reasons, *(record.reasons if record is not None else ()))
     found = [each.facts.get("histogram") for each in reasons]
@@ -147,7 +147,7 @@ _MOST_NAMED = 4
 
 
 def reclaiming(site: Site) -> Iterator[Evidence]:
-    """Yield why a queue that may take from other queues finds nothing that could be taken."""
+    """Yield why a queue that is entitled to reclaim finds no victims."""
     record = site.cycle.report.records.get(site.group)
     told = [] if record is None else [*record.notes, *record.reasons]
     if any(each.code in {Code.NOT_ELIGIBLE, Code.PREEMPTION_DELAY} for each in told):
@@ -161,9 +161,9 @@ def reclaiming(site: Site) -> Iterator[Evidence]:
 
 
 def within_quotas(site: Site) -> Iterator[Evidence]:
-    """Yield that others hold what their queues are owed, where a queue waits for what it is owed itself.
+    """Yield that other queues stay within their quotas, where a queue waits for its own quota.
 
-    Then more GPUs may be promised than there are: that is told beside.
+    Quotas may then exceed the GPUs of the cluster; a second fact shows that.
     """
     snapshot, report = site.cycle.snapshot, site.cycle.report
     if site.takeable(Cause.RECLAIM) is None or report.takes_by_priority:
@@ -202,7 +202,7 @@ def _quota(queue: Queue) -> str:
 
 
 def preempting(site: Site) -> Iterator[Evidence]:
-    """Yield why a job takes nothing from jobs of its own queue."""
+    """Yield why a job preempts no job of its own queue."""
     found = site.takeable(Cause.PREEMPT)
     if found is None or found.free or not (found.fixed or found.protected or found.higher):
         return
@@ -238,7 +238,7 @@ def _values(site: Site, found: Takeable) -> dict[str, list[str]]:
 
 
 def absent_classes(site: Site) -> Iterator[Evidence]:
-    """Yield each priority class that a group or its pods name and that is not there, with the priority that counts."""
+    """Yield each absent priority class that a group or its pods name, with the priority that applies instead."""
     known = {each.metadata.name for each in site.objects.priority_classes}
     spec, priority = site.source.spec, site.cycle.snapshot.groups[site.group].priority
     holders = [site.source.metadata.labels, *(pod.metadata.labels for pod in site.waiting)]

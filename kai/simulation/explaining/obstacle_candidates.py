@@ -1,8 +1,8 @@
-"""Which changes are worth trying where pods find room but for something beside amounts.
+"""Candidate changes for pods that are blocked by something other than amounts.
 
-Those are spread constraints, host ports, volumes and devices. Nothing is tried for a group whose pods have none.
+These are spread constraints, host ports, volumes and devices. A group without them gets no candidates from here.
 
-Families of changes: the steps of one field, from the least change to the most, or alternatives.
+A `Family` holds the changes of one field: its steps from the least change to the greatest, or alternatives.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,36 +17,36 @@ from kai.simulation.explaining.changes import Change, Site
 
 MOST_ALTERNATIVES: Final = 3
 CAPPED: Final = 64
-"""More steps than this are not offered: the smallest numbers are left out."""
+"""Most steps of a family; the smallest numbers are left out."""
 
 
 @attrs.frozen(kw_only=True)
 class Family:
-    """The changes of one field. Families with one topic say nearly the same; the first of the best is told."""
+    """The changes of one field. Among families with the same topic only the first of the best is suggested."""
 
     topic: str
     steps: tuple[Callable[[], Change], ...]
     ordered: bool = True
-    """Whether each step changes more than the one before."""
+    """Whether each step is a greater change than the one before."""
     instead_of: frozenset[str] = frozenset()
-    """Topics of which this is more than one: it is tried only where none of them lets the whole group start."""
+    """Topics that this change combines: it is tried only where none of them alone starts the whole group."""
 
 
 Maker = Callable[[Site], Iterator[Family]]
 
 
 def below(amount: int) -> range:
-    """Return the numbers from ``amount`` - 1 down to 1."""
+    """Return the numbers from ``amount`` - 1 down to 1, at most CAPPED of them."""
     return range(amount - 1, max(0, amount - 1 - CAPPED), -1)
 
 
 def above(amount: int, more: int) -> range:
-    """Return the ``more`` numbers that follow ``amount``."""
+    """Return the ``more`` numbers that follow ``amount``, at most CAPPED of them."""
     return range(amount + 1, amount + 1 + min(more, CAPPED))
 
 
 def rounder(amount: int) -> range:
-    """Return amounts below ``amount``, the largest first: about as many as are tried, and all of them round numbers."""
+    """Return round numbers below ``amount``, the largest first, about CAPPED of them at most."""
     sizes = (digit * 10**zeros for zeros in range(len(str(amount))) for digit in (1, 2, 5))
     step = next(size for size in sizes if size * CAPPED >= amount)
     return range((amount - 1) // step * step, 0, -step)
@@ -56,7 +56,7 @@ _COUNTED_OTHERWISE: Final = frozenset(names.GPU_RESOURCES)
 
 
 def _spreads(site: Site) -> Iterator[Family]:
-    """Yield more unevenness, up to all pods in one domain, and then the wish to be spread in place of the demand."""
+    """Yield a greater maxSkew, up to all pods in one domain, and then the constraint as a preference."""
     least: dict[str, int] = {}
     for each in pod_changes.demanded_spreads(site):
         least[each.topology_key] = min(least.get(each.topology_key, each.max_skew), each.max_skew)
@@ -67,7 +67,7 @@ def _spreads(site: Site) -> Iterator[Family]:
 
 
 def _host_ports(site: Site) -> Iterator[Family]:
-    """Yield no host ports; a pod in the network of its node has them whether or not it says so."""
+    """Yield the removal of host ports; not for pods in the host network, which use the node's ports regardless."""
     if pod_changes.host_ports(site) and not any(pod.spec.host_network for pod in site.waiting):
         yield Family(topic="host ports", steps=(partial(pod_changes.without_host_ports, site),))
 
@@ -78,7 +78,7 @@ def _shared_claims(site: Site) -> Iterator[Family]:
 
 
 def _attach_limits(site: Site) -> Iterator[Family]:
-    """Yield higher attach limits of each driver of which nodes have one, up to one more for each pod that waits."""
+    """Yield a higher attach limit of each limited driver, up to one more for each volume of the waiting pods."""
     if not any(pod.spec.volumes for pod in site.waiting):
         return
     for driver in sorted({each.name for node in site.objects.csi_nodes for each in node.spec.drivers}):
@@ -93,7 +93,7 @@ def _volumes(site: Site) -> int:
 
 
 def _devices(site: Site) -> Iterator[Family]:
-    """Yield fewer devices of each class, other classes, and each device of a class."""
+    """Yield fewer devices of each class, other classes, and requests without selectors."""
     asked = claim_changes.asked_devices(site)
     classes = sorted(each.metadata.name for each in site.objects.device_classes)
     for name, count in sorted(asked.items()):
@@ -108,14 +108,14 @@ def _devices(site: Site) -> Iterator[Family]:
 
 
 def _counted(site: Site) -> Iterator[Family]:
-    """Yield less of the resources with a vendor's name, which device plugins or device classes give."""
+    """Yield less of each vendor resource that device plugins or device classes provide."""
     for resource, most in sorted(_asked(site).items()):
         steps = tuple(partial(claim_changes.fewer_of, site, resource, most, each) for each in below(most))
         yield Family(topic=resource, steps=steps)
 
 
 def _asked(site: Site) -> dict[str, int]:
-    """Return the most that a container asks for of each such resource."""
+    """Return the greatest request of a container for each such resource."""
     found: dict[str, int] = {}
     for pod in site.waiting:
         for container in pod.spec.containers:

@@ -1,4 +1,4 @@
-"""What is in the way of a job beside amounts: labels, volumes, ports, devices and topologies, each by its name."""
+"""Evidence for obstacles other than amounts: labels, volumes, host ports, devices and topologies, each by its name."""
 
 import difflib
 from collections import Counter
@@ -19,7 +19,7 @@ _IMMEDIATE = ("", "Immediate")
 
 
 def topologies(site: Site) -> Iterator[Evidence]:
-    """Yield the topologies that there are, or the levels of the one that is asked for."""
+    """Yield the levels of the requested topology, or the existing topologies if it does not exist."""
     spec = site.source.spec
     constraints = [spec.topology_constraint, *(each.topology_constraint for each in spec.sub_groups)]
     wanted = next((each.topology for each in constraints if each is not None and each.topology), "")
@@ -35,7 +35,7 @@ def topologies(site: Site) -> Iterator[Evidence]:
 
 
 def foreign_nodes(site: Site) -> Iterator[Evidence]:
-    """Yield the nodes that take no part: labels give them to another scheduler, or to no kind of work."""
+    """Yield the nodes that are left out of the snapshot: other node pools, and nodes without a worker label."""
     names = sorted({each.metadata.name for each in site.objects.nodes} - {n.name for n in site.cycle.snapshot.nodes})
     if names:
         text = f"{listed(names, _MOST)}: not of the node pool that is served, or without a worker label"
@@ -43,7 +43,7 @@ def foreign_nodes(site: Site) -> Iterator[Evidence]:
 
 
 def affinities(site: Site) -> Iterator[Evidence]:
-    """Yield on how many nodes each label of a required node affinity is, with the values that others have."""
+    """Yield for each label of a required node affinity how many nodes have it, and which values the others have."""
     asked: dict[NodeSelectorRequirement, None] = {}
     for pod in site.waiting:
         affinity = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
@@ -62,7 +62,7 @@ def affinities(site: Site) -> Iterator[Evidence]:
 
 
 def claims(site: Site) -> Iterator[Evidence]:
-    """Yield where the volumes of the claims are, or what the claims wait for."""
+    """Yield from where the claimed volumes can be reached, or why the claims are not bound."""
     known = {key_of(each): each for each in site.objects.persistent_volume_claims}
     for namespace, name in sorted({each for pod in site.waiting for each in _names(pod)}):
         claim = known.get((namespace, name))
@@ -104,7 +104,7 @@ def _condition(each: NodeSelectorRequirement) -> str:
 
 
 def config_maps(site: Site) -> Iterator[Evidence]:
-    """Yield config maps of nearly the names of those that the pods need and that do not exist."""
+    """Yield existing config maps whose names resemble those of missing ones that the pods need."""
     snapshot = site.cycle.snapshot
     if not snapshot.catalog.config_maps_known:
         return
@@ -119,7 +119,7 @@ def config_maps(site: Site) -> Iterator[Evidence]:
 
 
 def ports(site: Site) -> Iterator[Evidence]:
-    """Yield which pods have the host ports that the pods ask for."""
+    """Yield the pods that occupy the requested host ports."""
     wanted = {port for pod in site.waiting for port in _host_ports(pod)}
     users: dict[int, list[str]] = {}
     if wanted:
@@ -137,7 +137,7 @@ def _host_ports(pod: Pod) -> Iterator[int]:
 
 
 def devices(site: Site) -> Iterator[Evidence]:
-    """Yield what the classes of the claims of devices select, and how many devices there are of which driver."""
+    """Yield what the requested device classes select, and the number of devices of each driver."""
     catalog = site.cycle.snapshot.catalog.claims
     asking: dict[tuple[str, str], list[str]] = {}
     for claim in _device_claims(site, catalog):
@@ -154,7 +154,7 @@ def devices(site: Site) -> Iterator[Evidence]:
 
 
 def _templates(site: Site) -> set[tuple[str, str]]:
-    """Return the templates of which the pods have no claim yet."""
+    """Return the claim templates from which no claim has been made yet."""
     return {
         (pod.metadata.namespace, each.resource_claim_template_name)
         for pod in site.waiting
@@ -164,7 +164,7 @@ def _templates(site: Site) -> set[tuple[str, str]]:
 
 
 def _device_claims(site: Site, catalog: ClaimCatalog) -> Sequence[Claim]:
-    """Return the claims of the pods that have no devices yet."""
+    """Return the device claims of the waiting pods that are not allocated."""
     behind = (
         (pod.metadata.namespace, claim_behind(pod, each)) for pod in site.waiting for each in pod.spec.resource_claims
     )

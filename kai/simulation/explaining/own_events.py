@@ -1,4 +1,4 @@
-"""The latest events about a job that waits, of its pod group and of its pods: each text once, the newest first."""
+"""The latest events about the pod group and the pods of a waiting job: each text once, the newest first."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -31,7 +31,7 @@ class _Event:
 def latest_events(
     access: Access, namespace: str, group: str, pods: Collection[str], now: float
 ) -> tuple[Evidence, ...]:
-    """Return what the latest events about a pod group and the first of its pods say.
+    """Return the latest events about a pod group and the first of its pods as evidence.
 
     Raises: UnreachableError where events cannot be listed.
     """
@@ -55,7 +55,7 @@ def _told(events: Iterable[_Event], now: float) -> Iterator[Evidence]:
 
 
 def _read(event: Mapping[str, Any]) -> _Event | None:
-    """Return an event; None for one that does not say when it was."""
+    """Return an event; None without a valid time."""
     metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
     series = mapping_of(event, "series")
     told = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime")))

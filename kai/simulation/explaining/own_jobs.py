@@ -1,7 +1,7 @@
-"""What users see of their own jobs who may not list the whole cluster: what the scheduler wrote about each of them.
+"""The jobs of users who may not list the whole cluster, with the reasons that the scheduler wrote on them.
 
-Pod groups of a namespace are read, and its pods where that is allowed. Nothing is decided: the reason of a job is that
-of its conditions, which kai and KAI-Scheduler write alike, and no object of another namespace is looked at.
+Reads the pod groups of a namespace, and its pods where the user may list them. Nothing is decided: the reason of a job
+comes from its conditions, which kai and KAI-Scheduler write alike. No object of another namespace is read.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ _WAITING = (Status.PENDING, Status.GATED)
 
 @attrs.frozen(kw_only=True)
 class OwnJob:
-    """One job, and why it waits; None where it does not."""
+    """One job and why it waits; the explanation is None where it does not wait."""
 
     line: JobLine
     explanation: JobExplanation | None
@@ -54,7 +54,7 @@ class OwnJob:
 
 @attrs.frozen(kw_only=True)
 class OwnJobs:
-    """The jobs that a user may see, as far as the user may see them."""
+    """The jobs of a user, as far as the user's permissions show them."""
 
     jobs: tuple[OwnJob, ...]
     now: float
@@ -63,21 +63,21 @@ class OwnJobs:
     """Why the cluster cannot be read as a whole."""
     notes: tuple[str, ...] = ()
     owners: Mapping[str, tuple[Above, ...]] = attrs.field(factory=dict)
-    """What jobs belong to, by their keys."""
+    """The owners of each job, by its key."""
 
     @property
     def lines(self) -> tuple[JobLine, ...]:
-        """Each job as lists of jobs show it; those that wait come last."""
+        """The jobs as lines of a job list; waiting jobs come last."""
         return tuple(each.line for each in self.jobs)
 
     @property
     def remark(self) -> str:
-        """What a reader must know about these answers."""
+        """The caveat that is shown with these answers."""
         return f"source: own conditions only (cannot {self.refused.missing}); suggestions not verified"
 
 
 def read_own(access: Access, namespace: str, refused: UnreachableError, clock: Clock | None = None) -> OwnJobs:
-    """Return the jobs of one namespace, or of all, from what was written about them.
+    """Return the jobs of one namespace, or of all, as their conditions describe them.
 
     Raises: UnreachableError where pod groups cannot be listed there either.
     """
@@ -125,7 +125,7 @@ def _allowed(access: Access, cls: type[ApiObject], namespace: str, clock: Clock)
 
 
 class _Reader:
-    """Makes jobs of the rows of a snapshot that has neither nodes nor queues."""
+    """Makes jobs from the rows of a snapshot that has neither nodes nor queues."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Reader:
         self._nodes = {key_of(pod): pod.spec.node_name for pod in objects.pods}
         self._counts = Counter(group.name for group in snapshot.groups)
         self._asked: list[int] = (snapshot.requests @ snapshot.axis.gpu_weights()).tolist()
-        """Thousandths of GPUs that a pod of each shape asks for, MIG slices as in quota."""
+        """Thousandths of GPUs that a pod of each shape requests, MIG slices as they count in quota."""
         self._members: dict[int, list[int]] = {}
         for pod, group in enumerate(snapshot.pod_group.tolist()):
             self._members.setdefault(group, []).append(pod)
@@ -179,10 +179,10 @@ class _Reader:
         )
         return OwnJob(line=line, explanation=self._explanation(line, group, source, reasons) if reasons else None)
 
-    # ------------------------------------------------------------------ where it stands
+    # --------------------------------------------------------------------------- states
 
     def _seen(self, group: PodGroup, pods: Sequence[int]) -> Job:
-        """Return a job by what its pods are doing."""
+        """Return a job by the phases of its pods."""
         status = {pod: int(self._snapshot.pod_status[pod]) for pod in pods}
         alive = [pod for pod in pods if status[pod] not in _ENDED]
         placed = [pod for pod in alive if within(status[pod], ACTIVE_ALLOCATED)]
@@ -204,7 +204,7 @@ class _Reader:
         )
 
     def _unseen(self, group: PodGroup, source: Manifest) -> Job:
-        """Return a job by what its status says that its pods ask for and hold."""
+        """Return a job by the requested and allocated resources in its status, where its pods cannot be listed."""
         status, told = source.status.resources_status, newest(source) is not None
         least = max(1, least_pods(group))
         if status.allocated:
@@ -277,10 +277,10 @@ class _Reader:
         each = self._snapshot.pods[pod]
         return self._nodes.get((each.namespace, each.name), "")
 
-    # ------------------------------------------------------------------ why it waits
+    # ----------------------------------------------------------------------- reasons
 
     def _reasons(self, group: PodGroup, source: Manifest, pods: Sequence[int]) -> tuple[Words, ...]:
-        """Return why pods wait: what the group itself shows, then what the scheduler wrote; never nothing."""
+        """Return why pods wait, never empty: what the group itself shows first, then the conditions."""
         own = unready(group, self._snapshot, pods, self._declared) if self._sees_pods else ()
         found: dict[str, Words] = {}
         for words in (*own, *reasons_told(source)):
@@ -320,7 +320,7 @@ class _Reader:
 
 
 def _wire(source: Manifest) -> tuple[Explanation, ...]:
-    """Return the reasons of a condition as they are written."""
+    """Return the reasons of the newest condition as written."""
     condition = newest(source)
     return () if condition is None else tuple(Explanation(each.reason, each.message) for each in condition.reasons)
 

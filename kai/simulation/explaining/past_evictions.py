@@ -1,7 +1,7 @@
-"""Evictions of cycles that are over: from the decision log of a service, and from events in the cluster.
+"""Evictions of past cycles, from the decision log of a service and from events in the cluster.
 
-kai and KAI-Scheduler write the same event on the pod group of an evicted pod; the API server keeps events for an hour,
-unless it is told otherwise. The decision log of kai goes back as far as its files do, and knows more.
+kai and KAI-Scheduler write the same event on the pod group of an evicted pod. The API server keeps events for an hour
+by default. The decision log of kai has more details, and goes back as far as its files do.
 
 Source: events and annotations are those of the peer's status updater.
 """
@@ -26,25 +26,25 @@ from kai.telemetry.decisions import Decision, PassedOver, evictions_in, read_dec
 EVENTS: Final = "events"
 LOG: Final = "decision log"
 SERVICE: Final = "service"
-"""What a service remembers of its last cycles."""
+"""The last cycles in the memory of a service."""
 ANOTHER: Final = "another queue"
-"""What foreign jobs are called where the reader may not see them."""
+"""The name for foreign jobs that the reader may not see."""
 _REASON: Final = "Evict"
 _POD: Final = re.compile(r"[Pp]od:? (\S+/\S+?)[.,]?(?:\s|$)")
 
 
 @attrs.frozen(kw_only=True)
 class PastEviction:
-    """One pod that was evicted."""
+    """One evicted pod."""
 
     time: str
-    """When, RFC 3339."""
+    """Time of the eviction, RFC 3339."""
     pod: str
-    """``namespace/name``; "" where the record does not say it."""
+    """``namespace/name``; "" where the record does not have it."""
     job: str
     """``namespace/name``."""
     queue: str
-    """"" where it is not known."""
+    """"" where it is unknown."""
     gpus: float | None
     cause: str
     rule: str
@@ -52,29 +52,29 @@ class PastEviction:
     """``namespace/name`` of the job that gained; "" if none did."""
     gainer_queue: str
     because: str
-    """The numbers that allowed it, in a sentence; "" where they are not on record."""
+    """The figures that allowed it, in a sentence; "" where they are not on record."""
     source: str
 
     def masked(self) -> "PastEviction":
-        """Return the same for users who may see the own namespace only: a gainer elsewhere is another queue."""
+        """Return a copy for users who may only see their own namespace: a gainer elsewhere becomes "another queue"."""
         if not self.gainer or self.gainer.partition("/")[0] == self.job.partition("/")[0]:
             return self
         return attrs.evolve(self, gainer=ANOTHER, gainer_queue="", because="")
 
 
 def rule_of(action: str) -> str:
-    """Return what allows evictions of an action, where the record itself does not name the rule; "" if none says it."""
+    """Return the rule of an action's evictions, for records that do not name it; "" without an action."""
     return Registry.installed().cause_of(action).rule if action else ""
 
 
 Chosen = Callable[[str], bool]
-"""Says of a namespace whether its jobs are asked for."""
+"""A predicate on namespaces: whether their jobs are requested."""
 
 
 def from_log(path: str, chosen: Chosen, passed: PassedOver | None = None) -> tuple[PastEviction, ...]:
-    """Return the evictions in a decision log, the oldest first; lines that are no decisions are counted in ``passed``.
+    """Return the evictions in a decision log, the oldest first; count lines that are no decisions in ``passed``.
 
-    Raises: InputError if it cannot be read, or holds something and no decision.
+    Raises: InputError if it cannot be read, or is not empty and has no decision.
     """
     if next(iter(read_decisions(path)), None) is None:
         _refuse_others(path)
@@ -91,7 +91,7 @@ def _refuse_others(path: str) -> None:
 
 
 def from_events(access: Access, namespace: str) -> tuple[PastEviction, ...]:
-    """Return the evictions that events in a namespace, or in all, tell of, the oldest first.
+    """Return the evictions recorded by events in a namespace, or in all, the oldest first.
 
     Raises: UnreachableError where events cannot be listed.
     """
@@ -100,10 +100,10 @@ def from_events(access: Access, namespace: str) -> tuple[PastEviction, ...]:
 
 
 def joined(logged: Iterable[PastEviction], told: Iterable[PastEviction]) -> tuple[PastEviction, ...]:
-    """Return all evictions, the oldest first; an eviction that the log has as well is not told twice."""
+    """Return both sources as one list, the oldest first, without the events of evictions that the log has as well."""
     out = list(logged)
     known = {(each.pod, _minute(each.time)) for each in out}
-    # The log has the time of the snapshot, the event that of its writing: seconds later, at times in the next minute.
+    # The log has the time of the snapshot, the event that of its writing: seconds later, possibly in the next minute.
     out += [
         each for each in told if not {(each.pod, _minute(each.time)), (each.pod, _minute(each.time, before=60))} & known
     ]
@@ -135,7 +135,7 @@ def _logged(found: Decision) -> PastEviction:
 
 
 def _numbers(found: Decision) -> str:
-    """Return what both queues used and were entitled to."""
+    """Return the usage and the fair share of both queues."""
     sides = ((found.queue, "victimQueue"), (found.gainer.queue if found.gainer else "", "gainerQueue"))
     said = []
     for queue, side in sides:
@@ -146,7 +146,7 @@ def _numbers(found: Decision) -> str:
 
 
 def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
-    """Yield what an event tells; nothing of an event that is not about the eviction of a pod group's pod."""
+    """Yield the eviction that an event records; nothing for an event that is not about a pod group's evicted pod."""
     metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
     if event.get("reason") != _REASON or subject.get("kind") != "PodGroup":
         return

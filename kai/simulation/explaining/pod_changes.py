@@ -1,4 +1,4 @@
-"""Changes of what waiting pods demand of nodes, and of the pods near them."""
+"""Changes of what waiting pods require of nodes and of nearby pods."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ _AFFINITIES = {
 
 
 def tolerating(site: Site, taint: Taint) -> Change:
-    """Let every pod put up with a taint."""
+    """Let every pod tolerate a taint."""
     more = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
     name = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
     return Change(
@@ -34,7 +34,7 @@ def tolerating(site: Site, taint: Taint) -> Change:
 
 
 def selecting(site: Site, key: str, value: str | None) -> Change:
-    """Let every pod select nodes with another value of a label, or with any (None)."""
+    """Let every pod select nodes with another value of a label, or with any value (None)."""
     old = site.waiting[0].spec.node_selector.get(key, "")
 
     def selector(pod: Pod) -> dict[str, str]:
@@ -51,7 +51,7 @@ def selecting(site: Site, key: str, value: str | None) -> Change:
 
 
 def without_affinity(site: Site, kind: str) -> Change:
-    """Drop what every pod requires of its node, or of the pods near it: ``kind`` is a field of Affinity."""
+    """Drop the required affinity of every pod to nodes or pods: ``kind`` is a field of Affinity."""
     field, title = _AFFINITIES[kind]
 
     def affinity(pod: Pod) -> Affinity | None:
@@ -71,7 +71,7 @@ def without_affinity(site: Site, kind: str) -> Change:
 
 
 def ungated(site: Site) -> Change:
-    """Open the scheduling gates of every pod."""
+    """Remove the scheduling gates of every pod."""
     gates = sorted({gate.name for pod in site.waiting for gate in pod.spec.scheduling_gates})
     return Change(
         field="schedulingGates",
@@ -83,7 +83,7 @@ def ungated(site: Site) -> Change:
 
 
 def spread_within(site: Site, key: str, skew: int) -> Change:
-    """Let domains of a label differ by up to ``skew`` pods, where less is demanded."""
+    """Raise maxSkew over a label to ``skew`` where it is less."""
     old = min(each.max_skew for each in demanded_spreads(site) if each.topology_key == key)
     return Change(
         field=f"topologySpreadConstraints[{key}].maxSkew",
@@ -95,7 +95,7 @@ def spread_within(site: Site, key: str, skew: int) -> Change:
 
 
 def spread_if_possible(site: Site, key: str) -> Change:
-    """Make the demand to be spread over a label a wish."""
+    """Make the required spread over a label a preference."""
     return Change(
         field=f"topologySpreadConstraints[{key}].whenUnsatisfiable",
         old=_DEMANDED,
@@ -106,7 +106,7 @@ def spread_if_possible(site: Site, key: str) -> Change:
 
 
 def demanded_spreads(site: Site) -> list[TopologySpreadConstraint]:
-    """Return the spread constraints of the pods that wait, without those that are wishes."""
+    """Return the required spread constraints of the waiting pods."""
     found = dict.fromkeys(each for pod in site.waiting for each in pod.spec.topology_spread_constraints)
     return [each for each in found if each.when_unsatisfiable == _DEMANDED]
 
@@ -125,7 +125,7 @@ def _with_spreads(
 
 
 def without_host_ports(site: Site) -> Change:
-    """Let the containers of every pod have ports of the pod alone."""
+    """Remove the host ports from the containers of every pod."""
     ports = [str(port) for port in host_ports(site)]
 
     def closed(container: Container) -> Container:
@@ -148,7 +148,7 @@ def without_host_ports(site: Site) -> Change:
 
 
 def host_ports(site: Site) -> list[int]:
-    """Return the ports of nodes that containers of the pods that wait ask for, each once."""
+    """Return the host ports of the waiting pods, each once."""
     containers = (each for pod in site.waiting for each in (*pod.spec.containers, *pod.spec.init_containers))
     return sorted({port.host_port for each in containers for port in each.ports if port.host_port})
 

@@ -1,7 +1,7 @@
-"""A workload of a running cluster that has no pod: what its conditions and events say of that.
+"""A workload of a running cluster without pods: the reasons in its conditions and events.
 
-The API server may refuse the pods of a workload (Pod Security, a ResourceQuota, a policy). Then no pod exists that
-could carry a reason; its controller says it in an event, or in a condition of the workload.
+The API server may refuse the pods of a workload (Pod Security, a ResourceQuota, an admission policy). Then there is no
+pod that could carry a reason; its controller writes it in an event, or in a condition of the workload.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,19 +35,19 @@ Manifest = Mapping[str, Any]
 
 @attrs.frozen(kw_only=True)
 class Podless:
-    """A workload without a pod of ours."""
+    """A workload without a pod for this scheduler."""
 
     kind: str
     namespace: str
     name: str
     reason: str
-    """What its conditions or events say; "" where none of them says why."""
+    """The reason from its conditions or events; "" where none gives one."""
 
 
 def podless(access: Access, kind: str, name: str, namespace: str) -> Podless | None:
-    """Return the workload of this name that has no pod; None where there is none, or it may not be read.
+    """Return the workload ``name`` without pods; None where there is none, or it may not be read.
 
-    ``kind`` is one of ``PODLESS``, or "" for any; ``namespace`` is "" for all. It is called where no job has the name.
+    ``kind`` is one of ``PODLESS``, or "" for any; ``namespace`` is "" for all. Call it where no job has the name.
 
     Raises: UnreachableError, or ConfigError for credentials that cannot be used.
     """
@@ -80,7 +80,7 @@ async def _find(access: Access, kind: str, name: str, namespace: str) -> Podless
 
 
 def _reasons(workload: Manifest, kind: str, events: Sequence[Manifest]) -> Iterator[str]:
-    """Yield why a workload has no pod, the best first."""
+    """Yield the reasons why a workload has no pod, the most specific first."""
     name = text_of(workload, "metadata", "name")
     about = [each for each in events if _is_about(each, kind, name)]
     newest = sorted(about, key=lambda each: text_of(each, "lastTimestamp") or text_of(each, "eventTime"), reverse=True)
@@ -98,7 +98,7 @@ def _reasons(workload: Manifest, kind: str, events: Sequence[Manifest]) -> Itera
 
 
 def _is_about(event: Manifest, kind: str, name: str) -> bool:
-    """Return whether an event is about a workload, or about a ReplicaSet that a Deployment made."""
+    """Return whether an event is about a workload, or about a ReplicaSet of a Deployment."""
     subject = mapping_of(event, "involvedObject")
     if text_of(subject, "kind") == kind and text_of(subject, "name") == name:
         return True

@@ -1,8 +1,10 @@
-"""What would let a waiting group run: changes of one field, by the least amount, each proved before it is told.
+"""Suggestions for a waiting group: proved one-field changes, what it waits for, and when it starts.
 
-What waiting leads to: until what a job waits, or that it waits in vain.
+A suggestion changes one field by the least amount that helps. It is shown only after a trial proved it.
 
-What is known of the start of a waiting job; an end time that is not known is never guessed.
+The text about waiting names the event that ends it, or says that waiting is in vain.
+
+The start time of a job is given only where the cluster states it. An unknown end time is never guessed.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,11 +28,11 @@ from kai.simulation.explaining.trials import Alone, ChangeTrial, ChangeTrials, R
 
 MOST_TOLD = 4
 MOST_DECISIONS = 240
-"""How often all groups of an outcome together are decided again."""
+"""Upper bound on the repeated decisions for all groups of an outcome together."""
 MOST_FOR_ONE = 40
 LEAST_FOR_ONE = 6
 WORTH = 50_000
-"""Pods and nodes that a command which reads decides on again for one group at most: about a second of processor."""
+"""Budget of read-only commands, in pods and nodes decided again for one group: about a second of processor time."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,25 +41,25 @@ class Suggestions:
 
     told: tuple[ChangeTrial, ...] = ()
     all_tried: bool = True
-    """False when changes were left out because too many had been tried."""
+    """False when the limit on trials left some changes untried."""
 
 
 def allowance(groups: int, size: int = 0) -> int:
-    """Return how often one of ``groups`` that wait may be decided again.
+    """Return the number of repeated decisions that each of ``groups`` waiting groups may use.
 
-    ``size``: the pods and nodes of the cluster, where the answer must not take long; 0: it may.
+    ``size``: pods plus nodes of the cluster, where the answer must be quick; 0 where it may take long.
     """
     quick = WORTH // size if size else MOST_FOR_ONE
     return max(LEAST_FOR_ONE, min(MOST_FOR_ONE, quick, MOST_DECISIONS // max(1, groups)))
 
 
 def suggest(site: Site, trials: ChangeTrials) -> Suggestions:
-    """Return the changes that help; what starts without an eviction comes first, then as they were tried."""
+    """Return the changes that help: starts without an eviction first, then in the order of trial."""
     best: dict[str, list[ChangeTrial]] = {}
     for family in families(site):
         known = best.get(family.topic)
         if known is not None and _is_harmless(known[-1]):
-            continue  # another way to say the same
+            continue  # another family for the same topic already succeeded
         if any(_is_whole(trial) for topic in family.instead_of for trial in best.get(topic, ())):
             continue
         found = _proved(family, site, trials, known)
@@ -80,10 +82,10 @@ def _is_harmless(trial: ChangeTrial) -> bool:
 
 
 def _proved(family: Family, site: Site, trials: ChangeTrials, known: list[ChangeTrial] | None) -> list[ChangeTrial]:
-    """Return the trials of a family that are told, the least change first; none if no step helps.
+    """Return the trials of a family to show, the least change first; none if no step helps.
 
-    ``known`` is what another way to say the same leads to: a family whose greatest step leads no further is not gone
-    through.
+    ``known``: the result of another family for the same topic. A family whose greatest step achieves no more is not
+    searched.
     """
     if family.ordered:
         return _least(family, site, trials, known)
@@ -92,7 +94,7 @@ def _proved(family: Family, site: Site, trials: ChangeTrials, known: list[Change
 
 
 def _first(family: Family, site: Site, trials: ChangeTrials) -> ChangeTrial | None:
-    """Return the best of alternatives; they are tried until one lets the group start without an eviction."""
+    """Return the best of several alternatives; stop at the first one that starts the group without an eviction."""
     best: ChangeTrial | None = None
     for step in family.steps:
         trial = trials.run(site, step())
@@ -106,12 +108,12 @@ def _first(family: Family, site: Site, trials: ChangeTrials) -> ChangeTrial | No
 
 
 def _least(family: Family, site: Site, trials: ChangeTrials, known: list[ChangeTrial] | None) -> list[ChangeTrial]:
-    """Return the least step that gives the group a place, and the least that does so at no other's expense.
+    """Return the least step that gives the group a place, and the least step that does so without an eviction.
 
-    A group that can never run is told the least step that makes it possible. Where no step reaches that, the least
-    step is told that is as good as the greatest.
-    Holds: the step before each of them was tried and does not do as much.
-    Cost: two decisions more than halvings, for each of the two.
+    For a group that can never run, the goal is the least step that makes it possible. Where no step starts the group,
+    the goal is the least step that does as much as the greatest one.
+    Holds: the step before each returned one was tried and does less.
+    Cost: two decisions more than the halvings of a binary search, for each of the two.
     """
     tried: dict[int, ChangeTrial] = {}
     last = len(family.steps) - 1
@@ -124,7 +126,7 @@ def _least(family: Family, site: Site, trials: ChangeTrials, known: list[ChangeT
     goal = Result.WAITS.score if possible else min(best.result.score, Result.HELD.score)
     at = _bisected(family, 0, site, trials, tried, lambda trial: trial.result.score >= goal)
     if at is None:
-        return []  # the least step is not known, and more than the least is not told
+        return []  # out of trials: only a least step is suggested
     found = [tried[at]]
     if _is_harmless(best) and not _is_harmless(tried[at]):
         more = _bisected(family, at + 1, site, trials, tried, _is_harmless)
@@ -140,7 +142,10 @@ def _bisected(
     tried: dict[int, ChangeTrial],
     reaches: Callable[[ChangeTrial], bool],
 ) -> int | None:
-    """Return the first step from ``low`` on that ``reaches``; the last does. None if no more may be decided."""
+    """Return the first step from ``low`` on that ``reaches`` the goal, by binary search; None if out of trials.
+
+    Holds: the last step reaches the goal, and so does each step after the first that does.
+    """
     high = len(family.steps) - 1
     while low < high:
         middle = (low + high) // 2
@@ -157,7 +162,7 @@ def _bisected(
 def _tried(
     family: Family, at: int, site: Site, trials: ChangeTrials, tried: dict[int, ChangeTrial]
 ) -> ChangeTrial | None:
-    """Return what happens with a step; each is decided once."""
+    """Return the trial of one step. Memoized: each step is decided once."""
     if at not in tried:
         trial = trials.run(site, family.steps[at]())
         if trial is None:
@@ -200,26 +205,26 @@ _ALONE: Final = "does not help: it would wait if all other jobs were gone, too"
 
 
 def hopes(reason: Words) -> bool:
-    """Return whether others may be in the way of a job that waits for ``reason``: whether that is so can be tried."""
+    """Return whether other jobs may block a job that waits for ``reason``, so that a trial without them pays."""
     if reason.code in _BOUNDS or reason.code in {"PreemptionDelayNotElapsed", "NoNodeMatches"}:
         return True
     return reason.code not in _WAITING and stage_of(reason.code) not in _IN_VAIN
 
 
 def competes(reason: Words) -> bool:
-    """Return whether a job waits for room that others have, and not for what its queue or the nodes' labels allow."""
+    """Return whether a job waits for room that others occupy, rather than for its queue or for matching nodes."""
     return hopes(reason) and reason.code not in _BOUNDS and reason.code != "NoNodeMatches"
 
 
 def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Suggestions = _NOT_TRIED) -> str:
-    """Return what waiting leads to. How long it takes is never told: when pods end is unknown.
+    """Return what ends the wait, never how long it takes: the end times of pods are unknown.
 
-    ``alone``: what becomes of the job if no other has a pod; None where that was not tried.
-    ``found``: which changes help.
+    ``alone``: the result for the job if no other group has a pod; None where that was not tried. ``found``: the changes
+    that help.
     """
     then = None if alone is None else alone.reason
     if reason.code == "NoNodeMatches":
-        # What volumes and ports pods have is what nodes object to as well.
+        # A node also objects for volumes and host ports that other pods hold, and these become free when the pods end.
         return _OTHERS_END if alone is not None and then is None else _IN_VAIN[Stage.MATCH]
     if then is not None and (reason.code not in _BOUNDS or then.code != reason.code):
         said = "" if any(each.text == then.text for each in site.reasons) else f": {then.text}"
@@ -239,26 +244,26 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     if then is not None or asked > bound:
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)
-    # What may be taken back does not count against a quota: its end does not help.
+    # Preemptible pods do not count against a quota, so their end does not help.
     queue = reason.facts["queue"]
     users = f"{queue} uses" if reason.code == "OverLimit" else f"non-preemptible pods of {queue} use"
     return f"until {users} {more} less (no end time is known)"
 
 
 def usual(reason: Words) -> str:
-    """Return what waiting leads to as far as the reason alone says it: no figure is looked at but its own."""
+    """Return what ends the wait, as far as the reason alone determines it, without further figures."""
     if reason.code in _BOUNDS and "queue" in reason.facts:
         return f"until {reason.facts['queue']} uses less (no end time is known)"
     return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
 
 
 def passed_again(told: str) -> str:
-    """Return what waiting leads to where younger jobs have passed a job that waits until others end."""
+    """Add to the text about waiting that jobs which need less may overtake the job again."""
     return f"{told}{_PASSED}" if told.startswith(_OTHERS_END) else told
 
 
 def in_general(told: str, otherwise: str) -> str:
-    """Return what is ``told`` of waiting where it has no figure and no name, else what can be said without them."""
+    """Return ``told``, shortened to a text without figures and names where possible, else ``otherwise``."""
     told = told.removesuffix(_PASSED)
     if told.startswith(_ALONE):
         return _ALONE
@@ -269,7 +274,7 @@ _PLAIN: Final = frozenset({*_WAITING.values(), *_IN_VAIN.values(), _OTHERS_END, 
 
 
 def _within_cap(reason: Words) -> str:
-    """Return what waiting leads to where a cap on evictions holds a job back: others may be evicted for it later."""
+    """Return what ends the wait of a job that a cap on evictions holds back: later evictions may make room for it."""
     most, found, before = (number(reason.facts[key]) for key in ("most", "found", "before"))
     cap = str(reason.facts["cap"])
     if not before or found - before > most:
@@ -280,7 +285,7 @@ def _within_cap(reason: Words) -> str:
 
 @attrs.frozen(kw_only=True)
 class Eta:
-    """When a job is going to start, as far as anything says so."""
+    """Estimated start of a job, with the basis of the estimate."""
 
     seconds: float
     basis: str
@@ -288,25 +293,28 @@ class Eta:
 
 
 class Starts:
-    """Looks at the jobs of one cycle that wait."""
+    """Estimates the start of waiting jobs of one cycle."""
 
     def __init__(self, cycle: Cycle, objects: ClusterObjects) -> None:
-        """Look at ``cycle``, which decided on ``objects``."""
+        """Read ``cycle``, which decided on ``objects``."""
         self._cycle = cycle
         self._objects = objects
 
     def eta(self, group: int, code: str) -> Eta | None:
-        """Return when a group starts, if something says so: the ends of grace periods, or of a delay."""
+        """Return when a group starts; None if the cluster does not determine it.
+
+        Only a group held for terminating pods has an estimate: the end of their grace periods.
+        """
         if code == Code.HELD_FOR_LEAVING:
             return self._when_left(group)
         return None
 
     def _when_left(self, group: int) -> Eta | None:
-        """Return when the grace periods of the pods end that leave the nodes of a group; None if any is unknown."""
+        """Return when the last terminating pod on a group's nodes reaches its deadline; None if one is unknown."""
         snapshot, report = self._cycle.snapshot, self._cycle.report
         held = (snapshot.pod_group == group) & (report.status == Status.PIPELINED)
         nodes = set(report.node[held].tolist())
-        # Pods that are evicted in this cycle begin to terminate later, and how long they take is not known.
+        # Pods evicted in this cycle have no deletion timestamp yet, so their end is unknown.
         leaving = [row for row, status in enumerate(snapshot.pod_status) if within(int(status), TERMINATING)]
         if any(isinstance(each, Evict) and int(snapshot.pod_node[each.pod]) in nodes for each in self._cycle.decisions):
             return None
@@ -325,7 +333,7 @@ class Starts:
 
     @cached_property
     def _ends(self) -> Mapping[str, float]:
-        """When terminating pods have to be gone, by ``namespace/name``."""
+        """Deletion timestamps of terminating pods, by ``namespace/name``."""
         return {
             f"{pod.metadata.namespace}/{pod.metadata.name}": pod.metadata.deletion_timestamp
             for pod in self._objects.pods

@@ -1,8 +1,8 @@
-"""Trying a change: the cycle is decided again with it, by the same configuration, at the same moment.
+"""Trials of a change: the cycle is decided again with it, with the same configuration and the same time.
 
-The core is a pure function, so what comes out is what would have happened; nothing is estimated.
+The core is a pure function, so a trial gives exactly what would have happened; nothing is estimated.
 
-How far the search for changes that would help is, told with each decision.
+Each decision reports the progress of the search for changes that help.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ if TYPE_CHECKING:
 
 TRYING: Final = "trying changes"
 Tell: TypeAlias = Callable[[str, int, int, str], None]
-"""Takes what is being done, how much of it is done, how much there may be, and what else is to be said of it."""
+"""A progress callback: the activity, the steps done, the most steps there may be, and a detail."""
 
 
 def untold(what: str, done: int, total: int, detail: str, /) -> None:
-    """Say nothing: for answers that a service has ready before they are asked for."""
+    """Report nothing: for answers that a service computes before a request comes."""
 
 
 @attrs.define
 class Effort:
-    """Counts decisions for groups of jobs that are explained one after the other.
+    """Counts the trials for groups of jobs that are explained one after the other, and reports progress.
 
-    Holds: no more is told as done than there may be, and all of it once the last group is explained.
+    Holds: the reported steps never exceed the total, and equal it once the last group is explained.
     """
 
     tell: Tell = untold
     _groups: int = 0
     _each: int = 0
-    """Decisions that one of them may take; 0: nothing is tried, and nothing is told."""
+    """Most trials for one group; 0: nothing is tried and nothing is reported."""
     _ended: int = 0
-    """Groups that are explained."""
+    """Number of explained groups."""
     _tried: int = 0
-    """Decisions for the group that is being explained."""
+    """Trials so far for the current group."""
 
     def begin(self, groups: int, each: int) -> None:
-        """Start on so many groups, with at most ``each`` decisions for one of them."""
+        """Start on ``groups`` groups, with at most ``each`` trials for one of them."""
         self._groups, self._each, self._ended, self._tried = groups, each, 0, 0
         self._say()
 
     def count(self) -> None:
-        """Tell that once more is decided."""
+        """Count one trial and report it."""
         self._tried += 1
         self._say()
 
     def end_group(self) -> None:
-        """Tell that a group is explained, with fewer decisions than it might have had, as a rule."""
+        """Finish the current group, which rarely used all its trials, and report it."""
         self._ended, self._tried = self._ended + 1, 0
         self._say()
 
@@ -94,25 +94,25 @@ _key: Callable[[PodGroup], GroupKey] = attrgetter("namespace", "name")
 
 
 class Result(StrEnum):
-    """What a change leads to."""
+    """The effect of a change."""
 
     STARTS = "starts"
     HELD = "held"
     KEPT = "kept"
-    """No pod starts, but pods stay that are evicted without the change."""
+    """No pod starts, but pods stay that the unchanged cycle evicts."""
     WAITS = "waits"
-    """For another reason, which could not even be seen before."""
+    """The group waits for another reason, which the former one had hidden."""
     NOTHING = "nothing"
 
     @property
     def score(self) -> int:
-        """The better, the more; 0 for no help at all."""
+        """The higher, the better; 0 for no help at all."""
         return {"starts": 4, "held": 3, "kept": 2, "waits": 1, "nothing": 0}[self.value]
 
 
 @attrs.frozen(kw_only=True)
 class Loss:
-    """Another group that has fewer places than it would have without the change."""
+    """Another group that has fewer places with the change than without it."""
 
     name: str
     namespace: str
@@ -127,7 +127,7 @@ class Loss:
 
 @attrs.frozen(kw_only=True)
 class ChangeTrial:
-    """What happened with a change."""
+    """A change and its effect on the group and on others."""
 
     change: Change
     result: Result
@@ -136,29 +136,29 @@ class ChangeTrial:
     waiting: int = 0
     """Pods of the group that would still wait."""
     placement: tuple[tuple[str, str], ...] = ()
-    """Those pods, with their nodes."""
+    """The started pods with their nodes."""
     reason: Words | None = None
-    """What it waits for then."""
+    """The reason for which the group then waits."""
     losses: tuple[Loss, ...] = ()
     before: ClusterObjects | None = attrs.field(default=None, repr=False, eq=False)
     """The objects without the change."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Where those pods are."""
+        """The nodes of the started pods."""
         return tuple(sorted({node for _, node in self.placement}))
 
 
 @attrs.frozen
 class Alone:
-    """What becomes of a group if no other has a pod."""
+    """The result for a group if no other group has a pod."""
 
     reason: Words | None = None
-    """Why it waits then; None if more of it starts."""
+    """Why it still waits; None if more of it starts."""
 
 
 class ChangeTrials:
-    """Decides again, as often as it is allowed to."""
+    """Decides the cycle again, within an allowance."""
 
     def __init__(
         self,
@@ -170,11 +170,11 @@ class ChangeTrials:
         intake: Intake | None = None,
         effort: Effort | None = None,
     ) -> None:
-        """Compare with what happened in the cycle ``before``; decide at most ``most`` times.
+        """Compare with the cycle ``before``; decide at most ``most`` times.
 
-        ``searches``: how far victims are searched for each time; None: to the end. ``intake``: what took the snapshot
-        of that cycle, so that only what a change touches is read again; None: everything is read once more.
-        ``effort`` counts the decisions.
+        ``searches``: a bound on the search for victims in each trial; None: no bound. ``intake``: the intake that took
+        the snapshot of that cycle, so that only changed objects are read again; None: everything is read again.
+        ``effort`` counts the trials.
         """
         self._effort = effort or Effort()
         self._searches = searches
@@ -182,7 +182,7 @@ class ChangeTrials:
         self._settings = settings
         self._intake = intake or Intake(settings)
         self._apart = Intake(settings)
-        """For clusters of which most pods are gone: the records of the other intake stay."""
+        """A separate intake for clusters without most pods, so that the records of the main intake stay valid."""
         self._before = before
         self._had = _places(before)
         self._evicted = _evicted(before)
@@ -192,12 +192,12 @@ class ChangeTrials:
         """Whether a change was not tried because the allowance was used up."""
 
     def allow(self, most: int) -> None:
-        """Start on another group, with at most ``most`` decisions for it."""
+        """Start on another group, with at most ``most`` trials for it."""
         self._allowed = min(most, self._left)
         self.refused = False
 
     def run(self, site: Site, change: Change) -> ChangeTrial | None:
-        """Return what happens with ``change``; None if no more may be decided."""
+        """Return the effect of ``change``; None if the allowance is used up."""
         if self._allowed == 0:
             self.refused = True
             return None
@@ -208,12 +208,12 @@ class ChangeTrials:
         except InputError:
             return ChangeTrial(change=change, result=Result.NOTHING)
         found = self._judged(site, change, cycle)
-        # What helps is proved. What does not may have helped with an eviction that was not tried.
+        # A start is proof. A search that was cut short proves no failure: an untried eviction may have helped.
         self.refused |= cycle.was_cut_short and found.result is not Result.STARTS
         return found
 
     def alone(self, site: Site) -> Alone | None:
-        """Return what becomes of a group if no other has a pod; None if no more may be decided."""
+        """Return the result for a group if no other group has a pod; None if the allowance is used up."""
         if self._allowed == 0:
             return None
         self._allowed -= 1
@@ -272,7 +272,7 @@ class ChangeTrials:
         return attrs.evolve(found, result=Result.WAITS, reason=reason)
 
     def _losses(self, cycle: Cycle, mine: GroupKey) -> Iterator[Loss]:
-        """Yield the groups that are worse off than without the change; the group that loses most comes first."""
+        """Yield the groups that are worse off than without the change, the greatest loss first."""
         has, evicted = _places(cycle), _evicted(cycle)
         losses = [
             Loss(
@@ -288,7 +288,7 @@ class ChangeTrials:
 
 
 def comes_later(reason: Words, former: Words) -> bool:
-    """Return whether a reason could only show itself because the former one is gone."""
+    """Return whether a reason is of a later stage than ``former``, so that it shows only once ``former`` is gone."""
     rank, before = (_rank(stage_of(each.code)) for each in (reason, former))
     if rank == before and rank in _BOUNDS:
         return reason.facts.get("queue") != former.facts.get("queue")
@@ -296,12 +296,12 @@ def comes_later(reason: Words, former: Words) -> bool:
 
 
 def _rank(stage: Stage) -> Stage:
-    """Return a stage; every one that says there is no room, or that none may be made, is one and the same."""
+    """Return the rank of a stage; all stages about lack of room share one rank."""
     return min(stage, Stage.ROOM)
 
 
 def _without_others(site: Site) -> ClusterObjects:
-    """Return the cluster without the pods of other groups, and without what is asked of the binder for them."""
+    """Return the cluster without the pods of other groups and without their bind requests."""
     snapshot = site.cycle.snapshot
     others = np.flatnonzero((snapshot.pod_group >= 0) & (snapshot.pod_group != site.group)).tolist()
     gone = {(snapshot.pods[row].namespace, snapshot.pods[row].name) for row in others}
@@ -317,7 +317,7 @@ def _row_of(key: GroupKey, cycle: Cycle) -> int:
 
 
 def _places(cycle: Cycle) -> Mapping[GroupKey, int]:
-    """Return how many pods of each group have a place, or are promised one."""
+    """Return the number of pods of each group that have a place or are promised one."""
     placed = [within(status, ACTIVE_ALLOCATED) for status in range(int(max(Status)) + 1)]
     here = np.array(placed)[cycle.report.status] & (cycle.snapshot.pod_group >= 0)
     counts = np.bincount(cycle.snapshot.pod_group[here], minlength=len(cycle.snapshot.groups))

@@ -1,4 +1,4 @@
-"""Nodes that take no pods, or that have lost GPUs: which they are, and whether a job would start if they were back."""
+"""Nodes that take no pods or have lost GPUs, and whether a job would start if they were back."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,10 +17,10 @@ from kai.simulation.outcomes.node_states import NodeState, recovered, repaired, 
 
 _MOST: Final = 4
 _MOST_STEPS: Final = 8
-"""More nodes than this are not tried together."""
+"""Most nodes that one step brings back."""
 CORDONED, NOT_READY, UNHEALTHY = "uncordon", "node ready", "unhealthy GPUs"
 NODE_FIELD: Final = "node "
-"""How the field of a change of nodes begins."""
+"""Prefix of the field of a change of nodes."""
 
 
 def unfit(site: Site) -> list[NodeState]:
@@ -32,7 +32,7 @@ def unfit(site: Site) -> list[NodeState]:
 
 
 def nodes_told(site: Site) -> Iterator[Evidence]:
-    """Yield which nodes take no pods, since when, and which have lost GPUs."""
+    """Yield the nodes that take no pods, with the time since then, and those that have lost GPUs."""
     found = unfit(site)
     for closed in dict.fromkeys(each.closed for each in found if each.closed):
         mine = [each for each in found if each.closed == closed]
@@ -51,17 +51,17 @@ def _is(state: NodeState) -> str:
 
 
 def _details(state: NodeState, now: float) -> str:
-    """Return since when a node takes no pods, and why, as far as that is known."""
+    """Return since when and why a node takes no pods, where known."""
     parts = [f"for {span_text(now - state.since)}"] if state.since is not None and now >= state.since else []
     parts += [state.why] if state.why else []
     return f" ({', '.join(parts)})" if parts else ""
 
 
-# --- What is tried -------------------------------------------------------------------------------------------------
+# --- Candidates ----------------------------------------------------------------------------------------------------
 
 
 def back_again(site: Site) -> Iterator[Family]:
-    """Yield nodes that are uncordoned, ready again or repaired: a few more each time, then all of them together."""
+    """Yield nodes uncordoned, ready again or repaired: one more in each step; then all of these at once."""
     found = unfit(site)
     kinds = {
         CORDONED: ([each for each in found if each.closed == "cordoned"], uncordoned, _uncordon),
@@ -95,7 +95,7 @@ def _all(states: list[NodeState]) -> str:
 
 
 def _with_nodes(site: Site, states: list[NodeState], edit: Callable[[Node], Node], text: str) -> Change:
-    """Return the cluster with some nodes changed."""
+    """Return a change of the chosen nodes."""
     chosen = {each.name for each in states}
     nodes = tuple(edit(node) if node.metadata.name in chosen else node for node in site.objects.nodes)
     return Change(

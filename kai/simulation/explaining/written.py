@@ -1,12 +1,11 @@
-"""What is written on a group and on its pods already: the conditions that `kubectl` shows, each in a line.
+"""Conditions that are already written on a pod group and its pods, as evidence and as kai's own reasons.
 
-A scheduler writes them, kai or another, at times long before; other programs write conditions on pods too. They stand
-beside the answer, which is decided anew.
+A scheduler wrote these conditions, kai or another, possibly long ago, and other programs write conditions on pods too.
+Evidence shows each of them in a line, as `kubectl` does, beside the answer that is decided anew.
 
-What conditions of a pod group tell about why it waits, in the codes and words that kai uses elsewhere.
-
-kai and KAI-Scheduler write the same reasons. Finer codes come from the figures and texts that stand beside them; what
-says nothing finer keeps the reason of the wire as its code.
+Reasons translate the conditions of a pod group into kai's codes and texts. kai and KAI-Scheduler write the same
+reasons. The figures and messages of a condition allow finer codes; where they do not, the reason of the wire is the
+code.
 """
 
 import re
@@ -41,20 +40,20 @@ _COUNT: Final = re.compile(r"(\d{1,9}) (.+)")
 
 
 def newest(source: Manifest) -> SchedulingCondition | None:
-    """Return the last word of a scheduler on a group; None if there is none."""
+    """Return the newest scheduling condition of a group; None if it has none."""
     conditions = [each for each in source.status.scheduling_conditions if each.status != "False"]
     return max(conditions, key=lambda each: parsing.signed(each.transition_id) or 0, default=None)
 
 
 def reasons_told(source: Manifest) -> tuple[Words, ...]:
-    """Return what the newest condition says, the dominant reason first."""
+    """Return the reasons in the newest condition, the dominant one first."""
     condition = newest(source)
     if condition is None:
         return ()
     if not condition.reasons:
         return (Words(Code.NO_NODE, _condition_line(condition.message) or "the scheduler has not written why"),)
     found = sorted(map(_words, condition.reasons), key=lambda words: stage_of(words.code))
-    # Parts of a refusal, such as what each domain lacks, are written as reasons of their own, under a sentence.
+    # Details of a refusal, such as the shortage of each domain, are written as reasons whose code is a sentence.
     return tuple(each for each in found if " " not in each.code) or tuple(found)
 
 
@@ -76,14 +75,14 @@ def _words(told: UnschedulableReason) -> Words:
 
 
 def _said_of_nodes(message: str) -> Mapping[str, int]:
-    """Return how many nodes object to further pods of a gang in which words; nothing where each node is told of."""
+    """Return the number of nodes by objection to further pods of a gang; empty if the message lists each node."""
     _, found, lines = message.partition(f"{NO_NODES}: ")
     counts = (_COUNT.fullmatch(line) for line in lines.rstrip(".").split(". \n")) if found else ()
     return {each[2]: int(each[1]) for each in counts if each is not None}
 
 
 def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:
-    """Return the resource of which a queue would pass its limit or quota, in axis units; nothing if none is."""
+    """Return the resource in which a queue would exceed its limit or quota, in axis units; empty if there is none."""
     limits = code is Code.OVER_LIMIT
     group = details.pod_group_requested_resources
     bound, used, asked = (
@@ -102,7 +101,7 @@ def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:
 
 
 def bound_evidence(words: Words) -> Iterator[Evidence]:
-    """Yield the numbers of a limit or quota that is in the way."""
+    """Yield the figures of a limit or quota that blocks the job."""
     facts = words.facts
     queue, resource = facts.get("queue"), facts.get("resource")
     figures = [facts.get(key) for key in ("bound", "used", "requested")]
@@ -118,7 +117,7 @@ def bound_evidence(words: Words) -> Iterator[Evidence]:
 
 
 def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: Declared) -> Iterator[Words]:
-    """Yield what keeps a group from being tried, as far as the group and its pods show it."""
+    """Yield the reasons in the group and its pods that keep the scheduler from trying the group."""
     if group.held:
         yield Words(group.held_code, group.held)
     if group.tree_error:
@@ -136,24 +135,24 @@ def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: 
 
 
 def _condition_line(message: str) -> str:
-    """Return a message of the wire as one line without a full stop."""
+    """Return a condition message as one line without a full stop."""
     return " ".join(message.split()).rstrip(". ")
 
 
 _LONGEST: Final = 160
 _MOST: Final = 3
 _READY: Final = frozenset({"Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"})
-"""Conditions that say of a pod without a node only that it has none."""
+"""Conditions that follow from the missing node, so that they say nothing new about a waiting pod."""
 
 
 def written(group: ApiPodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
-    """Yield the last condition on a group, and those on its pods that wait which say something else."""
+    """Yield the newest condition of a group, and the conditions of its waiting pods that say something else."""
     condition, message = newest(group), ""
     if condition is not None:
         message = _line(condition.message or "; ".join(f"{each.reason}: {each.message}" for each in condition.reasons))
         told = condition.last_transition_time
         pool = f"node pool {condition.node_pool}, " if condition.node_pool not in ("", "default") else ""
-        # An age would differ from one look to the next, and between the service and a command.
+        # An absolute time: an age would change between two calls, and between the service and a command.
         when = "" if told is None else f" ({pool}written at {instant_text(told)})"
         values = {"message": message, "nodePool": condition.node_pool or None}
         yield Evidence(label="condition", text=f"{_short(message)}{when}", values=values)
@@ -165,7 +164,7 @@ def written(group: ApiPodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
 
 
 def _of_pod(pod: Pod, message: str) -> Iterator[str]:
-    """Yield the conditions that hold a pod, less what the condition of its group says as well."""
+    """Yield the conditions that hold a pod back, less those that repeat the message of its group."""
     for each in pod.status.conditions:
         text = _line(each.message)
         if each.type in _READY or (each.type == names.POD_SCHEDULED_CONDITION and each.status != "False"):

@@ -1,4 +1,4 @@
-"""What an outcome says, as values with names: jobs, pods, queues, nodes, GPUs, and the decisions as a plan.
+"""The content of an outcome as named values: jobs, pods, queues, nodes, GPUs, and the decisions as a plan.
 
-Begin with `overview`. The commands and the pages of the dashboard make lines, drawings and documents of these values.
+Begin with `overview`. Commands and the pages of the dashboard turn these values into lines, drawings and documents.
 """

@@ -1,12 +1,11 @@
-"""How the fair share of a queue came about: what its siblings ask for, and what each step of the division gave.
+"""How the fair share of a queue came about, and what would raise it.
 
-The division itself is a plugin's. Here its steps are done once more, in plain numbers, and only told where they lead to
-the share that was decided with.
+`Entitlement` shows the requests of the siblings and the amount that each step of the division gave. A plugin does the
+actual division. Here the steps are repeated in plain numbers, and shown only where they give the share that was used.
 
-What would give a queue a larger share: the tree is divided again, with one thing changed.
-
-That a sibling asks for less need not help: their parent may have less then, and a limit or a weight of 0 may stand in
-the way. So each way is tried, and only those are told that lead to more.
+`Gains` names what alone would give a queue more. The tree is divided again with one change at a time, because the
+effect is not obvious: a sibling that requests less may lower the share of their parent, and a limit or a weight of 0
+may stand in the way. Only changes that raise the share are shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,18 +27,18 @@ _MOST_TRIED = 12
 
 @attrs.frozen(kw_only=True)
 class Gains:
-    """What alone would give a queue more."""
+    """The single changes that would each give a queue more."""
 
     siblings: tuple[str, ...] = ()
-    """Those that have to ask for less, the one with the largest share first."""
+    """Siblings that would have to request less, the one with the largest share first."""
     bounds: tuple[str, ...] = ()
-    """Those of its own that have to be higher: ``quota``, ``weight``, ``limit``."""
+    """Its own bounds that would have to be higher: ``quota``, ``weight``, ``limit``."""
     are_known: bool = True
     """False where fair shares are divided by other rules."""
 
 
 def gains(outcome: Outcome, row: int, at: int) -> Gains:
-    """Return what would give the queue of a row more of the resource ``at``.
+    """Return the single changes that would give the queue in ``row`` more of the resource ``at``.
 
     Cost: about a dozen divisions for each level of the tree above the queue.
     """
@@ -51,7 +50,7 @@ def gains(outcome: Outcome, row: int, at: int) -> Gains:
 
 
 class _Tree:
-    """The queues of a cycle, and what each asks for, to be divided again."""
+    """The queues of a cycle with their requests, to be divided again."""
 
     def __init__(self, outcome: Outcome, at: int) -> None:
         cycle = outcome.last
@@ -67,7 +66,7 @@ class _Tree:
             self._children.setdefault(queue.parent, []).append(row)
 
     def rivals(self, row: int) -> Iterator[str]:
-        """Yield siblings that leave it something once they ask for nothing, some of those with the largest shares."""
+        """Yield siblings whose share the queue would gain from if they requested nothing, the largest shares first."""
         others = [each for each in self._children[self._queues[row].parent] if each != row and self.shares[each] > 0]
         others.sort(key=lambda each: (-self.shares[each], self._queues[each].name))
         told = 0
@@ -77,7 +76,7 @@ class _Tree:
                 yield self._queues[other].name
 
     def own(self, row: int) -> Iterator[str]:
-        """Yield the bounds of its own that lead to more when they are higher."""
+        """Yield the queue's own bounds that give it more when they are higher."""
         queue, asks = self._queues[row], float(self._asks[row])
         most = max(self._queues[each].weight.of(self._at) for each in self._children[queue.parent])
         for name, changed in (
@@ -89,7 +88,7 @@ class _Tree:
                 yield name
 
     def share_of(self, row: int, changed: Queue | None = None, silent: int = -1) -> float:
-        """Return the share of a queue, were it ``changed``, or did the ``silent`` one ask for nothing."""
+        """Return the share of a queue if it were ``changed``, or if the queue in row ``silent`` requested nothing."""
         amount = self._total
         for place in path_to(self._queues, row):
             rows = self._children[self._queues[place].parent]
@@ -133,7 +132,7 @@ _UNKNOWN = Gains(are_known=False)
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """What one of the siblings got. Amounts are in axis units; None is unlimited."""
+    """The part of one sibling. Amounts are in axis units; None is unlimited."""
 
     name: str
     asks: float
@@ -149,12 +148,12 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """One step of the division, for the queue that is asked about."""
+    """One step of the division, for the queue in question."""
 
     step: str
     """``quota``, ``surplus`` or ``remainder``."""
     total: float
-    """What all siblings got in this step, in axis units."""
+    """The sum for all siblings in this step, in axis units."""
     given: float
     formula: str
 
@@ -168,17 +167,17 @@ class Entitlement:
     """The queue whose share is divided; "" for the whole cluster."""
     resource: str
     total: float | None
-    """What is divided, in axis units; None where that is not told, nor how it was divided."""
+    """The divided amount, in axis units; None where the division is not shown."""
     share: float
     used: float
     asks: float
     siblings: tuple[Part, ...]
-    """The queues that divide ``total``, in the order of their names; the queue itself is among them."""
+    """The queues that divide ``total``, by name; the queue itself is among them."""
     steps: tuple[Step, ...]
     with_history: bool
     """Whether past usage counted."""
     gains: Gains = _UNKNOWN
-    """What would give it more; nothing where it has all that it asks for."""
+    """What would give it more; empty where it has all that it requests."""
 
     @property
     def own(self) -> Part:
@@ -187,7 +186,7 @@ class Entitlement:
 
 
 def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
-    """Return how the share of the queue ``name`` came about, of GPUs, or of CPU where no queue wants GPUs.
+    """Return how the share of the queue ``name`` came about, of GPUs, or of CPU where no node has GPUs.
 
     Raises: KeyError for a queue that is not in the snapshot.
     """
@@ -235,7 +234,7 @@ def _bound(shares: Shares, at: int) -> float | None:
 
 
 def steps_of(outcome: Outcome, seen: Overview) -> Mapping[str, tuple[Step, ...]]:
-    """Return for each queue how its share came about, as ``entitlement`` does; siblings are divided once for all."""
+    """Return the steps of ``entitlement`` for every queue; each set of siblings is divided once."""
     at = GPU if seen.totals[GPU] else 0
     children: dict[int, list[int]] = {}
     for row, queue in enumerate(outcome.last.snapshot.queues):
@@ -249,7 +248,7 @@ def steps_of(outcome: Outcome, seen: Overview) -> Mapping[str, tuple[Step, ...]]
 
 @attrs.frozen(kw_only=True)
 class _Division:
-    """What siblings want, and what each step gives them."""
+    """The requests of siblings, and what each step gives them."""
 
     total: float
     parts: tuple[Part, ...]
@@ -258,11 +257,11 @@ class _Division:
     shared: Sequence[float]
     rest: Sequence[float]
     hungry: Sequence[Part]
-    """Those that want more than their quotas."""
+    """The siblings that request more than their quotas."""
 
     @classmethod
     def of(cls, outcome: Outcome, parent: int, rows: Sequence[int], at: int) -> "_Division":
-        """Divide the share of ``parent`` among ``rows``; what is left after quota and surplus is the remainder."""
+        """Divide the share of ``parent`` among ``rows``; the rest after quota and surplus is the remainder."""
         report, unit = outcome.last.report, float(GPU_UNIT) if at == GPU else 1.0
         total = float(report.fair_share[parent, at]) if parent >= 0 else float(report.total[at])
         parts = tuple(_part(outcome, row, at) for row in rows)
@@ -273,7 +272,7 @@ class _Division:
         shared = _surplus(parts, wanted, quotas, max(0.0, total - sum(quotas)), unit)
         rest = [part.given - quota - more for part, quota, more in zip(parts, quotas, shared, strict=True)]
         if any(each < -_CLOSE * unit for each in rest):
-            # Past usage, or a plugin of others, divided by other rules: only the sum is known.
+            # With past usage, or with a plugin from elsewhere, other rules divide: only the sum is known.
             shared = [part.given - quota for part, quota in zip(parts, quotas, strict=True)]
             rest = [0.0] * len(parts)
         hungry = [part for part, want, quota in zip(parts, wanted, quotas, strict=True) if want > quota]

@@ -1,13 +1,12 @@
-"""The GPUs of each node after the last cycle: which job has each one, and in what pieces.
+"""The GPUs and MIG slices of each node after the last cycle, and the pods that hold them.
 
-Kubernetes does not say which whole GPU of a device plugin a pod has, so these are numbered in the order of jobs. Shared
-GPUs are the devices that the scheduler opened. GPUs behind claims come last, in the order of their driver.
+GPUs are `Slot`s. Kubernetes does not reveal which whole GPU of a device plugin a pod has, so these are numbered in the
+order of jobs. Shared GPUs are the devices that the scheduler opened. GPUs behind claims come last, in the order of
+their driver.
 
-What a pod does on its node after a cycle, and whose it is: for whole and shared GPUs as for MIG slices.
+A `Holder` is a pod with its job and its state on the node, for whole GPUs, shared GPUs and MIG slices alike.
 
-The MIG slices of each node after a cycle: how many a node offers of each profile, and which pods have them.
-
-Slices of one profile are alike, and Kubernetes does not say which one a pod has, so they are counted.
+MIG slices are counted by profile. Slices of one profile are alike, and Kubernetes does not reveal which one a pod has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ LEAVING: Final = "leaving"
 
 @attrs.frozen(kw_only=True)
 class Holder:
-    """A pod with something of its node; what it has, subclasses say."""
+    """A pod that holds something of its node; subclasses say what."""
 
     job: str
     namespace: str
@@ -44,7 +43,7 @@ class Holder:
 
 
 def holder_of(cycle: Cycle, pod: int) -> dict[str, str] | None:
-    """Return the fields of the `Holder` that the pod of a row is on its node; None for one that is over."""
+    """Return the `Holder` fields of the pod in a row; None for a pod that has ended."""
     snapshot = cycle.snapshot
     group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
     state = HELD if facts.is_stand_in else _state(int(cycle.report.status[pod]))
@@ -60,7 +59,7 @@ def holder_of(cycle: Cycle, pod: int) -> dict[str, str] | None:
 
 
 def is_leaving(cycle: Cycle, pod: int) -> bool:
-    """Return whether a pod has been told to go, and is there still."""
+    """Return whether a pod is terminating and still on its node."""
     return within(int(cycle.report.status[pod]), TERMINATING)
 
 
@@ -89,26 +88,26 @@ class Slices:
 
     @property
     def profile(self) -> str:
-        """The profile without what each of them begins with: ``1g.10gb``."""
+        """The profile without the common resource prefix: ``1g.10gb``."""
         return self.resource.removeprefix(names.MIG_PREFIX)
 
     def count(self, state: str) -> int:
-        """Return how many slices are in ``state``."""
+        """Return the number of slices in ``state``."""
         return sum(user.count for user in self.users if user.state == state)
 
     @property
     def in_use(self) -> int:
-        """Slices that are taken, or still being left."""
+        """Slices that are used, or still held by terminating pods."""
         return self.count(USED) + self.count(LEAVING)
 
     @property
     def free(self) -> int:
-        """Slices that pods can have now; like GPUs, those that are free are promised first."""
+        """Slices that pods can have now. As with GPUs, promises are deducted from the free ones first."""
         return max(0, self.total - self.in_use - self.count(HELD))
 
 
 def slices_of(cycle: Cycle, row: int, pods: Sequence[int]) -> tuple[Slices, ...]:
-    """Return the slices of the node in ``row``, on which ``pods`` are, by the name of the profile."""
+    """Return the slices of the node in ``row``, which has ``pods``, by profile name."""
     snapshot = cycle.snapshot
     offered: Mapping[str, int] = snapshot.nodes[row].allocatable
     columns = [(name, at) for at, name in enumerate(snapshot.axis.names) if name.startswith(names.MIG_PREFIX)]
@@ -122,7 +121,7 @@ def slices_of(cycle: Cycle, row: int, pods: Sequence[int]) -> tuple[Slices, ...]
 
 
 def _user(cycle: Cycle, pod: int, column: int) -> SliceUser | None:
-    """Return what a pod has of one profile; None where it has nothing, or is over."""
+    """Return a pod's slices of one profile; None where it has none, or has ended."""
     snapshot = cycle.snapshot
     count = int(snapshot.requests[int(snapshot.pod_shape[pod]), column])
     holder = holder_of(cycle, pod) if count else None
@@ -150,12 +149,12 @@ class Slot:
 
     @property
     def granted(self) -> int:
-        """Thousandths that are taken, or still being left."""
+        """Thousandths that are used, or still held by terminating pods."""
         return min(GPU_UNIT, sum(user.share for user in self.users if user.state != HELD))
 
     @property
     def left(self) -> int:
-        """Thousandths that nothing has, and no pod is promised."""
+        """Thousandths that are neither used nor promised."""
         return 0 if self.state == UNHEALTHY else GPU_UNIT - min(GPU_UNIT, sum(user.share for user in self.users))
 
 
@@ -167,20 +166,20 @@ class NodeSlots:
     labels: Mapping[str, str]
     ready: bool
     gpus: int
-    """GPUs that the node offers, and those that it has but does not offer."""
+    """GPUs that the node offers, and unhealthy ones that it does not offer."""
     slots: tuple[Slot, ...]
-    """One for each of them; more where pods have more than the node offers."""
+    """One for each GPU; more where pods hold more than the node offers."""
     domains: Mapping[str, str]
-    """Its place at each level of the topologies."""
+    """Its domain at each level of the topologies."""
     slices: tuple[Slices, ...] = ()
-    """Its MIG slices, by profile. They are not GPUs of ``gpus``."""
+    """Its MIG slices, by profile. They are not counted in ``gpus``."""
 
     @property
     def product(self) -> str:
-        """What its GPUs are called, "" where that is not known."""
+        """The product name of its GPUs; "" if unknown."""
         return self.labels.get(PRODUCT, "")
 
-    # Every table and page adds these up for all nodes, so they are counted once.
+    # Cached: every table and page adds these up for all nodes.
     @cached_property
     def free(self) -> int:
         """Whole GPUs that pods can have now."""
@@ -188,7 +187,7 @@ class NodeSlots:
 
     @cached_property
     def left(self) -> int:
-        """Whole GPUs that are left by then, where pods are leaving that have them; no other job waits for these."""
+        """Whole GPUs that terminating pods will release and that are promised to no job."""
         if not self.ready:
             return 0
         return sum(slot.state == LEAVING and not any(user.state == HELD for user in slot.users) for slot in self.slots)
@@ -200,7 +199,7 @@ class NodeSlots:
 
     @cached_property
     def taken(self) -> Mapping[str, int]:
-        """Thousandths of GPUs that pods have, by queue."""
+        """Thousandths of GPUs that pods hold, by queue."""
         found: dict[str, int] = {}
         for slot in self.slots:
             for user in slot.users:
@@ -210,18 +209,18 @@ class NodeSlots:
 
     @property
     def over(self) -> int:
-        """How many GPUs pods have beyond those that the node offers."""
+        """GPUs that pods hold beyond those that the node offers."""
         return max(0, len(self.slots) - self.gpus)
 
     @property
     def fractions(self) -> float:
-        """What is left of shared GPUs, in GPUs."""
+        """Free parts of shared GPUs, in GPUs."""
         left = sum(GPU_UNIT - slot.granted for slot in self.slots if slot.state == SHARED)
         return left / GPU_UNIT if self.ready else 0.0
 
 
 def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
-    """Return the nodes by name, with their GPUs as the last cycle left them."""
+    """Return the nodes by name, with their GPUs after the last cycle."""
     cycle = outcome.last
     levels = [level.node_label for each in outcome.case.objects.topologies for level in each.spec.levels]
     broken = {
@@ -247,20 +246,20 @@ def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
 
 
 def slots_on(cycle: Cycle, row: int) -> tuple[Slot, ...]:
-    """Return the GPUs that one node offers, as the cycle left them."""
+    """Return the GPUs that one node offers, after the cycle."""
     snapshot = cycle.snapshot
     pods = [pod for pod in np.flatnonzero(cycle.places == row).tolist() if not snapshot.pod_reservation[pod]]
     return _slots(cycle, snapshot.nodes[row], pods, 0)
 
 
 def share_of(gpu: GpuRequest, node: Node) -> int:
-    """Return which part of one GPU of a node a pod asks for, in thousandths."""
+    """Return the part of one GPU of a node that a pod requests, in thousandths."""
     part = gpu.memory / node.gpu_memory if gpu.kind is GpuKind.MEMORY else gpu.portion
     return round(part * GPU_UNIT)
 
 
 def _broken(capacity: Mapping[str, object], allocatable: Mapping[str, object]) -> int:
-    """Return how many GPUs a node has that it does not offer."""
+    """Return the number of GPUs that a node has and does not offer."""
     try:
         return max(0, int(str(capacity.get(NVIDIA_GPU, 0))) - int(str(allocatable.get(NVIDIA_GPU, 0))))
     except ValueError:
@@ -295,7 +294,7 @@ def _slots(cycle: Cycle, node: Node, pods: Sequence[int], broken: int) -> tuple[
 
 
 def _asked_of_drivers(cycle: Cycle, node: Node, pod: int) -> int:
-    """Return how many of the GPUs that a pod asks for are devices of claims on its node."""
+    """Return how many of the GPUs that a pod requests are devices of claims on its node."""
     placed = placed_devices(cycle.report.details, pod)
     if not (node.dra_gpus and placed.devices()):
         return 0
@@ -307,9 +306,9 @@ def _asked_of_drivers(cycle: Cycle, node: Node, pod: int) -> int:
 
 
 def _slots_behind_claims(cycle: Cycle, node: Node, pods: Sequence[int]) -> Sequence[Slot]:
-    """Return the GPUs of a node that drivers offer; a partition has a part of its GPU.
+    """Return the GPUs of a node that DRA drivers offer; a partition takes a part of its GPU.
 
-    Of pods that share a claim the first one has what the claim has, and the others nothing more.
+    Of the pods that share a claim, the first one holds its devices, and the others hold nothing more.
     """
     gpus = cycle.snapshot.catalog.gpus
     holders: dict[tuple[str, str, str], list[tuple[User, AllocatedDevice, object]]] = {}
@@ -333,7 +332,7 @@ def _slot_of(gpu: Gpu, holders: Sequence[tuple[User, AllocatedDevice, object]], 
     seen: set[object] = set()
     taken: dict[str, set[tuple[str, str, str]]] = {state: set() for state in _STATES}
     for user, device, claim in sorted(holders, key=lambda each: _STATES.index(each[0].state)):
-        # A place that is held is beside what stays.
+        # A promised place overlaps with pods that are leaving, but never with pods that stay.
         beside, share = taken[USED] | taken[user.state], 0
         if (device.key, claim) not in seen:
             share = gpus.part_had(device) if device.shared else gpu.taken({*beside, device.key}) - gpu.taken(beside)
@@ -348,7 +347,7 @@ def _slot_of(gpu: Gpu, holders: Sequence[tuple[User, AllocatedDevice, object]], 
 
 
 def _with_promises(slots: Sequence[Slot], promised: Sequence[User]) -> Iterator[Slot]:
-    """Yield slots with those that wait for them: first on what is free, then on what is being left."""
+    """Yield the slots with the promises added: first on free slots, then on slots that are being released."""
     left = list(promised)
     ahead = max(0, len(left) - sum(slot.state == FREE for slot in slots))
     for slot in slots:
@@ -368,7 +367,7 @@ def _shared(users: Sequence[User]) -> Slot:
 
 
 def _users(cycle: Cycle, pod: int, share: int) -> Iterator[User]:
-    """Yield what a pod does on its node; nothing for one that is over."""
+    """Yield the user for a pod and its share; nothing for a pod that has ended."""
     holder = holder_of(cycle, pod)
     if holder is not None:
         yield User(**holder, share=share)

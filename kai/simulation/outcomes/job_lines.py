@@ -1,4 +1,4 @@
-"""The jobs of an outcome in the order in which they are asked: since when each waits or runs, and its place in line."""
+"""The jobs of an outcome in scheduling order, with the start of their run or wait, and their position in the queue."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)
 
 @attrs.frozen
 class Owner:
-    """The object that made a group; it is what its user submitted."""
+    """The object that owns a group, as its user submitted it."""
 
     kind: str
     name: str
@@ -53,37 +53,37 @@ class PodLine:
     gpus: int
     """In thousandths of a device."""
     gpu_memory: int = 0
-    """MiB of devices that it asks for by memory, in place of whole devices or a part of one."""
+    """MiB of GPU memory that it requests, in place of whole devices or a fraction."""
     gpus_held: int | None = None
-    """What it counts for on its node, or where a place is held for it; None where that is not known."""
+    """GPUs as counted on its node, or where a place is held for it; None if unknown."""
 
     @property
     def gpus_text(self) -> str:
-        """What it asks for: GPUs, or memory of GPUs."""
+        """Its request: GPUs, or GPU memory."""
         return Job.gpus_of(0 if self.gpu_memory else self.gpus, self.gpu_memory)
 
 
 @attrs.frozen(kw_only=True)
 class JobLine:
-    """A job with what a list of jobs says beyond what was decided."""
+    """A job with the columns of a job list that the decision does not provide."""
 
     job: Job
     uid: str
     labels: Mapping[str, str]
     owner: Owner | None
     since: float | None
-    """Since when it runs, or waits if nothing of it runs; in seconds since the epoch, None where that is not known."""
+    """Start of the run, or of the wait if no pod runs; in seconds since the epoch, None if unknown."""
     position: int | None
-    """Its place among the jobs of its queue that wait; None for others."""
+    """Its position among the waiting jobs of its queue; None for others."""
     others_before: int | None = None
-    """How many jobs of other queues are asked before it; None where that is not known.
+    """Number of jobs of other queues that are tried before it; None if unknown.
 
-    Each place that is given changes whose turn it is, so it is known after a cycle that decided nothing.
+    Each placement changes whose turn it is, so the number is known only after a cycle without decisions.
     """
     keys: tuple[OrderKey, ...]
     pods: tuple[PodLine, ...]
     counted: bool = True
-    """Whether its pods could be seen; otherwise they are taken to be as many as must start together."""
+    """Whether its pods could be listed; otherwise the minimum of the group stands for their number."""
 
     @property
     def waits(self) -> bool:
@@ -92,7 +92,7 @@ class JobLine:
 
 
 def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
-    """Return all jobs: those that wait for nothing first, then those that wait, in the order of their queues.
+    """Return all jobs: those that do not wait first, then those that wait, in the order of their queues.
 
     Cost: where a job waits, one session beyond the decision itself.
     """
@@ -128,7 +128,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
 
 
 def lines_named(name: str, lines: Sequence[JobLine]) -> tuple[JobLine, ...]:
-    """Return those of ``lines`` that have this name, else whose owner has it, else of which a pod has it."""
+    """Return those of ``lines`` with this job name, else with this owner name, else with a pod of this name."""
     found = [line for line in lines if name in {line.job.name, line.job.key}]
     found = found or [line for line in lines if line.owner is not None and line.owner.name == name]
     return tuple(found or [line for line in lines if any(pod.name == name for pod in line.pods)])
@@ -141,16 +141,16 @@ def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
 
 @attrs.frozen
 class _Place:
-    """Where a job that waits stands."""
+    """The position of a waiting job."""
 
     own: int
-    """Its place among the jobs of its queue, counted from 1."""
+    """Position among the jobs of its queue, counted from 1."""
     others: int
-    """How many of other queues come before it."""
+    """Number of jobs of other queues before it."""
 
 
 def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, _Place]:
-    """Return the place of each job that still waits."""
+    """Return the position of each waiting job."""
     waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.words is not None}
     counts: Counter[str] = Counter()
     places: dict[int, _Place] = {}
@@ -164,7 +164,7 @@ def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: 
 
 @attrs.frozen(kw_only=True)
 class _Columns:
-    """What is asked of each pod, as Python's own numbers: an array takes ten times as long to tell one."""
+    """The figures of each pod as Python numbers: reading one from an array takes ten times as long."""
 
     before: Sequence[int]
     """Its status before the cycle."""
@@ -187,7 +187,7 @@ class _Columns:
 
 
 def _since(outcome: Outcome, columns: _Columns, group: PodGroup, pods: Sequence[int]) -> float | None:
-    """Return since when a job runs, or since when it waits; what happens in this very moment has no past."""
+    """Return since when a job runs, or else waits; None for what starts in this cycle."""
     snapshot, status = outcome.last.snapshot, columns.before
     if any(status[pod] in _PLACED for pod in pods):
         return group.last_start
@@ -212,7 +212,7 @@ def _labels(manifest: Manifest | None, group: PodGroup) -> Mapping[str, str]:
 
 
 def owner_of(manifest: Manifest | None) -> Owner | None:
-    """Return what made a group: its controller, else the first of its owners."""
+    """Return the owner of a group: its controller, else the first owner reference."""
     references = () if manifest is None else manifest.metadata.owner_references
     chosen = next((each for each in references if each.controller), None) or next(iter(references), None)
     return None if chosen is None else Owner(chosen.kind, chosen.name, chosen.uid)

@@ -1,4 +1,4 @@
-"""What is on a node, why it is not used more, and what keeps waiting jobs from it."""
+"""The occupancy of a node: its pods, why it is not used more, and what keeps waiting jobs from it."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.states import counted_gpus
 
 _TOO_EARLY = (Stage.QUEUE, Stage.READINESS, Stage.BIND, Stage.LIMIT, Stage.QUOTA)
-"""Stages at which nodes do not matter yet."""
+"""Stages before nodes are considered."""
 
 
 @attrs.frozen(kw_only=True)
@@ -26,7 +26,7 @@ class Tenant:
     """The pods of one job on a node."""
 
     job: str
-    """``namespace/name``; of pods without a group the pod's."""
+    """``namespace/name`` of the job, or of the pod where it has no group."""
     title: str
     queue: str
     pods: int
@@ -44,18 +44,18 @@ class Occupancy:
     gpus: int
     idle: int
     partly: int
-    """What is left of GPUs that pods share."""
+    """Free parts of shared GPUs."""
     ready: bool
     closed: str
-    """What keeps all pods from it: ``cordoned``, ``not ready``; "" where nothing does."""
+    """The condition that keeps all pods away: ``cordoned``, ``not ready``; "" where nothing does."""
     closed_for: float | None
-    """For how many seconds; None where that is not known."""
+    """For how many seconds; None if unknown."""
     failed: int
     """GPUs, in thousandths, that it has and does not offer."""
     taints: tuple[str, ...]
     tenants: tuple[Tenant, ...]
     kept_away: tuple[tuple[str, tuple[str, ...]], ...]
-    """What keeps waiting jobs from it, with the names of the jobs; most jobs first."""
+    """Each obstacle for waiting jobs, with the names of these jobs; the one with most jobs first."""
     slices: tuple[Slices, ...] = ()
     """Its MIG slices, by profile."""
 
@@ -65,7 +65,7 @@ class Occupancy:
 
 
 def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
-    """Return what is on the node ``name``.
+    """Return the occupancy of the node ``name``.
 
     Raises: KeyError for a node that is not in the snapshot.
     """
@@ -97,7 +97,7 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
 
 
 def spare(outcome: Outcome, name: str) -> tuple[str, ...]:
-    """Return of each resource of a node but GPUs and MIG slices how much is free, in words: ``58 of 64 cores``."""
+    """Return the free amount of each resource of a node except GPUs and MIG slices, as text: ``58 of 64 cores``."""
     snapshot, report = outcome.last.snapshot, outcome.last.report
     row = snapshot.node_rows[name]
     offered = snapshot.axis.vector(snapshot.nodes[row].allocatable)
@@ -118,7 +118,7 @@ def _taints(node: Node) -> Iterator[str]:
 
 
 def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
-    """Return who is on a node, most GPUs first."""
+    """Return the tenants of a node, most GPUs first."""
     snapshot, report = outcome.last.snapshot, outcome.last.report
     titles = {job.key: job.title for job in seen.jobs}
     places = outcome.last.places

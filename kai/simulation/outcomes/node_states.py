@@ -1,4 +1,4 @@
-"""What keeps a node from taking pods, since when, and which of its GPUs have failed, as its object says it."""
+"""Why and since when a node takes no pods, and how many of its GPUs have failed, from its Node object."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -13,21 +13,21 @@ from kai.model.units import amounts
 
 READY: Final = "Ready"
 OWN_TAINTS: Final = "node.kubernetes.io/"
-"""Taints that the cluster itself sets, and takes away when their cause is gone."""
+"""Prefix of taints that the control plane sets, and removes when their cause is gone."""
 _CORDONED: Final = f"{OWN_TAINTS}unschedulable"
 
 
 @attrs.frozen(kw_only=True)
 class NodeState:
-    """A node that takes no pods, or that has fewer GPUs than it was built with."""
+    """A node that takes no pods, or that offers fewer GPUs than it has."""
 
     node: Node
     closed: str
-    """What keeps pods away: ``cordoned``, ``not ready``; "" where nothing does."""
+    """The condition that keeps pods away: ``cordoned``, ``not ready``; "" where nothing does."""
     since: float | None
-    """Since when, in seconds since the epoch; None where the object does not say it."""
+    """Start of that condition, in seconds since the epoch; None where the object does not have it."""
     why: str
-    """What its kubelet gives as the reason."""
+    """The reason that its kubelet reports."""
     failed: int
     """GPUs that it has and does not offer."""
 
@@ -38,7 +38,7 @@ class NodeState:
 
 
 def state_of(node: Node, closed: str) -> NodeState:
-    """Return the state of a node; ``closed`` is what the scheduler knows to keep pods away."""
+    """Return the state of a node; ``closed`` is the reason for which the scheduler keeps pods away."""
     bad = next((each for each in node.status.conditions if each.type == READY and each.status != "True"), None)
     cordon = next((taint for taint in node.spec.taints if taint.key == _CORDONED), None)
     since = None
@@ -54,13 +54,13 @@ def state_of(node: Node, closed: str) -> NodeState:
 
 
 def states_of(nodes: Iterator[Node], known: Mapping[str, model.Node]) -> list[NodeState]:
-    """Return the states of those nodes that take no pods or have lost GPUs; ``known`` are those of the snapshot."""
+    """Return the states of nodes that take no pods or have lost GPUs; ``known`` are the nodes of the snapshot."""
     found = (state_of(each, known[each.metadata.name].closed) for each in nodes if each.metadata.name in known)
     return [each for each in found if each.closed or each.failed]
 
 
 def _gpus(node: Node) -> Iterator[tuple[int, int]]:
-    """Yield of each sort of GPUs how many a node has, and how many it offers, where that is fewer."""
+    """Yield capacity and allocatable of each GPU resource where the node offers fewer than it has."""
     for resource in names.GPU_RESOURCES:
         if resource in node.status.capacity:
             most, offered = (
@@ -78,7 +78,7 @@ def uncordoned(node: Node) -> Node:
 
 
 def recovered(node: Node) -> Node:
-    """Return a node whose kubelet reports that all is well, without the taints that say otherwise."""
+    """Return a node whose kubelet reports healthy conditions, without the taints of unhealthy ones."""
     conditions = tuple(
         attrs.evolve(each, status="True" if each.type == READY else "False") for each in node.status.conditions
     )

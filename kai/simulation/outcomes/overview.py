@@ -1,6 +1,6 @@
-"""An outcome for people: one line for each pod group and each queue, as values that the command prints.
+"""An outcome for people: one line for each pod group and each queue, as values that commands print.
 
-What the objects of a case say that its snapshot leaves out.
+`declared_in` and `left_out` add what the objects of a case contain and its snapshot omits.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from kai.simulation.outcomes.states import (
 
 
 def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
-    """Return parents of queues, queues of other schedulers, and the names of gates. Cost: a look at each object."""
+    """Return parents of queues, queues of other schedulers, and the names of gates. Cost: one pass over the objects."""
     return attrs.evolve(
         declared_queues(objects.queues, settings),
         gates={
@@ -50,14 +50,14 @@ def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
 
 
 def left_out(outcome: Outcome) -> tuple[tuple[str, Words], ...]:
-    """Return the queues that are written down and not in the snapshot, by name, with the reason."""
+    """Return the declared queues that are missing from the snapshot, by name, with the reason."""
     known = outcome.last.snapshot.queue_rows
     absent = sorted(each.metadata.name for each in outcome.case.objects.queues if each.metadata.name not in known)
     declared = declared_in(outcome.case.objects, outcome.case.settings) if absent else Declared()
     return tuple((name, missing_queue(name, declared)) for name in absent)
 
 
-# Plain numbers: a member of an enumeration takes ten times as long to compare.
+# Plain numbers: an enumeration member takes ten times as long to compare.
 _GONE = frozenset({int(Status.SUCCEEDED), int(Status.FAILED)})
 _WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
 _PIPELINED = int(Status.PIPELINED)
@@ -73,7 +73,7 @@ class Job:
     state: State
     queue: str = ""
     priority: int | None = None
-    """None where it is not known, as it is for ``preemptible``."""
+    """None if unknown; likewise ``preemptible``."""
     preemptible: bool | None = None
     wanted: int = 0
     """Pods that run or want to run."""
@@ -83,31 +83,31 @@ class Job:
     nodes: tuple[str, ...] = ()
     started: int = 0
     held: int = 0
-    """Pods that are promised a place; those that were moved, and have not come back, are among them."""
+    """Pods that are promised a place, including moved pods that have not come back."""
     evicted: int = 0
-    """Pods that leave their node; those that move are among them."""
+    """Pods that are evicted, including those that move."""
     moved: int = 0
-    """Pods that leave their node for another one."""
+    """Pods that move to another node."""
     gpu_memory: int = 0
-    """MiB of devices that pods ask for by memory; how many GPUs that is depends on the node."""
+    """MiB of GPU memory that pods request; the number of GPUs depends on the node."""
     gpus_by_memory: int = 0
-    """What this counts for among ``gpus``, as in what queues want: where the pod is, else of the smallest GPU."""
+    """The part of ``gpus`` for that memory, as in the demand of queues: on the pod's node, else on the smallest GPU."""
     gpus_held: int | None = None
-    """What its pods count for on their nodes, and where places are held for them, as in what queues use.
+    """GPUs of its pods as counted on their nodes, and where places are held for them, as in the usage of queues.
 
-    None where that is not known.
+    None if unknown.
     """
     uid: str = ""
     title: str = ""
     """Its name; with the namespace where another job has the same name."""
     lost_to: tuple[str, ...] = ()
-    """For whom its pods had to go, and why; those that move are not among them."""
+    """The jobs that its evicted pods made room for, with the cause; moved pods are not included."""
     refusal: tuple[str, str] = ("", "")
-    """Code and text of why a cluster would not take it."""
+    """Code and text of the refusal, where a cluster would not admit it."""
     words: Words | None = None
     """Why pods of it wait; None when none does."""
     explanations: tuple[Explanation, ...] = ()
-    """The same as conditions carry it, each reason."""
+    """All reasons in the form that conditions carry."""
     message: str = ""
     pod_messages: tuple[tuple[str, str], ...] = ()
 
@@ -118,12 +118,12 @@ class Job:
 
     @property
     def gpus_text(self) -> str:
-        """What all its pods ask for: GPUs, or memory of GPUs."""
+        """The request of all its pods: GPUs, or GPU memory."""
         return self.gpus_of(self.gpus - self.gpus_by_memory, self.gpu_memory)
 
     @staticmethod
     def gpus_of(gpus: float, memory: int) -> str:
-        """Return GPUs, in thousandths, and what is asked for by memory besides, in MiB, as tables show them."""
+        """Return GPUs, in thousandths, plus requests by memory, in MiB, as tables show them."""
         shown = number_text(gpus / GPU_UNIT)
         if not memory:
             return shown
@@ -131,7 +131,7 @@ class Job:
 
     @property
     def reason(self) -> tuple[str, str]:
-        """Code and text of why its pods wait or go, empty where there is nothing to say."""
+        """Code and text of why its pods wait or are evicted, empty where neither applies."""
         if self.state == "Evicted" or (self.words is None and self.lost_to):
             return "Evicted", ", ".join(self.lost_to)
         if self.words is not None and self.words.code == "Moves" and self.lost_to:
@@ -150,7 +150,7 @@ class Job:
 
 @attrs.frozen(kw_only=True)
 class Overview:
-    """What there is to say about an outcome."""
+    """The jobs, queues and evictions of an outcome."""
 
     nodes: int
     totals: tuple[int, int, int]
@@ -163,7 +163,7 @@ class Overview:
 
     @property
     def titles(self) -> dict[str, str]:
-        """What jobs are called, by ``namespace/name``."""
+        """The titles of jobs, by ``namespace/name``."""
         return {job.key: job.title for job in self.jobs}
 
     def queues_below(self, name: str) -> frozenset[str]:
@@ -176,7 +176,7 @@ class Overview:
 
 
 def overview(outcome: Outcome) -> Overview:
-    """Return jobs in the order of their names by queue, queues as a tree, and the last cycle's evictions."""
+    """Return the jobs by queue and name, the queues as a tree, and the evictions of the last cycle."""
     cycle = outcome.last
     snapshot = cycle.snapshot
     teller = Teller(snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings))
@@ -219,7 +219,7 @@ def pods_by_group(cycle: Cycle) -> list[list[int]]:
 
 @attrs.frozen(kw_only=True)
 class _Columns:
-    """What is asked of each pod, as Python's own numbers: an array takes ten times as long to tell one."""
+    """The figures of each pod as Python numbers: reading one from an array takes ten times as long."""
 
     status: Sequence[int]
     node: Sequence[int]
@@ -252,26 +252,26 @@ class _Columns:
 
 @attrs.frozen(kw_only=True)
 class _Members:
-    """The pods of a job by what became of them."""
+    """The pods of a job by their fate in the cycle."""
 
     alive: Sequence[int]
     placed: Sequence[int]
     held: Sequence[int] = ()
     moving: Sequence[int] = ()
-    """Places of those that were moved and have not come back."""
+    """Stand-ins for pods that were moved and have not come back."""
     waiting: Sequence[int] = ()
     started: Sequence[int] = ()
     lost: Sequence[int] = ()
-    """Those that leave their node."""
+    """Pods that leave their node."""
     astray: Sequence[int] = ()
-    """Those whose node is not there."""
+    """Pods whose node does not exist."""
 
     @classmethod
     def of(cls, columns: _Columns, pods: Sequence[int]) -> "_Members":
-        """Sort the pods of a job."""
+        """Sort the pods of a job by their fate."""
         status, evicted, bound, kept = columns.status, columns.evicted, columns.bound, columns.kept
         moving = [pod for pod in pods if pod in kept.rows] if kept.rows else ()
-        # Most jobs of a large cluster run, and nothing happens to them.
+        # Fast path: most jobs of a large cluster run, and the cycle changes nothing for them.
         if not moving and all(within(status[pod], _HERE) and pod not in bound and pod not in evicted for pod in pods):
             return cls(alive=pods, placed=pods, astray=[pod for pod in pods if columns.node[pod] < 0])
         alive = [pod for pod in pods if status[pod] not in _GONE and pod not in kept.left]
@@ -289,7 +289,7 @@ class _Members:
 
 
 def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], teller: Teller, *, is_alone: bool) -> Job:
-    """Return a job; one that ``is_alone`` in having its name is called by it."""
+    """Return a job; its title is the plain name where it ``is_alone`` in having it."""
     snapshot, evicted = cycle.snapshot, columns.evicted
     facts = snapshot.groups[group]
     members = _Members.of(columns, pods)
@@ -336,7 +336,7 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
 
 
 def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
-    """Return which way pods move, and for which group."""
+    """Return the moves of pods as text: between which nodes, and for which group."""
     snapshot = cycle.snapshot
     nodes = [node.name for node in snapshot.nodes]
     origins = cycle.origins
@@ -354,7 +354,7 @@ def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
 
 
 def _way(origin: str, to: str, count: int) -> str:
-    """Return how many pods take a way; a pod may get another place on its own node."""
+    """Return one move as text, with its number of pods; a pod may get another place on its own node."""
     if origin == to:
         return f"{counted(count, 'pod starts', 'pods start')} again on {to}"
     return f"{counted(count, 'pod moves', 'pods move')} from {origin} to {to}"

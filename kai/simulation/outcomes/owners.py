@@ -1,8 +1,8 @@
-"""What jobs belong to: the objects that users submitted, from the pods up.
+"""The owners of jobs, from the pods up to the objects that users submitted.
 
-A pod names its nearest owner, a group its own, and the annotation of a group the topmost one. Between those, what owns
-what is known where the input has the objects. A replica set is a deployment's where its name is that of the deployment
-with the hash that its pods carry.
+A pod names its nearest owner, a group its own, and an annotation of the group the topmost one. The owners in between
+are known where the input has the objects. A ReplicaSet belongs to a Deployment where its name is the Deployment's name
+followed by the pod-template hash in the labels of its pods.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from kai.api.scheduling.pod_group import PodGroup
 
 _HASH: Final = "pod-template-hash"
 _OWN: Final = frozenset({"Pod", "PodGroup"})
-"""Owners that are asked for by their own names."""
+"""Kinds that are requested by their own names."""
 
 
 @attrs.frozen
@@ -34,7 +34,8 @@ def owners_in(
 ) -> dict[str, tuple[Above, ...]]:
     """Return the owners of each job by its key, ``namespace/name``, the nearest first.
 
-    ``above`` has kind, name and UID of the owners of what owns pods, by its UID. Cost: a look at each pod.
+    ``above`` maps the UID of an object that owns pods to kind, name and UID of its own owners. Cost: one pass over the
+    pods.
     """
     known = {} if above is None else above
     found: dict[str, dict[Above, None]] = {}
@@ -57,7 +58,7 @@ def owners_in(
 def _upwards(
     references: Sequence[OwnerReference], labels: Mapping[str, str], above: Mapping[str, Sequence[tuple[str, str, str]]]
 ) -> Iterator[Above]:
-    """Yield the owners that references name, and those above them as far as they are known."""
+    """Yield the owners that references name, and their known owners in turn."""
     seen: set[str] = set()
     waiting = [(each.kind, each.name, each.uid) for each in reversed(references)]
     while waiting:
@@ -72,7 +73,7 @@ def _upwards(
 
 
 def topmost(text: str) -> Above | None:
-    """Return the owner in the annotation that pod grouping writes; None where it is no such text."""
+    """Return the owner in the annotation that pod grouping writes; None where the text is something else."""
     try:
         values = yaml.safe_load(text) if text else None
     except (yaml.YAMLError, ValueError, RecursionError):

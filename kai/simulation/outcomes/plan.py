@@ -1,8 +1,9 @@
-"""The decisions of an outcome as a plan: which pods start where, which wait for a place, which have to go and for whom.
+"""The decisions of an outcome, for machines: as a plan, and as the answer that conformance cases compare.
 
-A plan is values with names, so that it can be written down, compared with another, and found equal by its hash.
+A plan lists which pods start where, which are promised a place, and which are evicted for whom. It consists of named
+values, so that it can be stored, compared with another, and identified by its hash.
 
-An outcome for machines: statuses, nodes, devices and counts, as conformance cases compare them.
+An answer has the statuses, nodes, devices and counts after the last cycle.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from kai.state.snapshot import Snapshot
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is decided in all cycles of an outcome, in the order of the decisions."""
+    """The decisions of all cycles of an outcome, in order."""
 
     place: tuple[Place, ...]
     hold: tuple[Hold, ...]
@@ -32,7 +33,7 @@ class Plan:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many pods start, are promised a place, have to go, and move."""
+        """The number of pods that start, are promised a place, are evicted, and move."""
         return {
             "start": len(self.place),
             "hold": len(self.hold),
@@ -42,7 +43,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Return a digest that is the same for the same decisions."""
+        """Return a digest that is equal for equal decisions."""
         return digest_of(self._items())
 
     def document(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class Plan:
 
 
 def _values(item: Place | Hold | Departure) -> dict[str, Any]:
-    """Return a decision as plain values; one without MIG slices has no key for them, as recordings have none."""
+    """Return a decision as plain values; without MIG slices the key is left out, as in recordings."""
     values = attrs.asdict(item)
     return values if item.sliced else {key: value for key, value in values.items() if key != "sliced"}
 
@@ -117,9 +118,9 @@ Answer = dict[str, Any]
 
 
 def answer(outcome: Outcome) -> Answer:
-    """Return pods and nodes after the last cycle, counts of each cycle, and the same for every stable cycle.
+    """Return pods and nodes after the last cycle, the counts of each cycle, and the same for every stable cycle.
 
-    With stable cycles pods are reported as the cluster has them once it has reacted to the last cycle.
+    With stable cycles, pods are reported after the cluster has reacted to the last cycle.
     """
     pods = pods_of(outcome.last) if outcome.settled is None else settled_pods(outcome.settled, outcome.last)
     result: Answer = {
@@ -137,9 +138,9 @@ def answer(outcome: Outcome) -> Answer:
 
 
 def pods_of(cycle: Cycle) -> Answer:
-    """Return every pod's status, node, devices and what plugins tell of it after the last action of ``cycle``.
+    """Return every pod's status, node, devices and plugin details after the last action of ``cycle``.
 
-    A pod whose promise another group took counts as leaving the node that it was promised, as with the peer.
+    A pod whose promise another group took counts as releasing the node that it was promised, as with the peer.
     """
     after, lapsed = cycle.aftermath, cycle.report.lapsed
     names, nodes = pod_names(cycle.snapshot), cycle.report.node.tolist()
@@ -156,7 +157,7 @@ def pods_of(cycle: Cycle) -> Answer:
 
 
 def settled_pods(snapshot: Snapshot, last: Cycle) -> Answer:
-    """Return every pod's status, node and devices as a snapshot finds them, with what was told in the ``last`` cycle.
+    """Return every pod's status, node and devices in a snapshot, with the plugin details of the ``last`` cycle.
 
     The snapshot shows the cluster after it has reacted to that cycle.
     """
@@ -175,7 +176,7 @@ def settled_pods(snapshot: Snapshot, last: Cycle) -> Answer:
 
 
 def pod_names(snapshot: Snapshot) -> list[str]:
-    """Return what each pod is called: by its name, with its namespace only where two pods share the name."""
+    """Return the name of each pod in answers, with its namespace only where two pods share the name."""
     seen = Counter(pod.name for pod in snapshot.pods)
     return [pod.name if seen[pod.name] == 1 else pod.key for pod in snapshot.pods]
 
@@ -192,7 +193,7 @@ def _pod(snapshot: Snapshot, status: Status, node: int, devices: Sequence[str], 
 
 
 def _told(cycle: Cycle, pod: int) -> Answer:
-    """Return what details of a pod's placement say: those chosen in this cycle, else those on record."""
+    """Return the details of a pod's placement: those chosen in this cycle, else those on record."""
     found: Answer = {}
     for detail in cycle.report.details.get(pod, {}).values():
         if isinstance(detail, Told):
@@ -201,9 +202,9 @@ def _told(cycle: Cycle, pod: int) -> Answer:
 
 
 def nodes_of(cycle: Cycle) -> Mapping[str, Any]:
-    """Return the whole GPUs of each node that are idle, and that are being released, after the last action.
+    """Return the idle and the releasing whole GPUs of each node after the last action.
 
-    Plugins add what they report of nodes.
+    Plugins add their own node details.
     """
     return {
         node.name: {

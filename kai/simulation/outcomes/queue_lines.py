@@ -22,7 +22,7 @@ class Share:
 
 @attrs.frozen(kw_only=True)
 class QueueLine:
-    """One queue after the last cycle, in tree order. ``last`` says, from the top down, where it is the last child."""
+    """One queue after the last cycle, in tree order. ``last``: whether it is the last child, for each level."""
 
     name: str
     parent: str
@@ -37,7 +37,7 @@ class QueueLine:
 
 
 def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[str, int]) -> tuple[QueueLine, ...]:
-    """Return the queues as a tree; ``running`` and ``waiting`` say how many jobs of each leaf do so."""
+    """Return the queues as a tree; ``running`` and ``waiting`` are the job counts of each leaf."""
     queues = cycle.snapshot.queues
     children: dict[int, list[int]] = {}
     for row, queue in enumerate(queues):

@@ -1,4 +1,4 @@
-"""Workloads that a cluster would not take, as jobs beside those that were decided on."""
+"""Workloads that a cluster would refuse, as jobs beside those that were decided on."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from kai.simulation.outcomes.states import State
 
 
 def refused_jobs(workloads: Iterable[RefusedWorkload]) -> tuple[Job, ...]:
-    """Return a job for each workload; no pod of it is placed, and none waits."""
+    """Return a job for each workload; none of its pods is placed or waits."""
     return tuple(
         Job(
             name=each.name,
@@ -27,7 +27,7 @@ def refused_jobs(workloads: Iterable[RefusedWorkload]) -> tuple[Job, ...]:
 
 
 def refused_lines(workloads: Iterable[RefusedWorkload]) -> tuple[JobLine, ...]:
-    """Return the same as lines of a list of jobs: nothing is known of when they were made."""
+    """Return the same jobs as lines of a job list; their creation times are unknown."""
     return tuple(
         JobLine(job=job, uid="", labels={}, owner=None, since=None, position=None, keys=(), pods=())
         for job in refused_jobs(workloads)

@@ -1,12 +1,10 @@
-"""The states of jobs and pods, in one vocabulary, and what a pod counts for in quota.
+"""The states of jobs and pods, the places kept for moved pods, and the GPUs that pods count for.
 
-Places that a cycle's input keeps for pods that were moved: rows of pods that are none.
+Jobs and pods share one vocabulary of states, for tables and documents.
 
-The states of a job: one vocabulary for tables and documents.
+A stand-in is a row for a pod that was moved and has not come back: the input of a cycle keeps its place with it.
 
-Where each pod stands after a cycle, in the words that jobs have, too.
-
-What pods count for in quota: MIG slices by their size, memory of GPUs and devices of claims as parts of GPUs.
+Counts of GPUs follow quota: MIG slices by their size, GPU memory and devices of claims as parts of GPUs.
 """
 
 from collections.abc import Mapping
@@ -27,18 +25,18 @@ from kai.state.snapshot import Snapshot
 
 @attrs.frozen
 class KeptPlaces:
-    """What is to be counted as a place, and what no more."""
+    """The rows that hold a place for a moved pod, and the pods that no longer count."""
 
     rows: AbstractSet[int] = frozenset()
-    """Each stands in for a pod that is to come."""
+    """Rows of stand-ins, each for a pod that is to come."""
     left: AbstractSet[int] = frozenset()
-    """Pods that those stand in for, and that have not left their old node yet."""
+    """Pods that have a stand-in and have not left their old node yet."""
 
 
 def kept_places(snapshot: Snapshot) -> KeptPlaces:
-    """Return the rows of stand-ins, and of the pods that they stand in for.
+    """Return the rows of stand-ins, and the rows of the pods that they stand in for.
 
-    Cost: a look at each pod.
+    Cost: one pass over the pods.
     """
     rows = frozenset(row for row, pod in enumerate(snapshot.pods) if pod.is_stand_in)
     if not rows:
@@ -49,7 +47,7 @@ def kept_places(snapshot: Snapshot) -> KeptPlaces:
 
 
 class State(StrEnum):
-    """Where a job stands after a cycle. The values are what tables and documents say."""
+    """The state of a job after a cycle. Tables and documents show the values."""
 
     RUNNING = "Running"
     STARTS = "Starts"
@@ -67,7 +65,7 @@ class State(StrEnum):
 
 
 RUNS = frozenset({State.RUNNING, State.STARTS, State.FINISHED})
-"""All pods of such a job have a node, or have ended."""
+"""States in which all pods of the job have a node, or have ended."""
 MEANINGS: dict[State, str] = {
     State.RUNNING: "All its pods have a node, and some of them had it before.",
     State.STARTS: "All its pods are bound to nodes in this cycle.",
@@ -96,7 +94,7 @@ _WITHOUT_NODE = {
 
 
 def state_of(status: int) -> State:
-    """Return the state of a pod of which nothing is known but its status."""
+    """Return the state of a pod by its status alone."""
     known = _WITHOUT_NODE.get(status)
     if known is not None:
         return known
@@ -134,9 +132,9 @@ def placed_devices(details: Details, pod: int) -> ClaimPlacement:
 
 
 def asked_gpus(snapshot: Snapshot, details: Details) -> Int64s:
-    """Return int64[P]: thousandths of GPUs that each pod asks for; requests by memory count nothing.
+    """Return int64[P]: thousandths of GPUs that each pod requests; requests by memory count 0.
 
-    A claim counts as the parts of GPUs that it has or may get, and once for all pods of a group that share it.
+    A claim counts as the parts of GPUs that it has or may get, once for all pods of a group that share it.
     """
     if not len(snapshot.pods):
         return np.zeros(0, np.int64)
@@ -157,9 +155,9 @@ def asked_gpus(snapshot: Snapshot, details: Details) -> Int64s:
 
 
 def counted_gpus(snapshot: Snapshot, nodes: Int64s, details: Details) -> Int64s:
-    """Return int64[P]: thousandths of GPUs that each pod counts for in quota on its node of ``nodes`` (-1: nowhere).
+    """Return int64[P]: thousandths of GPUs that each pod counts for in quota on its node of ``nodes`` (-1: none).
 
-    Parts of devices are counted in hundredths, memory in thousandths; memory that is nowhere counts nothing.
+    Fractions are rounded to hundredths, memory to thousandths. Requests by memory count 0 for pods without a node.
     """
     counts = asked_gpus(snapshot, details)
     for shape, facts in enumerate(snapshot.shapes):
@@ -172,7 +170,7 @@ def counted_gpus(snapshot: Snapshot, nodes: Int64s, details: Details) -> Int64s:
 
 
 def counted_on(snapshot: Snapshot, pod: int, node: int, details: Details) -> int:
-    """Return the same of one pod on one node, whatever other pods share."""
+    """Return the GPUs, in thousandths, of one pod on one node, regardless of claims shared with other pods."""
     shape = int(snapshot.pod_shape[pod])
     gpu = snapshot.shapes[shape].gpu
     if not gpu.shared or node < 0:
@@ -185,7 +183,7 @@ def counted_on(snapshot: Snapshot, pod: int, node: int, details: Details) -> int
 
 
 def _parts(gpu: GpuRequest, sizes: Int64s) -> Int64s:
-    """Return int64[n]: thousandths that a pod which shares devices counts for where one has ``sizes`` [n] MiB."""
+    """Return int64[n]: thousandths of a pod that shares devices of ``sizes`` [n] MiB."""
     if gpu.kind is GpuKind.MEMORY:
         parts: Int64s = np.maximum(GPU_UNIT * gpu.memory // np.maximum(sizes, 1), 1)
         return parts * gpu.devices
@@ -193,20 +191,20 @@ def _parts(gpu: GpuRequest, sizes: Int64s) -> Int64s:
 
 
 def memory_asked(gpu: GpuRequest) -> int:
-    """Return MiB of all devices that a pod asks for by memory; 0 where it asks otherwise."""
+    """Return the MiB of GPU memory that a pod requests on all its devices; 0 for other requests."""
     return gpu.memory * gpu.devices if gpu.kind is GpuKind.MEMORY else 0
 
 
 def demanded_by_memory(snapshot: Snapshot) -> Int64s:
-    """Return int64[K]: thousandths of GPUs that a pod of each shape without a node is taken to ask for by memory.
+    """Return int64[K]: thousandths of GPUs assumed for a pod of each shape that requests memory and has no node.
 
-    They are parts of the smallest GPU that can hold the pod; 0 where none is known, and where a pod asks otherwise.
+    They are parts of the smallest GPU that can hold the pod; 0 where none is known, and for other requests.
     """
     return gpus_by_memory(snapshot, largest=False).astype(np.int64)
 
 
 def wanted_by_memory(snapshot: Snapshot) -> Int64s:
-    """Return int64[P]: thousandths of GPUs that each pod counts for by memory in what its queue wants."""
+    """Return int64[P]: thousandths of GPUs that each pod counts for by memory in the demand of its queue."""
     if not len(snapshot.pods):
         return np.zeros(0, np.int64)
     demanded = demanded_by_memory(snapshot)[snapshot.pod_shape]

@@ -1,4 +1,4 @@
-"""Scenario files: a cluster, a configuration and what is expected, in the long form or in a few lines.
+"""Scenario files: a cluster, a configuration and an expectation, in the long form or in a few lines.
 
-Begin with `scenario`; `shorthand` has the short form, and says how it is written.
+Begin with `scenario`; `shorthand` reads the short form and describes its syntax.
 """

@@ -1,4 +1,4 @@
-"""What scenarios in the short form expect, in words: ``2 running, 1 pending``, ``{pending: OverLimit}``."""
+"""Expectations of scenarios in the short form: ``2 running, 1 pending``, ``{pending: OverLimit}``."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _CLAUSE = re.compile(r"(?:(?P<count>[0-9]{1,9})\s+)?(?P<state>[a-z]+)(?:\s+on\s+
 
 
 def read_expected(document: Mapping[str, Any], place: str) -> Expected | None:
-    """Return what ``document`` expects, None if nothing.
+    """Return the expectations of ``document``, None without any.
 
     Raises: InputError for a sentence that cannot be read.
     """
@@ -29,7 +29,7 @@ def read_expected(document: Mapping[str, Any], place: str) -> Expected | None:
 
 
 def sentence_of(want: object, place: str) -> str:
-    """Return what is expected of the pods of a group, without the reason beside it.
+    """Return the expectation for the pods of a group, without the reason.
 
     Raises: InputError.
     """
@@ -41,7 +41,7 @@ def sentence_of(want: object, place: str) -> str:
 
 
 def parsed_clause(clause: str, place: str) -> tuple[int | None, str, tuple[str, ...]]:
-    """Return how many pods are expected, None for all, in which state, and on which nodes.
+    """Return the expected number of pods, None for all, their state and their nodes.
 
     Raises: InputError.
     """
@@ -55,7 +55,7 @@ def parsed_clause(clause: str, place: str) -> tuple[int | None, str, tuple[str, 
 
 
 def _gpus(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, float]:
-    """Return the number of GPUs that is expected of each name below ``key``."""
+    """Return the expected number of GPUs for each name below ``key``."""
     found = mapping(document.get(key), f"{place}: {key}")
     for name, number in found.items():
         if not is_number(number):

@@ -1,4 +1,4 @@
-"""Scenario documents: a cluster as objects, with the time, the actions, the configuration and what is expected.
+"""Scenario documents: a cluster as objects, with the time, the actions, the configuration and the expectation.
 
 The format is that of the conformance cases; ``tests/conformance/README.md`` describes it field by field.
 """
@@ -171,7 +171,7 @@ def _kubernetes(said: object, name: str) -> KubernetesVersion:
 
 
 def read_config(config: Mapping[str, Any], name: str) -> Configuration:
-    """Return the configuration of a scenario: the default, its tiers in place of it, and plugins on top.
+    """Return the configuration of a scenario: the default, with its tiers replaced and its plugins added.
 
     Raises: ConfigError.
     """
@@ -191,7 +191,7 @@ def read_config(config: Mapping[str, Any], name: str) -> Configuration:
 def read_parameters(config: Mapping[str, Any], name: str) -> Settings:
     """Return the parameters of a scenario.
 
-    Raises: ConfigError for a name that the scheduler has not.
+    Raises: ConfigError for an unknown parameter.
     """
     params = mapping(config.get("params"), f"{name}: config.params")
     strangers = [key for key in params if key not in _PARAMETERS]
@@ -202,7 +202,7 @@ def read_parameters(config: Mapping[str, Any], name: str) -> Settings:
 
 
 def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, ...]]:
-    """Return the cluster of a list of manifests, and notes about kinds that were passed over.
+    """Return the cluster of a list of manifests, and notes about skipped kinds.
 
     Raises: InputError.
     """
@@ -218,7 +218,7 @@ def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, 
 
 
 def skipped_notes(found: structuring.Structured) -> tuple[str, ...]:
-    """Return one note for each kind of object that kai does not know."""
+    """Return one note for each unknown kind of object."""
     kinds = Counter(skipped.kind for skipped in found.skipped)
     return tuple(f"passed over {count} of kind {kind}" for kind, count in sorted(kinds.items()))
 

@@ -12,9 +12,9 @@
       big: {pending: needs}
 
 Queues and groups are created in the order in which they are written, a minute apart; everything happens at one instant.
-A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``; its
-``labels`` and ``annotations`` are on its pod group and on its pods. What
-queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
+By default, the GPU quota of a queue is 0, and all other bounds are unlimited. A group is a gang of all its members
+unless it has a ``minimum``; its ``labels`` and ``annotations`` apply to its pod group and to its pods. The past usage
+of queues is ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ def is_short(document: object) -> bool:
 
 
 def expand(document: Values, place: str) -> list[Manifest]:
-    """Return the Kubernetes objects that the cluster, the queues and the groups of a scenario stand for.
+    """Return the Kubernetes objects for the cluster, the queues and the groups of a scenario.
 
     Raises: InputError that names the key.
     """
@@ -185,7 +185,7 @@ def _leaves(queues: Values) -> list[str]:
 
 
 def _group_fields(value: object, place: str) -> Values:
-    """Return what is written of a group. A level stands in its topology; only in sub-groups it has a key of its own."""
+    """Return the keys of a group. Its topology levels are below ``topology``; only sub-groups have them as own keys."""
     values = mapping(value, place)
     for key in _LEVELS:
         if key in values:
@@ -195,7 +195,7 @@ def _group_fields(value: object, place: str) -> Values:
 
 
 def _topology_of(value: object, place: str) -> Values:
-    """Return the levels that a group asks for.
+    """Return the topology levels that a group requests.
 
     Raises: InputError.
     """
@@ -248,7 +248,7 @@ class _Group:
         return [self._pod_group(members), *(self._pod(at, *member) for at, member in enumerate(members))]
 
     def _members(self) -> list[tuple[str, Values]]:
-        """Return, for each pod, its sub-group ("" without) and what it asks for."""
+        """Return the sub-group ("" without one) and the request of each pod."""
         each = mapping(self._values.get("each"), f"{self._place}.each")
         if self._values.get("subgroups") is None:
             return [("", each)] * whole(self._values, "members", 1, self._place)
@@ -318,7 +318,7 @@ class _Group:
         }
 
     def _written(self, key: str) -> dict[str, str]:
-        """Return labels or annotations as a workload has them: they are on its group and on its pods."""
+        """Return the labels or annotations of a group, which apply to its pod group and to its pods."""
         return {name: as_text(value) for name, value in mapping(self._values.get(key), f"{self._place}.{key}").items()}
 
     def _pod(self, at: int, subgroup: str, each: Values) -> Manifest:

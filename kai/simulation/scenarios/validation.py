@@ -1,6 +1,6 @@
-"""Reading what people wrote by hand: every mistake is an error that names the key, what was found and what would do.
+"""Reading hand-written scenarios: each error names the key, the value that was found, and a valid one.
 
-Nodes and topologies of the short form of a scenario as Kubernetes objects.
+`node` and `topology` turn nodes and topologies of the short form into Kubernetes objects.
 """
 
 import re
@@ -16,14 +16,14 @@ from kai.configuration.registry import suggestion
 from kai.errors import InputError
 
 _MOST = 100_000
-"""More nodes or pods than this are no longer written by hand."""
+"""Most nodes or pods of a scenario; beyond that a file is hardly hand-written."""
 _RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)")
 
 Values = Mapping[str, Any]
 
 
 def fields(value: object, keys: Sequence[str], place: str) -> Values:
-    """Return a mapping whose keys are all among ``keys``; nothing is an empty one.
+    """Return a mapping whose keys are all among ``keys``; None becomes an empty one.
 
     Raises: InputError.
     """
@@ -35,7 +35,7 @@ def fields(value: object, keys: Sequence[str], place: str) -> Values:
 
 
 def texts(value: object, place: str) -> Sequence[str]:
-    """Return a list of texts; nothing is an empty one.
+    """Return a list of texts; None becomes an empty one.
 
     Raises: InputError.
     """
@@ -47,7 +47,7 @@ def texts(value: object, place: str) -> Sequence[str]:
 
 
 def mapping(value: object, place: str) -> Values:
-    """Return a mapping with text keys; nothing is an empty one.
+    """Return a mapping with text keys; None becomes an empty one.
 
     Raises: InputError.
     """
@@ -114,7 +114,7 @@ Manifest = dict[str, Any]
 
 
 def node(name: str, values: Values, place: str) -> Manifest:
-    """Return a node: a large one, unless it says otherwise.
+    """Return a node with large defaults for CPU and memory.
 
     Raises: InputError.
     """
@@ -145,7 +145,7 @@ def node(name: str, values: Values, place: str) -> Manifest:
 
 
 def _taint(text: str) -> Manifest:
-    """Return the taint that ``key=value:Effect`` stands for; without an effect it is NoSchedule."""
+    """Return the taint that ``key=value:Effect`` stands for; the default effect is NoSchedule."""
     head, _, effect = text.partition(":")
     key, _, value = head.partition("=")
     return {"key": key, "value": value, "effect": effect or "NoSchedule"}
@@ -162,7 +162,7 @@ def topology(name: str, levels: Sequence[str]) -> Manifest:
 
 
 def node_names(objects: Sequence[Any]) -> list[str]:
-    """Return the names of the nodes among objects; what is wrong with the others is said where they are read."""
+    """Return the names of the nodes among objects; faults of other objects are reported where these are read."""
     nodes = [each for each in objects if isinstance(each, Mapping) and each.get("kind") == "Node"]
     metadata = [each.get("metadata") for each in nodes]
     return [str(each["name"]) for each in metadata if isinstance(each, Mapping) and "name" in each]

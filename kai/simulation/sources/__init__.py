@@ -1,4 +1,4 @@
-"""Where cases come from, and what is changed of them: files, folders, standard input, snapshots, a running cluster.
+"""Sources of cases: files, folders, standard input, snapshots and a running cluster, with changes to what was read.
 
-Begin with `loading`, which finds out what a path holds. What reads texts is imported where there is a text.
+Begin with `loading`, which detects the content of a path. Parsers of text are imported only for text.
 """

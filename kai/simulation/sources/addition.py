@@ -1,7 +1,7 @@
-"""A workload that is not there yet, added to a cluster as it is: manifests are read, expanded, grouped and put in.
+"""Adding a workload to a cluster as it is: manifests are read, expanded, grouped and merged.
 
-Objects of the files take the place of those of the same kind and name, as applying them would do. Pods that exist stay,
-and are no workload that is to come.
+Objects in the files replace those of the same kind and name, as `kubectl apply` would. Existing pods stay, and are not
+part of the added workload.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,30 +32,30 @@ from kai.simulation.sources.judging import judge
 
 @attrs.frozen(kw_only=True)
 class LaterPods:
-    """Pods of one job that its controller makes once a condition holds."""
+    """Pods of one job that its controller creates once a condition holds."""
 
     job: str
     once: str
     """The condition in words."""
     pods: int
     gpus: float
-    """How many GPUs all of them ask for."""
+    """GPUs that they request together."""
     beside: float = 0.0
-    """How many GPUs the pods of the job hold that are there already and go on beside them."""
+    """GPUs held by those existing pods of the job that keep running beside them."""
 
 
 @attrs.frozen(kw_only=True)
 class Addition:
-    """A case with a workload in it that was not there."""
+    """A case with an added workload."""
 
     case: Case
     jobs: frozenset[str]
-    """``namespace/name`` of every pod group that came with it."""
+    """``namespace/name`` of every added pod group."""
     findings: tuple[Finding, ...] = ()
     refused: tuple[RefusedWorkload, ...] = ()
     unused: tuple[Unused, ...] = ()
     later: tuple[LaterPods, ...] = ()
-    """What controllers make later; it is not in the case."""
+    """Pods that controllers create later; they are not in the case."""
 
 
 def add(
@@ -67,9 +67,9 @@ def add(
     namespace: str = "",
     operators: frozenset[str] = frozenset(),
 ) -> Addition:
-    """Return ``case`` with the workloads of ``documents`` in it, as often as ``copies``, in ``queue`` if one is named.
+    """Return ``case`` with ``copies`` copies of the workloads in ``documents``, in ``queue`` if one is named.
 
-    A workload that is refused is left out. The case is as it was where all are.
+    Refused workloads are left out. Where all are refused, the case is unchanged.
 
     Raises: RefusedError for ``queue`` if it runs no jobs, InputError where no workload is for this scheduler.
     """
@@ -108,7 +108,7 @@ def add(
 
 
 def _later(case: Case, reading: Reading) -> Iterator[LaterPods]:
-    """Yield what controllers make later, one entry for each job and condition; turns of one Job are one."""
+    """Yield the pods that controllers create later, one entry for each job and condition; turns of one Job are one."""
     objects = case.objects
     held = [unstructure(each) for each in (*objects.resource_claims, *objects.resource_claim_templates)]
     claims = Claims.of([*held, *(document.manifest for document in reading.documents)])
@@ -132,7 +132,7 @@ def _gpus(pod: Mapping[str, Any], claims: Claims) -> float:
 
 
 def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: str) -> None:
-    """Refuse pods that exist: to apply them again changes nothing. Pods that workloads make have names of their own."""
+    """Refuse pods that exist: applying them again changes nothing. Pods of workloads get new names."""
     known = {key_of(pod) for pod in case.objects.pods}
     found = sorted(key for key in (key_of(each) for each in added if isinstance(each, Pod)) if key in known)
     if found:
@@ -145,7 +145,7 @@ def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: 
 
 def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> Surroundings:
     objects = case.objects
-    # Thousands of nodes are written out as manifests only for a workload that has a pod on each.
+    # Nodes become manifests only for DaemonSets, which have a pod on each: there may be thousands.
     on_each = any(document.manifest.get("kind") == "DaemonSet" for document in documents)
     nodes = [unstructure(each) for each in objects.nodes] if on_each else []
     head = {"apiVersion": names.POD_GROUP_VERSION, "kind": "PodGroup"}
@@ -162,7 +162,7 @@ def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> 
 
 
 def beside_of(objects: ClusterObjects, namespace: str = "default") -> Beside:
-    """Return what findings about documents that are added to a cluster depend on."""
+    """Return the parts of a cluster that findings about added documents depend on."""
     kinds = {"resource_claims": CLAIM, "resource_claim_templates": TEMPLATE, "persistent_volume_claims": VOLUME}
     return Beside(
         namespace=namespace,
@@ -179,7 +179,7 @@ def _parents(reading: Reading) -> dict[str, str]:
 
 
 def _merged(case: Case, added: Sequence[ApiObject]) -> ClusterObjects:
-    """Return the objects of a cluster with others; what is new was made at the moment of the case."""
+    """Return the objects of a cluster with the added ones; new objects get the time of the case as creation time."""
     fields: dict[str, dict[Key, Any]] = {}
     for each in added:
         field = FIELD_OF.get(type(each))
@@ -196,13 +196,13 @@ def _merged(case: Case, added: Sequence[ApiObject]) -> ClusterObjects:
 
 
 def _born(obj: ApiObject, known: ApiObject | None, now: float) -> ApiObject:
-    """Return an object as old as the one that it replaces, or made now: what its manifest says does not count."""
+    """Return an object with the age of the one it replaces, or created now; the time in its manifest is ignored."""
     created = (now or obj.metadata.creation_timestamp) if known is None else known.metadata.creation_timestamp
     return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, creation_timestamp=created))
 
 
 def _in_queue(document: Document, queue: str) -> Document:
-    """Return a workload that asks for another queue."""
+    """Return a workload with another queue."""
     manifest = document.manifest
     if not is_workload(document.manifest):
         return document

@@ -1,7 +1,7 @@
-"""Objects of a cluster or a snapshot with the workloads of other schedulers taken over.
+"""Adopting the workloads of other schedulers in a cluster or a snapshot.
 
-Pods that another scheduler places have no pod group. They are written out as manifests, taken over and grouped by the
-rules of the service. What owns them is known from a running cluster; of a snapshot only the references to it are.
+Pods of another scheduler have no pod group. They are converted to manifests, adopted, and grouped by the rules of the
+service. Their owners can be read from a running cluster; a snapshot has only the owner references.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=ApiObject)
 def with_adopted(case: Case, adoption: Adoption, beside: Sequence[Manifest] = ()) -> Case:
     """Return a case with the pods of other schedulers among kai's.
 
-    ``beside`` are objects of the cluster that a case has not: owners of pods, quotas of namespaces, queues of others.
+    ``beside`` are further objects of the cluster: owners of pods, quotas of namespaces, queues of other schedulers.
 
     Raises: InputError for an object that cannot be read.
     """
@@ -69,10 +69,10 @@ def with_adopted(case: Case, adoption: Adoption, beside: Sequence[Manifest] = ()
 
 
 def _all_grouped(manifests: Sequence[Manifest], around: Surroundings) -> list[Manifest]:
-    """Return objects with groups for the pods that the first pass left without one, too.
+    """Return objects with groups also for the pods that the first pass left without one.
 
-    What groups the pods of some kinds reads more of their owner than a reference says: then pods of one owner are one
-    job, and each of them may start alone.
+    The groupers of some kinds read more of an owner than a reference has. Without that, all pods of one owner become
+    one job with a minimum of one pod.
     """
     left = [each for each in manifests if _is_ungrouped(each, around.scheduler_name)]
     if not left:
@@ -98,13 +98,13 @@ def _is_ungrouped(manifest: Manifest, ours: str) -> bool:
 
 
 def _plain(pod: Manifest) -> list[Manifest]:
-    """Return the first owner of a pod as one of a kind that nothing is known of."""
+    """Return the first owner reference of a pod, with an unknown kind."""
     first = mappings_of(pod, "metadata", "ownerReferences")[:1]
     return [{**each, "apiVersion": "v1", "kind": "Owner"} for each in first]
 
 
 def _stub(pod: Manifest, reference: Manifest) -> Manifest:
-    """Return an owner of which only a reference is known."""
+    """Return an owner object from its reference."""
     metadata = {"name": reference["name"], "namespace": pod["metadata"].get("namespace"), "uid": reference["uid"]}
     return {"apiVersion": reference["apiVersion"], "kind": reference["kind"], "metadata": metadata, "spec": {}}
 
@@ -119,13 +119,13 @@ def taken(case: Case, adoption: Adoption) -> list[Pod]:
 
 
 def _is_taken(pod: Pod, adoption: Adoption) -> bool:
-    """Return whether a pod is one that kai decides on now, and has no group of kai's yet."""
+    """Return whether kai takes over a pod: its scheduler is adopted, and it has no group of kai's yet."""
     is_named = adoption.takes(pod.spec.scheduler_name)
     return is_named and names.POD_GROUP not in pod.metadata.annotations and pod.status.phase not in ENDED
 
 
 def _owners(pods: Sequence[Manifest], known: set[str]) -> Iterator[Manifest]:
-    """Yield what owns pods, as far as their references say it."""
+    """Yield the owners of pods, as far as their references describe them."""
     for pod in pods:
         for each in mappings_of(pod, "metadata", "ownerReferences")[:1]:
             if each.get("uid") not in known:
@@ -134,7 +134,7 @@ def _owners(pods: Sequence[Manifest], known: set[str]) -> Iterator[Manifest]:
 
 
 def around_of(case: Case) -> Around:
-    """Return what a case says of its cluster."""
+    """Return the surroundings of an adoption in a case."""
     queues = case.objects.queues
     tops = [each.spec.resources for each in queues if not each.spec.parent_queue and each.spec.resources is not None]
     return Around(
@@ -145,6 +145,6 @@ def around_of(case: Case) -> Around:
 
 
 def _replaced(kept: Sequence[T], more: Sequence[T]) -> tuple[T, ...]:
-    """Return objects with others in place of those of the same name, and behind them."""
+    """Return objects with ``more`` in place of those of the same name; new ones come last."""
     fresh: dict[Key, T] = {key_of(each): each for each in more}
     return (*(fresh.pop(key_of(each), each) for each in kept), *fresh.values())

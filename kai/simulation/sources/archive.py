@@ -1,6 +1,6 @@
 """The peer's snapshot archive: everything its scheduler saw, in one JSON file inside a zip.
 
-Objects come without apiVersion and kind; what is left out of the parameters is zero. Times are nanoseconds.
+Objects come without apiVersion and kind; omitted parameters are zero. Times are nanoseconds.
 
 Source: the peer's plugins/snapshot and its snapshot-tool.
 """
@@ -39,9 +39,9 @@ def is_archive(path: Path) -> bool:
 
 
 def read_archive(path: Path, name: str) -> Case:
-    """Return the case that a snapshot of the peer describes: one cycle with the configuration it was taken with.
+    """Return the case in a snapshot of the peer: one cycle with the configuration of the snapshot.
 
-    Raises: InputError for an archive that is not whole or holds something else.
+    Raises: InputError for an archive that is damaged or has other content.
     """
     document = _read_json(path, name)
     raw = document.get("rawObjects")
@@ -75,25 +75,25 @@ def read_archive(path: Path, name: str) -> Case:
 
 
 def _configuration(own: Mapping[str, Any], document: Mapping[str, Any], name: str) -> Configuration:
-    """Return the configuration that a snapshot was taken with: in our own form where it was written so."""
+    """Return the configuration of a snapshot: in kai's own form where the archive has one."""
     if own.get("config"):
         return read_configuration(own["config"], f"{name}: kai.config")
     return read_peer(_mapping(document, "config", name), f"{name}: config", None)
 
 
 def _kubernetes(own: Mapping[str, Any]) -> KubernetesVersion:
-    """Return the version of the API server: our own archives say so."""
+    """Return the version of the API server; only kai's archives have it."""
     return KubernetesVersion.of(str(own.get("kubernetes", ""))) or NEWEST
 
 
 def _now(own: Mapping[str, Any], objects: ClusterObjects) -> float:
-    """Return when a snapshot was taken: our own archives say so."""
+    """Return the time of a snapshot; kai's archives have it, for others it is the newest time of their objects."""
     now = own.get("now")
     return float(now) if is_number(now) else newest_time(objects)
 
 
 def _texts(document: Mapping[str, Any], field: str, wanted: str, name: str) -> tuple[str, ...]:
-    """Return texts that our own archives have, and no others."""
+    """Return a list of texts, which only kai's archives have."""
     listed = _mapping(document, "kai", name).get(field, [])
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise InputError.about(f"{name}: {MEMBER}", f"kai.{field}", found=listed, wanted=wanted)
@@ -101,7 +101,7 @@ def _texts(document: Mapping[str, Any], field: str, wanted: str, name: str) -> t
 
 
 def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
-    """Return the binds that found no room before the cycle: our own archives say so."""
+    """Return the binds that found no room before the cycle; only kai's archives have them."""
     listed = _mapping(document, "kai", name).get("refused", [])
     fields = attrs.fields_dict(NoRoom).keys()
     if not isinstance(listed, list) or not all(
@@ -114,7 +114,7 @@ def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
 
 
 def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], ...]:
-    """Return what queues lost in the hour before the cycle: our own archives say so."""
+    """Return the evicted GPUs of queues in the hour before the cycle; only kai's archives have them."""
     found = _mapping(document, "kai", name).get("evicted", {})
     if not isinstance(found, Mapping) or not all(map(is_whole, found.values())):
         wanted = "thousandths of GPUs by queue"
@@ -123,7 +123,7 @@ def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], .
 
 
 def _aside(document: Mapping[str, Any], name: str) -> Mapping[Suspect, bool]:
-    """Return what the scheduler had set aside: our own archives say so."""
+    """Return the objects that the scheduler had quarantined; only kai's archives have them."""
     listed = _mapping(document, "kai", name).get("aside", [])
     found: dict[Suspect, bool] = {}
     for each in listed if isinstance(listed, list) else [listed]:
@@ -155,12 +155,12 @@ def _read_json(path: Path, name: str) -> Mapping[str, Any]:
 def _decoded(text: bytes) -> Any:  # noqa: ANN401 - whatever the file holds
     """Return the value of a JSON text.
 
-    Raises: ValueError or RecursionError for what is no JSON.
+    Raises: ValueError or RecursionError for invalid JSON.
     """
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # The standard library reads more, such as UTF-16 and NaN, and says what is wrong.
+        # The standard library reads more, such as UTF-16 and NaN, and explains what is wrong.
         return json.loads(text)
 
 

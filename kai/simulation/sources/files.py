@@ -1,6 +1,6 @@
-"""Where input comes from: a path, a folder, or standard input.
+"""Reading input from a path, a folder, or standard input.
 
-Kinds that plugins read: known before manifests are read, so that their objects are not passed over.
+The object kinds of plugins are declared before manifests are read, so that their objects are not skipped.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def place_of(path: str) -> Path:
-    """Return the place at ``path``; an empty one, of a variable that is not set, is not the current folder."""
+    """Return the place at ``path``; an empty one, from an unset variable, is refused: it is not the current folder."""
     if not path:
         raise InputError("found an empty path, expected a file or a folder")
     return Path(path)
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the manifests of a folder and of the folders in it, sorted.
+    """Return the manifests of a folder and its subfolders, sorted.
 
-    Hidden files and folders are passed over: they hold what programs keep for themselves, as ``.git`` does, and in a
-    mounted ConfigMap a second copy of every file.
+    Hidden files and folders are skipped: they hold private data of programs, such as ``.git``, and in a mounted
+    ConfigMap a second copy of every file.
 
-    Raises: OSError for a folder that cannot be listed, so that no part of the input is missing in silence.
+    Raises: OSError for a folder that cannot be listed, so that no input goes missing silently.
     """
     found = list[Path]()
     for place, folders, files in os.walk(folder, onerror=_raise):
@@ -49,14 +49,14 @@ def _raise(error: OSError) -> NoReturn:
 
 
 def unread(path: str, error: OSError) -> InputError:
-    """Return the error for what cannot be opened."""
+    """Return the error for a path that cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return InputError(f"{path}: no such file or folder")
     return InputError(f"{path}: found {found_by(error)}, expected a file or a folder")
 
 
 def read_standard_input() -> bytes:
-    """Return all that comes on standard input.
+    """Return the content of standard input.
 
     Raises: InputError where it is closed, or cannot be read.
     """
@@ -70,7 +70,7 @@ def read_standard_input() -> bytes:
 
 
 def sum_of(texts: Sequence[bytes]) -> str:
-    """Return the SHA-256 of what was read, file behind file."""
+    """Return the SHA-256 of the texts, concatenated."""
     found = hashlib.sha256()
     for text in texts:
         found.update(text)
@@ -78,9 +78,10 @@ def sum_of(texts: Sequence[bytes]) -> str:
 
 
 def declare_kinds(registry: Registry) -> None:
-    """Make the kinds of all installed plugins known.
+    """Declare the object kinds of all installed plugins.
 
-    A plugin that cannot be loaded, or reads what it may not, says so where a configuration names it, and nowhere else.
+    Errors of a plugin that cannot be loaded, or that reads a forbidden kind, are ignored here and raised where a
+    configuration names it.
     """
     for each in registry.objects():
         with contextlib.suppress(ConfigError):
@@ -88,7 +89,7 @@ def declare_kinds(registry: Registry) -> None:
 
 
 def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject], ...]:
-    """Return the kinds that these plugins read besides those of kai; they are known afterwards.
+    """Declare and return the additional kinds that these plugins read.
 
     Raises: ConfigError for a kind that kai reads itself.
     """
@@ -96,5 +97,5 @@ def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject
 
 
 def declare_objects(objects: Objects) -> type[ApiObject]:
-    """Make one kind known and return the class of its objects."""
+    """Declare one kind and return the class of its objects."""
     return declare(objects.api_version, objects.kind, objects.plural, namespaced=objects.namespaced)

@@ -1,7 +1,7 @@
-"""Documents to what a cluster would take of them: findings of every rule, and the workloads that it refuses.
+"""Judging documents as a cluster would: the findings of every rule, and the workloads that it refuses.
 
-What each finding means to its object stands in ``kai.manifests.codes``. `kai lint` reports findings; commands that
-decide call ``judge``, so that no command says of a workload that it starts which another one says is refused.
+``kai.manifests.codes`` defines what each finding means for its object. `kai lint` reports findings; commands that
+decide call ``judge``, so that no command starts a workload which another command reports as refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from kai.manifests.findings import Origin
 
 _UNUSABLE: Final = ("F001", "T003", "T004", "J018")
-"""What refuses an object that an API server has taken already: kai itself cannot use it."""
+"""Codes that refuse even an object from an API server, because kai itself cannot use it."""
 TOLD_BY_ANSWERS: Final = ("J003", "J019", "J025", "Q003", "Q005", "Q007")
-"""Advice that answers give in words of their own, as notes and states of jobs."""
+"""Advice that answers repeat in their own words, as notes and states of jobs."""
 
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """What a cluster would take of documents, and what it would not."""
+    """Accepted documents, and what was refused."""
 
     reading: Reading
-    """Of the documents that are taken."""
+    """The accepted documents."""
     findings: tuple[Finding, ...] = ()
-    """What is wrong with them, but for advice that answers give."""
+    """Their faults, except advice that answers repeat."""
     refused: tuple[RefusedWorkload, ...] = ()
 
     @property
     def about(self) -> Mapping[str, tuple[Finding, ...]]:
-        """Findings by the jobs that they are about, as ``namespace/name``; jobs without any are left out."""
+        """Findings by the job they concern, ``namespace/name``; jobs without findings are left out."""
         found: dict[Origin | None, list[Finding]] = {}
         for each in self.findings:
             found.setdefault(each.origin, []).append(each)
@@ -58,14 +58,14 @@ class Judged:
 
 
 def findings_of(reading: Reading, beside: Beside | None = None) -> tuple[Finding, ...]:
-    """Return the findings of every rule about documents, also of those that admission webhooks apply."""
+    """Return the findings of every rule about documents, including the rules of admission webhooks."""
     return with_refusals(reading.documents, [*lint(reading, beside), *_trees(reading)], reading.expansion.jobs)
 
 
 def judge(documents: Sequence[Document], around: Surroundings | None = None, beside: Beside | None = None) -> Judged:
-    """Return what is left of documents without those that are refused, with all findings at once.
+    """Return the documents without the refused ones, with all findings together.
 
-    Raises: RefusedError for a finding that is about no document.
+    Raises: RefusedError for a finding that concerns no document.
     """
     reading = read(documents, around)
     found = findings_of(reading, beside)
@@ -85,14 +85,14 @@ def judge(documents: Sequence[Document], around: Surroundings | None = None, bes
         said += wrong
         refused += _workloads(left, faulty, wrong, scheduler)
         left = read([each for at, each in enumerate(left.documents) if at not in faulty], around)
-        # What is wrong with the rest is known; only what could not be read beside the refused may have more.
+        # The first pass found the faults of the rest. Only what refused documents kept from being read is new.
         found = left.findings
     said.sort(key=lambda each: (each.file, each.line, each.column, each.code))
     return Judged(reading=left, findings=tuple(dict.fromkeys(said)), refused=tuple(refused))
 
 
 def _refused_in(documents: Sequence[Document], wrong: Iterable[Finding], scheduler: str) -> Iterator[int]:
-    """Yield the places of documents that are not taken. Workloads of other schedulers have no part in any case."""
+    """Yield the positions of refused documents. Workloads of other schedulers never belong to a case."""
     codes: dict[object, set[str]] = {}
     for each in wrong:
         if each.is_refusal:
@@ -105,7 +105,7 @@ def _refused_in(documents: Sequence[Document], wrong: Iterable[Finding], schedul
 
 
 def _is_for(document: Document, scheduler: str) -> bool:
-    """Return whether an object is a pod group, or names a scheduler for pods."""
+    """Return whether an object is a pod group, or names this scheduler for pods."""
     own = names_scheduler(document.manifest.get("spec"), scheduler)
     return own or document.manifest.get("kind") == PodGroup.__name__
 
@@ -120,7 +120,7 @@ def _workloads(
         if not own and not (is_workload(document.manifest) and _is_for(document, scheduler)):
             continue
         metadata = mapping_of(document.manifest, "metadata")
-        # Replicas of one workload are several groups: then its own name says more than that of the first.
+        # Replicas of one workload are several groups: then its own name is clearer than that of the first group.
         named = mapping_of(own[0].group, "metadata") if len(own) == 1 else metadata
         pods = [pod for job in own for pod in job.pods]
         yield RefusedWorkload(
@@ -135,7 +135,7 @@ def _workloads(
 
 
 def _trees(reading: Reading) -> Iterator[Finding]:
-    """Yield pod groups whose sub-groups are no tree that can be scheduled."""
+    """Yield a finding for each pod group whose sub-groups form no valid tree."""
     declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
     faults = {key_of(each): fault_of_tree(each.spec) for each in declared}
     for document in reading.documents:

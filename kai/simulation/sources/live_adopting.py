@@ -1,4 +1,4 @@
-"""A running cluster with the workloads of other schedulers taken over: what owns their pods, and says which queues.
+"""Adopting the workloads of other schedulers in a running cluster, with the owners of their pods and their queues.
 
 Nothing is written.
 """
@@ -29,16 +29,16 @@ def with_adopted_of_cluster(case: Case, access: Access, adoption: Adoption) -> C
 
 
 async def _list_beside(access: Access, case: Case, adoption: Adoption, clock: Clock) -> list[Mapping[str, Any]]:
-    """Return what a case has not and an adoption needs: owners of pods, and what says which queues there are.
+    """Return the further objects that an adoption needs: owners of pods, and definitions of queues.
 
-    What the user may not list is left out: of an owner then only the references to it are known.
+    Kinds that the user may not list are left out; such owners are known only by the references to them.
     """
     found: list[Mapping[str, Any]] = []
     async with lister_of(access, clock) as lister:
 
         async def listed(api_version: str, kind: str) -> list[Mapping[str, Any]]:
             try:
-                # A kind that is called otherwise in paths is not found, and its owners are known by references.
+                # The plural is guessed. Where the guess is wrong, owners are known only by references to them.
                 several = await lister.list_manifests(api_version, f"{kind.lower()}s")
             except UnreachableError as error:
                 if not error.missing:
@@ -47,7 +47,7 @@ async def _list_beside(access: Access, case: Case, adoption: Adoption, clock: Cl
             return [{"apiVersion": api_version, "kind": kind, **each} for each in several]
 
         for version, kind in QUEUE_KINDS.get(adoption.queue_from, ()):
-            if all(each["kind"] != kind for each in found):  # a server may serve several versions
+            if all(each["kind"] != kind for each in found):  # the same kind may be served in several API versions
                 found += await listed(version, kind)
         for place in HELD_KINDS.get(adoption.queue_from, ()):
             found += [each for each in await listed(*place) if is_held(each)]

@@ -1,13 +1,12 @@
-"""A running cluster as a case: everything that the scheduler reads, listed once, with the rights of the user.
+"""A running cluster as a case: everything that the scheduler reads, listed once, with the permissions of the user.
 
-It makes no difference which scheduler the cluster has: pods, nodes, queues and pod groups are the same objects for kai
-and for KAI-Scheduler. Nothing is written.
+The scheduler of the cluster makes no difference: pods, nodes, queues and pod groups are the same objects for kai and
+for KAI-Scheduler. Nothing is written.
 
-What a running scheduler knows of pods, and a reader of the cluster has to find out: groups, and binds that rest.
-
-The link of a pod to its group is written by the pod's binding, or about ten seconds after the pod came
-(`kai.podgrouper.links`); until then the owners of pod and group tell who belongs together. A pod whose bind was refused
-is left out of cycles until the next try (`kai.scheduler.feedback.refusals`); conditions of the pod say so.
+A running scheduler knows two things about pods that a reader of the cluster has to infer: groups, and paused binds. The
+annotation with the group of a pod is written when the pod is bound, or about ten seconds after its creation
+(`kai.podgrouper.links`); until then the owners of pod and group connect them. A pod whose bind was refused is left out
+of cycles until the next try (`kai.scheduler.feedback.refusals`); its conditions record that.
 """
 
 import importlib.metadata
@@ -42,10 +41,10 @@ _NONE: Final = ""
 
 
 def as_known(objects: ClusterObjects, scheduler: str = names.SCHEDULER_NAME) -> ClusterObjects:
-    """Return a cluster as its scheduler sees it: pods in their groups, and those at rest whose binds were refused.
+    """Return a cluster as its scheduler sees it: pods with their groups, and pods whose refused binds are paused.
 
-    Holds: the same value where objects say all; only pods without a node are changed.
-    Cost: a look at each pod, and at each group where a pod names none.
+    Holds: returns the same value where objects are explicit; only pods without a node are changed.
+    Cost: one pass over the pods, and over the groups if a pod names none.
     """
     waiting = [(row, pod) for row, pod in enumerate(objects.pods) if _waits(pod, scheduler)]
     bare = [(row, pod) for row, pod in waiting if names.POD_GROUP not in pod.metadata.annotations]
@@ -77,16 +76,16 @@ def _linked(pod: Pod, group: str) -> Pod:
 
 
 class _Owned:
-    """Groups by what owns them."""
+    """Groups by their owners."""
 
     def __init__(self, groups: Sequence[PodGroup]) -> None:
         self._names: dict[tuple[str, str], str] = {}
         for key, name in _owners(groups):
-            # An owner with several groups, such as one for each of its pods, does not tell which of them a pod is in.
+            # An owner with several groups, such as one for each of its pods, does not determine the group of a pod.
             self._names[key] = _NONE if key in self._names else name
 
     def of(self, pod: Pod) -> str:
-        """Return the name of the group that the pod, or its owner, owns; "" where that is none, or not one abare."""
+        """Return the group that the pod or its owner owns; "" where there is none or several."""
         metadata = pod.metadata
         own: Mapping[tuple[str, str], str] = self._names
         uids = (metadata.uid, *(each.uid for each in metadata.owner_references))
@@ -107,22 +106,22 @@ _CONNECTIONS = 8
 
 @attrs.frozen(kw_only=True)
 class Installed:
-    """The objects of a cluster that may hold the configuration of its scheduler, as they are written."""
+    """Manifests of a cluster that may contain the configuration of its scheduler."""
 
     shards: tuple[Mapping[str, Any], ...] = ()
     configs: tuple[Mapping[str, Any], ...] = ()
     maps: tuple[Mapping[str, Any], ...] = ()
-    """The config maps of the namespace that the scheduler runs in."""
+    """The config maps in the namespace of the scheduler."""
     deployments: tuple[Mapping[str, Any], ...] = ()
-    """What runs there: command lines of schedulers."""
+    """The deployments there, for the command lines of schedulers."""
     hidden: str = ""
-    """The right without which some of them could not be seen."""
+    """The missing permission where some of them could not be read."""
     flags_hidden: str = ""
-    """The right without which the command lines could not be seen."""
+    """The missing permission where the command lines could not be read."""
 
 
 def read_installed(access: Access, clock: Clock | None = None) -> Installed:
-    """Return where a cluster may say how its scheduler decides.
+    """Return the objects of a cluster that may configure its scheduler.
 
     Raises: UnreachableError, or ConfigError for credentials that cannot be used.
     """
@@ -155,7 +154,7 @@ def read_cluster(
     clock: Clock | None = None,
     configuration: Configuration | None = None,
 ) -> Case:
-    """Return the cluster as it is now, decided on once, under ``configuration``, or that which kai has by default.
+    """Return the cluster as it is now, for one cycle under ``configuration``, or under kai's default.
 
     Raises: UnreachableError, or ConfigError for credentials that cannot be used.
     """
@@ -188,7 +187,7 @@ def list_some(access: Access, cls: type[ApiObject], namespace: str, clock: Clock
 
 
 def list_templates(access: Access, kinds: Sequence[tuple[str, str, str]]) -> tuple[Mapping[str, Any], ...]:
-    """Return objects as they are written, by API version, kind and plural; none of a kind that the user may not list.
+    """Return manifests by API version, kind and plural; none of a kind that the user may not list.
 
     Raises: UnreachableError, or ConfigError for credentials that cannot be used.
     """
@@ -210,7 +209,7 @@ def list_templates(access: Access, kinds: Sequence[tuple[str, str, str]]) -> tup
 
 
 def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str, Any]]:
-    """Return the events with this reason in one namespace, or in all, as they are written.
+    """Return the manifests of the events with this reason in one namespace, or in all.
 
     Raises: as ``read_cluster``.
     """
@@ -224,7 +223,7 @@ def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str
 
 
 def list_events_about(access: Access, namespace: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the events about the objects of these names in one namespace, as they are written.
+    """Return the manifests of the events about the objects with these names in one namespace.
 
     Raises: as ``read_cluster``.
     """
@@ -267,7 +266,7 @@ async def _list(access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock
 
 @asynccontextmanager
 async def lister_of(access: Access, clock: Clock) -> AsyncIterator[Lister]:
-    """Yield what lists the objects of a cluster, as the user of ``access``."""
+    """Yield a lister for the objects of a cluster, with the credentials of ``access``."""
     account = await access.account(clock)
     agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
     async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:

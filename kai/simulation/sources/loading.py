@@ -1,6 +1,6 @@
-"""What a path holds: a scenario, manifests in a file or folder, or a snapshot of kai's or the peer's.
+"""Loading a path: a scenario, manifests in a file or folder, or a snapshot of kai's or the peer's.
 
-What reads texts is imported when there is a text: a snapshot needs neither YAML nor the rules of the pod grouper.
+Parsers of text are imported only for text: a snapshot needs neither YAML nor the rules of the pod grouper.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def read_case(path: str, registry: Registry | None = None, adoption: "Adoption | None" = None) -> Case | FairShareCase:
     """Return the case at ``path``, with the workloads of other schedulers that ``adoption`` takes over.
 
-    Kinds that the plugins of ``registry`` read are known from then on, unless it is a snapshot, which has none of them.
+    For text, the kinds that plugins of ``registry`` read are declared first. A snapshot has no objects of them.
 
     Raises: InputError or ConfigError that names the file, the object and the field.
     """

@@ -1,9 +1,9 @@
-"""Taking out of a snapshot what does not decide anything: what is in annotations, and if wanted all names.
+"""Redacting a snapshot: annotations that decide nothing always, and all names on request.
 
-Annotations that kai does not read are left out always, `last-applied-configuration` with its whole manifest among them;
-what is in config maps and secrets never gets into a snapshot. With names hidden, pods, jobs, queues, nodes, namespaces
-and values of labels that kai does not know have numbers in place of names. The numbers are in the order of the names,
-so ties break as before: the same decisions are made of the redacted snapshot, under other names.
+Annotations that kai does not read are always removed, among them `last-applied-configuration` with its whole manifest.
+The content of config maps and secrets never enters a snapshot. With names hidden, pods, jobs, queues, nodes, namespaces
+and unknown label values get numbers in place of names. The numbers follow the order of the names, so ties break as
+before: the redacted snapshot gives the same decisions, under other names.
 """
 
 import re
@@ -24,7 +24,7 @@ _NAMED: Final = frozenset(
         *("podDisruptionBudgets", "nodeResourceTopologies", "csiNodes", "topologies"),
     }
 )
-"""Lists whose objects lose their names; those of classes and drivers are the same everywhere and say nothing."""
+"""Lists whose objects lose their names; names of classes and drivers are the same everywhere and reveal nothing."""
 _WORDS: Final = frozenset(
     {
         *("apiVersion", "kind", "phase", "status", "type", "reason", "operator", "effect", "key", "topologyKey"),
@@ -33,19 +33,19 @@ _WORDS: Final = frozenset(
         *("priorityClassName", "deviceClassName", "nodeLabel", "action", "cause", "rule", "priority", "apiGroup"),
     }
 )
-"""Fields whose values are no names, whatever they are called like."""
+"""Fields whose values are never names, even if equal to one."""
 _CLASSES: Final = frozenset({names.PRIORITY_CLASS, names.PREEMPTIBILITY, names.NODE_POOL})
-"""Labels and annotations whose values are words of the installation."""
+"""Labels and annotations whose values the installation defines."""
 _BY_LABEL: Final = frozenset({"labels", "matchLabels", "nodeSelector", "annotations"})
-"""Fields whose keys are labels or annotations, and no fields."""
+"""Fields whose keys are labels or annotations instead of fields."""
 _DRIVER: Final = ("drivers", "name")
-"""Where a node names a storage driver, as volumes and classes do."""
+"""The field in which a node names a storage driver, as volumes and classes do."""
 _TEXTS: Final = frozenset({"message"})
 _NUMBER: Final = re.compile(r"^(?:true|false|-?\d+(?:\.\d+)?)?$")
 
 
 def without_annotations(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a snapshot whose objects have only those annotations that kai reads."""
+    """Return a snapshot whose objects keep only the annotations that kai reads."""
     raw = document.get("rawObjects")
     lists = {key: [_trimmed(each) for each in items or ()] for key, items in _lists(raw)}
     out = {**document, "rawObjects": lists}
@@ -57,7 +57,7 @@ def without_annotations(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a snapshot without names; the same decisions are made of it, under other names."""
+    """Return a snapshot without names; it gives the same decisions, under other names."""
     found = _Names(document)
     hidden: dict[str, Any] = {"rawObjects": found.lists(document.get("rawObjects"))}
     own = document.get("kai")
@@ -74,10 +74,11 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Names:
-    """All names of a snapshot, and what stands for each."""
+    """All names of a snapshot, with their replacements."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         found = {name for name in _names_in(document) if name and not _NUMBER.match(name)}
+        # Zero-padded, so that the numbers sort like the names and ties break as before.
         width = len(str(max(1, len(found))))
         self._hidden = {name: f"n{number:0{width}}" for number, name in enumerate(sorted(found), start=1)}
 
@@ -93,7 +94,7 @@ class _Names:
         return hidden
 
     def hide(self, value: Any, field: str = "") -> Any:  # noqa: ANN401 - any value of JSON
-        """Return a value without names in it."""
+        """Return a value with all names replaced."""
         if isinstance(value, Mapping):
             return {
                 self._key(key, field): self._member(key, each, field)
@@ -115,7 +116,7 @@ class _Names:
         return self.hide(value, key)
 
     def _key(self, key: str, field: str) -> str:
-        """Return the key of a mapping; keys of past usage are queues, and some labels have a device in their key."""
+        """Return a mapping key with names replaced: keys of past usage are queues, and some labels contain a device."""
         if key.startswith(names.GPU_GROUP_PREFIX):
             return names.GPU_GROUP_PREFIX + self._text(key.removeprefix(names.GPU_GROUP_PREFIX))
         return self._hidden.get(key, key) if field == "usage" else key
@@ -158,7 +159,7 @@ def _names_in(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _devices(labels: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of shared devices: some makers call them after their node."""
+    """Yield the names of shared devices, which may contain the name of their node."""
     for key, value in labels.items():
         if key == names.GPU_GROUP or key.startswith(names.GPU_GROUP_PREFIX):
             yield str(value)

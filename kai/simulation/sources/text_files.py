@@ -1,4 +1,4 @@
-"""Texts as cases: scenarios, and manifests in a file, in a folder or on standard input, found out by looking."""
+"""Cases from text: scenarios and manifests in a file, in a folder or on standard input, distinguished by content."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ from kai.simulation.sources.judging import judge
 
 @attrs.frozen(kw_only=True)
 class Texts:
-    """What texts hold: their manifests, and what is wrong with those that cannot be read."""
+    """The manifests of some texts, and the faults of those that cannot be read."""
 
     documents: tuple[Document, ...]
     texts: tuple[bytes, ...] = ()
@@ -59,7 +59,7 @@ def find_cases(path: str) -> Iterator[str]:
 
 
 def read_at(place: Path, path: str, adoption: Adoption = NONE) -> Case | FairShareCase:
-    """Return the case of the text or the texts at ``place``, which is called ``path``; ``adoption`` changes manifests.
+    """Return the case in the texts at ``place``, named ``path`` in messages; ``adoption`` changes manifests.
 
     Raises: InputError or ConfigError that names the file, the object and the field.
     """
@@ -90,9 +90,9 @@ def _read_text(text: bytes, name: str, adoption: Adoption) -> Case | FairShareCa
 
 
 def _texts_in(folder: Path, name: str) -> Texts:
-    """Return the manifests of a folder. A text that cannot be read is left out, with what is wrong with it.
+    """Return the manifests of a folder. Unreadable texts are left out, each with a finding.
 
-    Raises: RefusedError where none can be read, InputError for a file that is missing or is something else.
+    Raises: RefusedError where none can be read, InputError for a file that is missing or has other content.
     """
     documents: list[Document] = []
     texts: list[bytes] = []
@@ -118,9 +118,11 @@ def _texts_in(folder: Path, name: str) -> Texts:
 
 
 def read_documents(path: str, *, elsewhere: str = "--from") -> Texts:
-    """Return the manifests at ``path``: a file, a folder, or standard input; a snapshot goes ``elsewhere``.
+    """Return the manifests at ``path``: a file, a folder, or standard input.
 
-    Raises: RefusedError for what cannot be read, InputError where there are no manifests.
+    ``elsewhere`` is the option for snapshots, which the error for one names.
+
+    Raises: RefusedError for unreadable texts, InputError where there are no manifests.
     """
     place = place_of(path)
     try:
@@ -149,7 +151,7 @@ def _files(folder: Path, name: str) -> Sequence[Path]:
 
 
 def _first_document(file: Path) -> object:
-    """Return the first document of a file; None if it cannot be read, which reading the folder will say better."""
+    """Return the first document of a file; None if unreadable, because reading the folder gives a better error."""
     try:
         return next(iter(load_values(file.read_bytes(), str(file))), None)
     except (OSError, InputError):

@@ -1,9 +1,9 @@
-"""What the admission webhooks of kai would refuse, said before anything is applied.
+"""The refusals of kai's admission webhooks, predicted before anything is applied.
 
-``refusals`` asks the very functions that answer the API server, so `kai lint` passes nothing that they refuse. Rules of
-``kai.manifests`` say most of it before, with more help; what they say of an object is not said again.
+``refusals`` calls the functions that answer the API server, so `kai lint` accepts nothing that they refuse. Rules of
+``kai.manifests`` find most of these faults earlier and with more help; the same fault is not reported twice.
 
-Admission has settings that a file does not show. They are taken as `deploy/` has them: pods may share GPUs, and the
+Admission has settings that are not in the files. They are taken as `deploy/` sets them: pods may share GPUs, and the
 quotas of queues are not compared.
 """
 
@@ -29,7 +29,7 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "Queue": ("F001", "T003"),
     "Topology": ("F001", "T003"),
 }
-"""Errors that say in other words what a webhook says of an object of a kind."""
+"""By kind: error codes of other rules for faults that a webhook refuses in its own words."""
 _ANNOTATIONS: Final = (
     ("MPS", names.MPS),
     ("gpu-memory annotation", names.GPU_MEMORY),
@@ -40,18 +40,17 @@ _ANNOTATIONS: Final = (
     ("gpu-fraction annotation", names.GPU_FRACTION),
     ("cannot have both GPU fraction", names.GPU_FRACTION),
 )
-"""How the words of webhooks about a pod begin, and the annotation that they are about."""
+"""The beginnings of webhook messages about a pod, and the annotation that each concerns."""
 _FIELD: Final = re.compile(r"\b((?:spec|metadata)(?:\.\w+|\[\d+\])*)")
 _STEP: Final = re.compile(r"\w+")
 _SUB_GROUP: Final = re.compile(r'subgroup (?:name )?"?([^":]*)"?')
 
 
 def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Iterable[Job] = ()) -> Iterator[Finding]:
-    """Yield what webhooks refuse of documents that are applied, unless ``said`` has an error about the same.
+    """Yield what webhooks refuse in applied documents, unless ``said`` has an error for the same fault.
 
-    ``jobs`` are what controllers and the pod grouper make of them, which may have more than the templates.
-
-    What comes from an API server was let in, or was there before there were webhooks: it is not looked at.
+    ``jobs`` are the results of controllers and the pod grouper, which may have more than the templates. Objects from an
+    API server are skipped: they were admitted, or are older than the webhooks.
     """
     told: dict[str, set[tuple[str, int]]] = {}
     for each in said:
@@ -77,7 +76,7 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
 
 
 def _fresh(job: Job) -> Iterator[Mapping[str, Any]]:
-    """Yield the group and the pods of a job, of pods that are alike one, without what comes from an API server."""
+    """Yield the group and the pods of a job, one of each set of equal pods, without objects from an API server."""
     last: object = None
     for each in (job.group, *job.pods):
         asked = (part_of(each, "metadata", "annotations"), each.get("spec"))
@@ -89,7 +88,7 @@ def _fresh(job: Job) -> Iterator[Mapping[str, Any]]:
 def with_refusals(
     documents: Sequence[Document], said: Sequence[Finding], jobs: Iterable[Job] = ()
 ) -> tuple[Finding, ...]:
-    """Return findings in the order of their places, with what webhooks refuse in place of warnings there."""
+    """Return findings in the order of their places; refusals of webhooks replace warnings at the same place."""
     refused = list(refusals(documents, said, jobs))
     places = {(each.file, each.line, each.column) for each in refused}
     kept = [each for each in said if each.is_error or (each.file, each.line, each.column) not in places]
@@ -97,7 +96,7 @@ def with_refusals(
 
 
 def _asked(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield what of a document webhooks look at: the object itself, or pods as its templates have them."""
+    """Yield the parts of a document that webhooks review: the object itself, or pods from its templates."""
     manifest = document.manifest
     known = structuring.kind_of(manifest)
     if manifest.get("kind") == "Pod" or (known is not None and known.kind in _KINDS):
@@ -133,7 +132,7 @@ def _refused(document: Document, path: Path, manifest: Mapping[str, Any]) -> Ite
 
 
 def _place(kind: str, manifest: Mapping[str, Any], text: str) -> tuple[Path, bool]:
-    """Return where in an object that stands which a webhook speaks of, and whether its key is meant."""
+    """Return the path that a webhook's message concerns, and whether its key is meant."""
     field = _FIELD.search(text)
     if field is not None:
         return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(field[1])), False
@@ -162,6 +161,6 @@ def _place_in_group(manifest: Mapping[str, Any], text: str) -> Path:
 
 
 def _lines(document: Document, path: Path) -> range:
-    """Return the lines on which an object of a document, or a template in it, stands."""
+    """Return the lines of an object in a document, or of a template in it."""
     first = document.text.locate(document.number, (*document.path, *path), at_key=True).line
     return range(first, document.text.last_line(document.number, (*document.path, *path)) + 1)

@@ -1,4 +1,4 @@
-"""Results of runs: figures with their definitions, documents and tables, and what two results differ in.
+"""Results of runs: figures with their definitions, documents and tables, and comparisons of results.
 
-Begin with `result` for what there is, and with `metrics` for how it follows from a run.
+Begin with `result` for the values, and with `metrics` for how they follow from a run.
 """

@@ -1,4 +1,4 @@
-"""Two results beside each other: figures, jobs that fared otherwise, and the first decision that differs."""
+"""A comparison of two results: figures, jobs with different outcomes, and the first decision that differs."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
     "evictionCost": ("GPU-hours lost", "GPU-h", LESS),
     "crashCost": ("GPU-hours crashed", "GPU-h", NEITHER),
 }
-"""By metric: what a comparison calls it, its unit, and which side is better."""
+"""By metric: its name in comparisons, its unit, and which side is better."""
 
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """A comparison of two runs, with what its metrics are about."""
+    """A comparison of two runs, with notes for people."""
 
     comparison: Comparison
     notes: Mapping[str, str]
-    """By metric: what it concerns most, for people."""
+    """By metric: the job that it mostly concerns."""
     assumed: str
-    """What goodput is, and how many jobs save their work."""
+    """The definition of goodput, and how many jobs save their work."""
 
 
 def compare_runs(a: SimulationResult, b: SimulationResult) -> Compared:
-    """Return what changes from one run to the other."""
+    """Return the changes from one run to the other."""
     found = tuple(_metrics(a, b))
     comparison = Comparison(
         a=a.policy,
@@ -56,7 +56,7 @@ def compare_runs(a: SimulationResult, b: SimulationResult) -> Compared:
 
 
 def top_queues(result: SimulationResult) -> list[QueueResult]:
-    """Return the queues that divide the cluster: the roots, or those below the only root; those that had jobs."""
+    """Return the top-level queues that had jobs: the roots, or the children of a single root."""
     level = [queue for queue in result.queues if queue.parent is None]
     if len(level) == 1:
         level = [queue for queue in result.queues if queue.parent == level[0].name] or level
@@ -93,7 +93,7 @@ def _metric(name: str, unit: str, better: str, a: float | None, b: float | None)
 
 
 def _jobs(a: SimulationResult, b: SimulationResult) -> Iterator[JobChange]:
-    """Yield jobs that start at another time or on other nodes, or end otherwise."""
+    """Yield jobs that start at another time or on other nodes, or end differently."""
     of_a, of_b = ({f"{job.namespace}/{job.name}": job for job in each.jobs} for each in (a, b))
     for key in dict.fromkeys((*of_a, *of_b)):
         one, other = of_a.get(key), of_b.get(key)
@@ -106,7 +106,7 @@ def _fate(job: JobResult) -> tuple[object, ...]:
 
 
 def _state(job: JobResult | None, other: JobResult | None) -> JobState | None:
-    """Return what became of a job, with all that tells it from what became of it in the other run."""
+    """Return the state of a job, with the details in which it differs from the other run."""
     if job is None:
         return None
     times = (None, None) if other is None else (other.start_seconds, other.end_seconds)
@@ -124,7 +124,7 @@ def _state(job: JobResult | None, other: JobResult | None) -> JobState | None:
 
 
 def _instant(seconds: float, other: float | None) -> str:
-    """Return an instant, as exactly as it takes to tell it from the other run's."""
+    """Return an instant as text, precise enough to differ from the other run's."""
     text = span_text(seconds)
     if other is None or other == seconds or span_text(other) != text:
         return text
@@ -134,7 +134,7 @@ def _instant(seconds: float, other: float | None) -> str:
 
 
 def _besides(job: JobResult, other: JobResult | None) -> str:
-    """Return what times do not tell: evictions, where they differ, or else the nodes, where nothing else differs."""
+    """Return further differences as text: the evictions if their number differs, else the nodes if only these do."""
     if other is None:
         return ""
     if job.evictions != other.evictions:
@@ -144,7 +144,7 @@ def _besides(job: JobResult, other: JobResult | None) -> str:
 
 
 def _divergence(a: SimulationResult, b: SimulationResult) -> Divergence | None:
-    """Return the first decision that differs; None if none of those does that both results list."""
+    """Return the first decision that differs; None if there is none among the decisions that both results list."""
     for one, other in zip_longest(a.decisions, b.decisions):
         if one is None or other is None or (one.time_seconds, one.text) != (other.time_seconds, other.text):
             first = min((each for each in (one, other) if each is not None), key=lambda each: each.time_seconds)
@@ -157,7 +157,7 @@ def _decision(line: DecisionLine | None) -> dict[str, object] | None:
 
 
 def _notes(a: SimulationResult, b: SimulationResult) -> dict[str, str]:
-    """Return, of each queue's longest wait, whose it is where it is longer."""
+    """Return, for each top-level queue, the job with the longest wait in either run."""
     found: dict[str, str] = {}
     for queue in top_queues(a):
         longest: list[tuple[float, str]] = []

@@ -1,8 +1,9 @@
-"""Results as documents for machines and back: names as on the wire, everything else as it is.
+"""Results as documents for machines and back, and as Parquet tables.
 
-Results as Parquet: a table of jobs, and beside it what happened over time, where pods were, and what was evicted.
+Documents have the field names of the wire; values are unchanged.
 
-Rows of several runs stand in one table; its first columns are the policy and the seed of the run.
+Parquet output is a table of jobs, with tables beside it for series over time, stays of pods and evictions. Rows of
+several runs share one table; its first columns are the policy and the seed of the run.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def document_of(found: SimulationResult) -> dict[str, Any]:
 
 
 def result_of_document(values: Mapping[str, Any], name: str) -> SimulationResult:
-    """Return the result that a document holds.
+    """Return the result in a document.
 
-    Raises: InputError for one that is none.
+    Raises: InputError for another document.
     """
     try:
         return _CONVERTER.structure(values, SimulationResult)
@@ -90,7 +91,7 @@ _RUN: Final = {"policy": "string", "seed": "int64"}
 def require_pyarrow() -> Any:  # noqa: ANN401 - pyarrow, which has no types
     """Return the library that writes Parquet.
 
-    Raises: ConfigError that says how to install it, where it is not.
+    Raises: ConfigError that says how to install it, where it is missing.
     """
     return load_extra("pyarrow", "traces", "--out: Parquet is written by pyarrow")
 
@@ -119,7 +120,7 @@ Rows = tuple[dict[str, str], list[dict[str, Any]]]
 
 
 def _rows(results: Sequence[SimulationResult], cls: type) -> Rows:
-    """Return the values of one class in all results; a job is called by its name."""
+    """Return the values of one class in all results; jobs are given by name."""
     columns = {document_name(name): _TYPES[hint] for name, hint in get_type_hints(cls).items()}
     if cls is StayResult:
         columns["job"] = "string"

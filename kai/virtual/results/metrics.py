@@ -1,4 +1,4 @@
-"""Figures of a run, each with its definition. Start reading at ``result_of``."""
+"""The figures of a run, each with its definition. Start reading at ``result_of``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3600.0
 MOST_LINES: Final = 20_000
-"""Decisions that are part of a result."""
+"""Most decisions in a result."""
 _DIGITS: Final = 6
 ASSUMPTIONS: Final = (
     "Pods run as soon as they are bound: images, volumes and network take no time.",
@@ -57,7 +57,7 @@ class PolicyInput:
     path: str = "default"
     sha256: str | None = None
     changes: tuple[str, ...] = ()
-    """What is otherwise than it says: PATH=VALUE."""
+    """Overrides of the policy: PATH=VALUE."""
 
 
 Reasons = Mapping[tuple[str, str], tuple[str, str]]
@@ -70,7 +70,7 @@ def result_of(
     computing_seconds: float | None = None,
     reasons: Reasons = MappingProxyType({}),
 ) -> SimulationResult:
-    """Return a run as plain values; ``reasons`` say why jobs wait at its end."""
+    """Return a run as plain values; ``reasons`` explain why jobs wait at its end."""
     policy = PolicyInput() if policy is None else policy
     scene, records = run.scene, run.records
     inputs = scene.inputs
@@ -111,14 +111,14 @@ def result_of(
 
 
 def percentile(values: Sequence[float], part: float) -> float | None:
-    """Return the smallest value that at least ``part`` of all values do not exceed; None of none."""
+    """Return the smallest value that at least ``part`` of all values do not exceed; None without values."""
     if not values:
         return None
     return sorted(values)[max(0, ceil(part * len(values) - 1e-9) - 1)]
 
 
 def waited(job: JobResult, horizon: float) -> float:
-    """Return how long a job waited for its first start; one that never started waits until its end, or the run's."""
+    """Return the wait of a job for its first start; without a start, the wait lasts until its end, or the run's."""
     until = job.start_seconds
     if until is None:
         until = horizon if job.end_seconds is None else job.end_seconds
@@ -126,7 +126,7 @@ def waited(job: JobResult, horizon: float) -> float:
 
 
 def longest_wait(job: JobResult, horizon: float) -> float:
-    """Return the longest that a job waited for a start, the first or a later one."""
+    """Return the longest wait of a job for a start, the first or a later one."""
     return max([waited(job, horizon), *job.waits_seconds])
 
 
@@ -201,7 +201,7 @@ def _metrics(run: Run, jobs: Sequence[JobResult], computing_seconds: float | Non
 
 
 def _goodput(records: Records) -> MetricItem:
-    """Return utilisation less what was lost; the assumption on checkpoints stands with it, for it decides the loss."""
+    """Return utilisation less lost work; its text includes the assumption on checkpoints, which determine the loss."""
     kept = float(records.meters.used_sum.sum()) - sum(records.losses.values())
     text = "Allocated GPU-seconds less those whose work evictions, failed nodes and crashes made worthless, against"
     assumed = saving_text(records.saving, len(records.jobs))
@@ -209,7 +209,7 @@ def _goodput(records: Records) -> MetricItem:
 
 
 def saving_text(saving: float, jobs: int) -> str:
-    """Say how many jobs save their work, for what is lost hangs on it."""
+    """Return a sentence on how many jobs save their work, which determines what is lost."""
     if not saving:
         return "No job saves its work at checkpoints: after an interruption it begins anew."
     if saving >= jobs:
@@ -220,7 +220,7 @@ def saving_text(saving: float, jobs: int) -> str:
 
 
 def goodput_text(result: SimulationResult) -> str:
-    """Say what goodput is, and how many jobs of a result save their work."""
+    """Return the definition of goodput, with the number of jobs in a result that save their work."""
     return f"goodput: allocated less lost work. {saving_text(result.counts.get('savingJobs', 0.0), len(result.jobs))}"
 
 
@@ -382,7 +382,7 @@ def _title(job: JobResult) -> str:
 
 
 def _stays(run: Run) -> tuple[StayResult, ...]:
-    """Return the stays that ended, and at the horizon those that have not."""
+    """Return the stays that ended, and those that are open at the horizon."""
     return tuple(
         StayResult(job=each.job, node=each.node, start_seconds=each.start, end_seconds=each.end, gpus=each.gpus)
         for each in (*run.records.stays, *run.staying)

@@ -1,4 +1,4 @@
-"""What is worth knowing about a result, as sentences: how starts were bought, who waited, who paid, what went wrong."""
+"""Remarks on a result as sentences: evictions for starts, long waits, the queues that lost pods, and failures."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _FEW: Final = 2
 _LONG: Final = 60.0
 """Seconds; shorter waits are not worth a sentence."""
 _LONGS: Final = ((86400.0, "a day"), (3600.0, "an hour"))
-"""From when on a wait is long: the first of them of which the run holds more than two."""
+"""Thresholds of a long wait: the first one that the run is more than twice as long as applies."""
 _MOST_REASONS: Final = 3
-"""So many reasons of jobs that never started are told."""
+"""Most reasons of jobs that never started to show."""
 _MANY: Final = 10
-"""So many younger jobs pass a job that it is worth a sentence: some always do."""
+"""Number of younger jobs passing a job from which a sentence is worthwhile: some always pass."""
 _MOST_LATE: Final = 50
-"""Jobs of which it is counted how many passed them, those that waited longest."""
+"""Number of jobs, those with the longest waits, for which passing jobs are counted."""
 
 
 def remarks(result: SimulationResult) -> tuple[str, ...]:
-    """Return the sentences, the most telling first."""
+    """Return the sentences, the most important first."""
     return (
         *_bought(result),
         *_waited(result),
@@ -44,7 +44,7 @@ def remarks(result: SimulationResult) -> tuple[str, ...]:
 
 
 _NOUNS: Final = {"preempt": "preemption"}
-"""Of causes whose word is a verb."""
+"""Nouns for causes whose name is a verb."""
 
 
 def _bought(result: SimulationResult) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _waited(result: SimulationResult) -> Iterator[str]:
 
 
 def long_enough(result: SimulationResult) -> tuple[float, str]:
-    """Return from when on a wait of this run is long, and what that is called."""
+    """Return the threshold of a long wait in this run, and its name."""
     return next((each for each in _LONGS if result.horizon_seconds > 2 * each[0]), _LONGS[-1])
 
 
@@ -85,12 +85,12 @@ def _long(result: SimulationResult) -> Iterator[str]:
 
 
 def needs_several(job: JobResult, result: SimulationResult) -> bool:
-    """Return whether a job asks for more GPUs than a node has."""
+    """Return whether a job requests more GPUs than a node has."""
     return job.gpus > result.counts.get("largestNode", inf)
 
 
 def _never(result: SimulationResult) -> Iterator[str]:
-    """Yield how many jobs never started, and of each reason what the first of its jobs waits for."""
+    """Yield the number of jobs that never started, and for each reason what the first of its jobs waits for."""
     never = sorted((job for job in result.jobs if job.start_seconds is None and job.state == "waiting"), key=_order)
     if not never:
         return
@@ -106,11 +106,11 @@ def _never(result: SimulationResult) -> Iterator[str]:
         yield f"The result has {counted(len(told) - _MOST_REASONS, 'more reason')}."
 
 
-# --- Jobs that others pass -----------------------------------------------------------------------------------------
+# --- Passed jobs ---------------------------------------------------------------------------------------------------
 
 
 def passers(job: JobResult, result: SimulationResult) -> list[JobResult]:
-    """Return the jobs with GPUs that arrived after a job and started before it, or that did while it never did."""
+    """Return the GPU jobs that arrived after a job and started before it, or that started at all if it never did."""
     until = inf if job.start_seconds is None else job.start_seconds
     return [
         each
@@ -121,7 +121,7 @@ def passers(job: JobResult, result: SimulationResult) -> list[JobResult]:
 
 
 def passed_text(job: JobResult, result: SimulationResult) -> str:
-    """Say how many younger jobs started before a job, by which rule, and what ends that; "" if too few did."""
+    """Return how many younger jobs started before a job, by which rule, and what would prevent it; "" if few did."""
     younger = passers(job, result)
     if len(younger) < _MANY:
         return ""
@@ -147,7 +147,7 @@ def passed_text(job: JobResult, result: SimulationResult) -> str:
 
 
 def _passed(result: SimulationResult) -> Iterator[str]:
-    """Yield what is said of the job that most others passed, of those that waited long."""
+    """Yield a sentence on the job that most others passed, among those with long waits."""
     seconds, _ = long_enough(result)
     waits = [(longest_wait(job, result.horizon_seconds), job) for job in result.jobs if job.gpus]
     late = sorted((each for each in waits if each[0] > seconds), key=lambda each: -each[0])[:_MOST_LATE]

@@ -2,7 +2,7 @@
 
 Everything but ``computing_seconds`` follows from the inputs alone, bit for bit.
 
-Figures of results as texts: a value in its unit, and the metrics by which runs are told apart, in their order.
+`figure` and `headline` format metrics: a value in its unit. `HEADLINES` lists the main metrics, in order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class InputItem:
     policy_sha256: str | None
     seed: int
     changes: tuple[str, ...] = ()
-    """What is otherwise than the policy says: PATH=VALUE, as with --sweep."""
+    """Overrides of the policy: PATH=VALUE, as with --sweep."""
     since: float | None = None
     """The instant at which a trace begins, in seconds since the epoch; null for its first arrival."""
     skips_bad_rows: bool = False
@@ -85,15 +85,15 @@ class JobResult:
     start_seconds: float | None
     end_seconds: float | None
     waits_seconds: tuple[float, ...]
-    """How long it waited before each start; the last one may go on."""
+    """The wait before each start; the last one may be open."""
     evictions: int
     lost_gpu_seconds: float
     crashed_gpu_seconds: float
     nodes: tuple[str, ...]
     reason: str | None = None
-    """Why it never started, as a code; null if it did, or did not wait to the end."""
+    """Why it never started, as a code; null if it started, or ended before the run."""
     reason_text: str | None = None
-    """The same as a sentence."""
+    """The same reason as a sentence."""
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +115,7 @@ class StayResult:
     """A pod on a node."""
 
     job: int
-    """Its place among the jobs."""
+    """Its index among the jobs."""
     node: str
     start_seconds: float
     end_seconds: float
@@ -144,17 +144,17 @@ class DecisionLine:
     text: str
 
 
-@attrs.frozen(kw_only=True, slots=False)  # documents add fields to it, and two bases with slots cannot be one class
+@attrs.frozen(kw_only=True, slots=False)  # documents inherit from it and a second base; only one may have slots
 class SimulationResult:
     """What became of a workload over virtual time."""
 
     title: str
     policy: str
-    """What the policy is called."""
+    """The name of the policy."""
     inputs: InputItem
     horizon_seconds: float
     counts: Mapping[str, float]
-    """Of what cluster and workload are made: nodes and GPUs at the start, GPU-hours, leaf queues, jobs, kinds."""
+    """Counts of cluster and workload: nodes and GPUs at the start, GPU-hours, leaf queues, jobs, kinds."""
     metrics: Mapping[str, MetricItem]
     queues: tuple[QueueResult, ...]
     jobs: tuple[JobResult, ...]
@@ -162,17 +162,17 @@ class SimulationResult:
     stays: tuple[StayResult, ...]
     series: SeriesResult
     decisions: tuple[DecisionLine, ...]
-    """The first of them: where two runs part is found there."""
+    """The first decisions, so that a comparison finds where two runs diverge."""
     decision_hash: str
-    """Of all decisions with their instants."""
+    """Hash of all decisions with their instants."""
     assumptions: tuple[str, ...]
     dropped: Mapping[str, int]
-    """Rows of a trace that were left out, counted by reason."""
+    """Skipped rows of a trace, counted by reason."""
     unkept: int
     """Stays and evictions that are not listed, because there are too many."""
     notes: tuple[str, ...]
     starts_at: str | None = None
-    """The instant at which the run starts, where what it was made of has times of the calendar; else null."""
+    """The start of the run as a calendar time, where its inputs have calendar times; else null."""
 
     def value(self, metric: str) -> float | None:
         """Return the value of a metric; None where there is nothing to count, or another version did not write it."""
@@ -181,7 +181,7 @@ class SimulationResult:
 
     @property
     def most_gpus(self) -> float:
-        """The most GPUs that there are at a time: nodes come and go."""
+        """The most GPUs at any time: nodes come and go."""
         return max([self.counts["gpus"], *self.series.columns.get("capacity", ())])
 
     def queues_below(self, name: str) -> set[str]:
@@ -194,7 +194,7 @@ class SimulationResult:
     def trace(self) -> list[dict[str, Any]]:
         """Return the stays of pods as Chrome trace events, one row for each node; Perfetto opens them.
 
-        Units: microseconds, as that format has it.
+        Units: microseconds, as that format requires.
         """
         rows = {name: row for row, name in enumerate(dict.fromkeys(each.node for each in self.stays), start=1)}
         events: list[dict[str, Any]] = [
@@ -231,13 +231,13 @@ HEADLINES: Final = (
     ("pods evicted", "evictedPods", "n"),
     ("GPU-hours lost", "evictionCost", "GPU-h"),
 )
-"""What a metric is called beside others, its name in a result, and the unit in which it is told."""
+"""Each metric: its label, its name in a result, and its unit."""
 BETTER_HIGH: Final = frozenset({"utilisation", "goodput", "jain", "started", "done"})
-"""Those of them of which more is better; of all others less is."""
+"""The metrics for which more is better; for all others less is."""
 
 
 def figure(value: float | None, unit: str) -> str:
-    """Return a value in its unit; percents are told as parts, and ``n`` is a number of things."""
+    """Return a value in its unit; percentages are given as fractions, and ``n`` is a plain count."""
     if value is None:
         return "-"
     if unit == "%":

@@ -1,4 +1,4 @@
-"""One run: events change the embedded cluster, and a cycle of the scheduler decides whenever something changed.
+"""One run: events change the embedded cluster, and the scheduler runs a cycle after a change.
 
-Begin with `simulation`. Clock, cluster and owners of pods are models; what decides is the scheduler itself.
+Begin with `simulation`. The clock, the cluster and the owners of pods are models; the scheduler is the real one.
 """

@@ -1,11 +1,11 @@
 """The embedded cluster: objects in memory, changed as API server, binder and kubelet would change them.
 
-A pod that is bound runs at once, and holds what it was granted until it is gone. An object that nothing happened to
-stays the same object, so that a cycle reads only what changed.
+A bound pod runs immediately, and holds its granted devices until it is gone. Unchanged objects keep their identity, so
+that a cycle reads only what changed.
 
-The objects of one kind in the embedded cluster, as listings that say what came and went since the last.
+`Objects` stores one kind, with listings that record what was added and removed since the last one.
 
-The resource claims of the embedded cluster: made for pods of templates, allocated by binds, freed as pods go.
+`Claims` makes resource claims from templates for new pods, allocates them on binds, and frees them as pods go.
 
 Source: the controller of resource claims in kube-controller-manager, and the binder.
 """
@@ -44,22 +44,22 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class Objects(Generic[T]):
-    """The objects of one kind by namespace and name. Cost: of a listing, what changed since the one before."""
+    """The objects of one kind by namespace and name. Cost: a listing costs what changed since the one before."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
         self._listed: Listing[T] = Listing()
         self._before: dict[Key, T | None] = {}
-        """What the last listing has at the keys that changed since."""
+        """For each key that changed since the last listing, the object in that listing."""
 
     def put(self, obj: T) -> None:
-        """Add an object, or put it in the place of the one with its name."""
+        """Add an object, or replace the one with its name."""
         key = key_of(obj)
         self._before.setdefault(key, self._objects.get(key))
         self._objects[key] = obj
 
     def remove(self, key: Key) -> None:
-        """Take an object out; nothing happens if there is none."""
+        """Remove an object; nothing happens if there is none."""
         if key in self._objects:
             self._before.setdefault(key, self._objects[key])
             del self._objects[key]
@@ -89,7 +89,7 @@ class Objects(Generic[T]):
 
 
 class Claims:
-    """All claims by namespace and name, as they are at this moment."""
+    """All current claims by namespace and name."""
 
     def __init__(self, claims: Iterable[ResourceClaim], templates: Iterable[ResourceClaimTemplate]) -> None:
         self._claims = {key_of(each): each for each in claims}
@@ -103,17 +103,17 @@ class Claims:
         return self._listed
 
     def come(self, pod: Pod) -> Pod:
-        """Return a pod that is there from now on, as it names the claims that are made for it."""
+        """Make the claims of a new pod, and return the pod with their names."""
         told, made = with_claims(pod, self._templates.get, self._claims.get)
         self._put(made)
         return told
 
     def bind(self, pod: Pod, request: Mapping[str, object]) -> None:
-        """Give a pod what a bind request says of claims."""
+        """Apply the claim allocations of a bind request for a pod."""
         self._put(bound_claims(pod, request, self._claims))
 
     def go(self, pod: Pod) -> None:
-        """Free what a pod had that is gone: claims that were made for it end, others lose their user."""
+        """Free the claims of a pod that is gone: generated claims are deleted, others lose their user."""
         if not self._claims:
             return
         behind = [claim_behind(pod, each) for each in pod.spec.resource_claims]
@@ -135,14 +135,14 @@ class Claims:
 
 @attrs.define(eq=False)
 class EmbeddedCluster:
-    """The objects of a cluster as they are at this moment of virtual time."""
+    """The objects of a cluster at the current virtual time."""
 
     rest: ClusterObjects
-    """What does not change: queues, priority classes, topologies and so on."""
+    """The constant objects: queues, priority classes, topologies and others."""
     began: float
     """The start of virtual time, in seconds since the epoch."""
     claimable: Mapping[str, int] = EMPTY
-    """How many GPUs of each node are there to be claimed, beside those that the node object tells."""
+    """Claimable GPUs by node, in addition to those in the Node object."""
     pods: Objects[Pod] = attrs.field(factory=Objects)
     groups: Objects[PodGroup] = attrs.field(factory=Objects)
     _claims: Claims = attrs.field(factory=lambda: Claims((), ()))
@@ -152,7 +152,7 @@ class EmbeddedCluster:
 
     @classmethod
     def of(cls, objects: ClusterObjects, began: float, claimable: Mapping[str, int] = EMPTY) -> EmbeddedCluster:
-        """Return a cluster with these objects; its pods and groups are put in by what simulates them."""
+        """Return a cluster with these objects; jobs add their pods and groups when they arrive."""
         rest = attrs.evolve(objects, nodes=(), pods=(), pod_groups=(), resource_claims=())
         claims = Claims(objects.resource_claims, objects.resource_claim_templates)
         cluster = cls(rest=rest, began=began, claimable=claimable, claims=claims)
@@ -165,7 +165,7 @@ class EmbeddedCluster:
         return cluster
 
     def objects(self) -> ClusterObjects:
-        """Return all objects. Cost: of what changed since the last time."""
+        """Return all objects. Cost: proportional to the changes since the last call."""
         if self._node_list is None:
             self._node_list = tuple(self._nodes.values())
         return attrs.evolve(
@@ -180,7 +180,7 @@ class EmbeddedCluster:
 
     @property
     def gpus(self) -> float:
-        """How many GPUs all nodes have."""
+        """The GPUs of all nodes."""
         return sum(self._gpus.values())
 
     @property
@@ -193,17 +193,17 @@ class EmbeddedCluster:
         return self._nodes.get(name)
 
     def gpus_of(self, name: str) -> float | None:
-        """Return how many GPUs a node has; None for one that is not there."""
+        """Return the GPUs of a node; None if it does not exist."""
         return self._gpus.get(name)
 
     def put_node(self, node: Node) -> None:
-        """Add a node, or change one."""
+        """Add or change a node."""
         name = node.metadata.name
         self._nodes[name], self._node_list = node, None
         self._gpus[name] = _gpus_of(node) + self.claimable.get(name, 0)
 
     def remove_node(self, name: str) -> None:
-        """Take a node out."""
+        """Remove a node."""
         self._nodes.pop(name, None)
         self._gpus.pop(name, None)
         self._node_list = None
@@ -221,12 +221,12 @@ class EmbeddedCluster:
         return told
 
     def remove(self, pod: Pod) -> None:
-        """Take a pod out, and free what it had by claims."""
+        """Remove a pod, and free its claims."""
         self._claims.go(pod)
         self.pods.remove(key_of(pod))
 
     def bind(self, pod: Pod, decision: Bind, snapshot: Snapshot, cycle: int) -> Pod:
-        """Bind a pod as decided, have it run, and return it."""
+        """Bind a pod as decided, start it, and return it."""
         devices = tuple(device_of(name, cycle) for name in decision.devices)
         metadata = pod.metadata
         annotations = {**metadata.annotations, names.GRANTED: _granted(decision, snapshot, devices)}
@@ -263,12 +263,12 @@ class EmbeddedCluster:
 
 
 def _gpus_of(node: Node) -> float:
-    """Return how many GPUs a node offers."""
+    """Return the GPUs that a node offers."""
     return gpus_among(amounts(tuple(node.status.allocatable.items()))) / GPU_UNIT
 
 
 def held_gpus(decision: Bind, snapshot: Snapshot) -> float:
-    """Return how many GPUs a pod holds by a decision, to a thousandth."""
+    """Return the GPUs that a pod holds by a decision, to a thousandth."""
     shape = int(snapshot.pod_shape[decision.pod])
     if snapshot.shapes[shape].gpu.kind is GpuKind.MIG:
         return int(snapshot.requests[shape] @ snapshot.axis.gpu_weights()) / GPU_UNIT
@@ -276,14 +276,14 @@ def held_gpus(decision: Bind, snapshot: Snapshot) -> float:
 
 
 def _not_had(decision: Bind, snapshot: Snapshot) -> int:
-    """Return how many thousandths of the GPUs that its claims ask for a pod does not get, as it gets parts."""
+    """Return the thousandths of requested GPUs that a pod does not get because its claims are allocated partitions."""
     told = decision.request.get("resourceClaimAllocations")
     given = [mapping_of(each).get("allocation") for each in told] if isinstance(told, list) else []
     return sum(snapshot.catalog.gpus.not_had(each.devices) for each in given if isinstance(each, DeviceAllocation))
 
 
 def _granted(decision: Bind, snapshot: Snapshot, devices: tuple[str, ...]) -> str:
-    """Return as text what a bind grants. Source: the orders of the scheduler and what the binder adds to them."""
+    """Return the text of the grant of a bind. Source: the scheduler's bind request, and what the binder adds."""
     group = int(snapshot.pod_group[decision.pod])
     if group < 0:
         return Grant(gpus=devices).text

@@ -1,10 +1,10 @@
-"""What is known of a workload while it is there: jobs, their tasks, the slots of pods and the lives of pods.
+"""The state of present workloads: jobs, their tasks, the slots of pods and the lives of pods, and the event calendar.
 
     Job ─ Task ─ Slot ─ Life      a slot outlives its pods: whenever one is evicted, its owner makes another
 
 A life begins when a pod is created and ends when it is gone; it holds devices from its binding to its end.
 
-The calendar: what happens when. Events of one instant happen in the order in which they were entered.
+The calendar is the event queue. Events of one instant happen in the order in which they were entered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Action: TypeAlias = Callable[[], None]
 
 @attrs.define
 class Calendar:
-    """Actions by instant and by sequence, so that two runs never differ in the order of what happens at once.
+    """The event queue: actions ordered by instant, then by sequence number, so that runs are deterministic.
 
     Units: seconds of virtual time.
     """
@@ -38,7 +38,7 @@ class Calendar:
     _sequence: int = 0
 
     def enter(self, at: float, action: Action) -> None:
-        """Have ``action`` happen at an instant; one that is past happens now."""
+        """Schedule ``action`` at an instant; one in the past is moved to now."""
         self._sequence += 1
         heapq.heappush(self._heap, (max(at, self.now), self._sequence, action))
 
@@ -52,22 +52,22 @@ class Calendar:
         self.now = to
 
     def pop(self) -> Action:
-        """Take the next action out and move the clock to it."""
+        """Remove and return the next action, and move the clock to it."""
         self.now, _, action = heapq.heappop(self._heap)
         return action
 
     def __len__(self) -> int:
-        """Return how many actions are to come."""
+        """Return the number of scheduled actions."""
         return len(self._heap)
 
 
 class State(Enum):
-    """Where a pod stands."""
+    """The state of a pod."""
 
     WAITING = "waiting"
     RUNNING = "running"
     LEAVING = "leaving"
-    """It has been told to go and holds what it has until it is gone."""
+    """Terminating: it holds its devices until it is gone."""
 
 
 @attrs.define(eq=False)
@@ -97,7 +97,7 @@ class Slot:
     task: Task
     plan: PodPlan
     life: Life | None = None
-    """The pod that fills it; None while there is none, or only one that leaves."""
+    """The pod in the slot; None while there is none, or only a terminating one."""
     lives: int = 0
 
 
@@ -112,47 +112,47 @@ class Task:
     plan: TaskPlan
     slots: tuple[Slot, ...] = ()
     running: int = 0
-    """How many of its pods run."""
+    """Number of its running pods."""
     progress: float = 0.0
     """Work that is saved."""
     since: float = nan
-    """Since when enough of its pods run; NaN while they do not."""
+    """When enough of its pods began to run; NaN while they do not."""
     idle_since: float = 0.0
-    """Since when they do not, while they do not."""
+    """When enough of its pods ceased to run, while they do not."""
     run: int = 0
-    """The number of its start: what was expected of an earlier one does not happen."""
+    """The number of its current start: events that were scheduled for an earlier start are ignored."""
     is_over: bool = False
     has_late: bool = True
-    """Whether all of its pods may be there; False while some wait for others of it to run."""
+    """Whether all of its pods may exist; False while some wait for others of it to run."""
     _gone: tuple[float, float] = (nan, 0.0)
-    """When pods of it last ceased to run, and the GPUs that those of this instant held."""
+    """The last instant at which pods of it ceased to run, and the GPUs that they held."""
 
     @property
     def open_slots(self) -> tuple[Slot, ...]:
-        """The places for which there may be pods now."""
+        """The slots that may have pods now."""
         return self.slots if self.has_late else self.slots[: len(self.slots) - self.plan.late]
 
     @property
     def runs(self) -> bool:
-        """Whether enough of its pods run."""
+        """Whether the task is at work, because enough of its pods run."""
         return not isnan(self.since)
 
     @property
     def is_complete(self) -> bool:
-        """Whether enough of its pods run at this moment."""
+        """Whether enough of its pods run at this instant."""
         return self.running >= self.plan.needed
 
     def let_go(self, gpus: float, now: float) -> None:
-        """Note that a pod with so many GPUs ceases to run."""
+        """Note that a pod with ``gpus`` GPUs ceases to run."""
         self._gone = (now, self.gone_at(now) + gpus)
 
     def gone_at(self, now: float) -> float:
-        """Return the GPUs of the pods that ceased to run at this instant: of a gang all are told to go in turn."""
+        """Return the GPUs of pods that ceased to run at this instant: pods of an evicted gang stop one by one."""
         at, gpus = self._gone
         return gpus if at == now else 0.0
 
     def work_at(self, now: float) -> float:
-        """Return how much work is done by now, saved or not."""
+        """Return the work done by ``now``, saved or not."""
         if not self.runs:
             return self.progress
         return self.progress + max(0.0, now - self.since - self.job.plan.behaviour.startup)
@@ -160,26 +160,26 @@ class Task:
 
 @attrs.define(eq=False)
 class Job:
-    """A job while it is there."""
+    """A present job."""
 
     plan: JobPlan
     number: int
-    """Its place in the results."""
+    """Its index in the results."""
     group: PodGroup
     tasks: list[Task] = attrs.field(factory=list)
     waiting: deque[TaskPlan] = attrs.field(factory=deque)
-    """Tasks that its owner starts when others are over."""
+    """Tasks that its owner starts when others end."""
     blocked: list[TaskPlan] = attrs.field(factory=list)
-    """Tasks that begin when those are over that they come after."""
+    """Tasks that begin when the tasks they depend on have ended."""
     done: set[int] = attrs.field(factory=set)
-    """The places of tasks that are over, where others come after tasks."""
+    """The indices of ended tasks, where others depend on tasks."""
     failures: int = 0
     left: int = 0
-    """How many tasks are not over."""
+    """Number of tasks that have not ended."""
     is_over: bool = False
 
     def let_go(self) -> None:
-        """Cut what refers to each other, so that memory is free at once and not when the collector comes."""
+        """Break reference cycles, so that memory is freed immediately instead of by the garbage collector."""
         for task in self.tasks:
             task.slots = ()
         self.tasks.clear()

@@ -1,6 +1,6 @@
-"""Sums over time: who held how many GPUs, who wanted some, how evenly they were shared, what was idle in what pieces.
+"""Integrals over time: held and wanted GPUs by queue, fairness, and fragmentation of idle GPUs.
 
-The values of a moment are columns; advancing the clock adds them up for as long as they held.
+The current values are columns. Advancing the clock adds them, weighted by the time for which they held.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _TINY: Final = 1e-6
 MOST_BUCKETS: Final = 2048
 PIECES: Final = (1.0, 2.0, 4.0, 8.0)
-"""Idle GPUs are told by the largest gang on one node that they could hold: 1, 2, 4, 8 or more."""
+"""Idle GPUs are classified by the largest gang on one node that they could hold: 1, 2, 4, 8 or more."""
 _DIGITS: Final = 6
 
 
 @attrs.define(eq=False)
 class Series:
-    """Means of columns over buckets of time; twice as wide whenever there would be too many of them.
+    """Means of columns over time buckets; the width doubles whenever there would be too many buckets.
 
     Units: seconds.
     """
@@ -64,13 +64,13 @@ class Series:
 
 
 class Meters:
-    """What is true of the cluster now, and its sums over time so far.
+    """The current figures of the cluster, and their integrals over time so far.
 
     Shapes: Q queues. Units: GPUs, seconds.
     """
 
     def __init__(self, queues: Sequence[str]) -> None:
-        """Begin at 0 with these leaf queues; a queue that does not exist has the last row."""
+        """Begin at 0 with these leaf queues; the last row stands for queues that do not exist."""
         self.queues = (*queues, "")
         self._row: Mapping[str, int] = {name: row for row, name in enumerate(self.queues)}
         count = len(self.queues)
@@ -80,28 +80,28 @@ class Meters:
         self.capacity = 0.0
         self.capacity_sum = 0.0
         self.largest = 0.0
-        """The most GPUs that a node had at a time."""
+        """The most GPUs that any node ever had."""
         self.even_sum, self.even_seconds = 0.0, 0.0
         self.idle_sum, self.unusable_sum = 0.0, 0.0
-        """Of idle GPUs and those that the largest waiting pod cannot use, while pods wait."""
+        """GPU-seconds while pods wait: of all idle GPUs, and of those that the largest waiting pod cannot use."""
         self.series = Series(3 * count + len(PIECES) + 1)
         self._nodes: dict[str, tuple[float, float]] = {}
-        """Of each node: GPUs, and how many of them are held."""
+        """By node: its GPUs, and the held ones among them."""
         self._idle: Counter[float] = Counter()
-        """How many nodes have so many idle GPUs."""
+        """Number of nodes by their idle GPUs."""
         self._waiting = 0
-        """How many pods wait."""
+        """Number of waiting pods."""
         self._asked: Counter[float] = Counter()
-        """How many waiting pods ask for so many GPUs."""
+        """Number of waiting pods by the GPUs that each requests."""
         self._pieces: Float64s | None = None
 
     def advance(self, now: float) -> None:
-        """Add up what was true until ``now``."""
+        """Integrate the current values up to ``now``."""
         seconds = now - self.now
         if seconds <= 0.0:
             return
         used, wanted = self.used, self.wanted
-        # No cycle divides anew while no pod waits: each queue is entitled to what it asks for then, and has it.
+        # No cycle divides anew while no pod waits; then each queue is entitled to its request, and has it.
         fair = self.fair if self._waiting else used
         self.used_sum += used * seconds
         self.capacity_sum += self.capacity * seconds
@@ -120,10 +120,10 @@ class Meters:
         self.series.add(self.now, now, np.concatenate([used, wanted, fair, self.pieces(), [self.capacity]]))
         self.now = now
 
-    # --- What changes ----------------------------------------------------------------------------------------------
+    # --- Changes ---------------------------------------------------------------------------------------------------
 
     def wait(self, queue: str, gpus: float, count: int) -> None:
-        """Note ``count`` pods more (or less) that wait for so many GPUs."""
+        """Add ``count`` (or remove, if negative) waiting pods that request ``gpus`` GPUs each."""
         self._waiting += count
         self.wanted[self._row.get(queue, -1)] += gpus * count
         if gpus:
@@ -132,21 +132,21 @@ class Meters:
                 del self._asked[gpus]
 
     def hold(self, queue: str, node: str, gpus: float) -> None:
-        """Note that a queue holds so many GPUs more (or less) of a node."""
+        """Add ``gpus`` (or remove, if negative) to the GPUs of a node that a queue holds."""
         row = self._row.get(queue, -1)
         self.used[row] = round(float(self.used[row]) + gpus, _DIGITS)
         total, held = self._nodes.get(node, (0.0, 0.0))
         self._set(node, total, round(held + gpus, _DIGITS))
 
     def node(self, name: str, gpus: float | None) -> None:
-        """Note a node with so many GPUs; None: it is gone."""
+        """Set the GPUs of a node; None: the node is gone."""
         total, held = self._nodes.get(name, (0.0, 0.0))
         self.capacity += (gpus or 0.0) - total
         self.largest = max(self.largest, gpus or 0.0)
         self._set(name, gpus or 0.0, held)
 
     def share(self, fair: Mapping[str, float]) -> None:
-        """Note the fair shares of queues; those of parents are the sum of what their leaves have."""
+        """Set the fair shares of leaf queues; parents are ignored, as the sums of their leaves."""
         for name, gpus in fair.items():
             if name in self._row:
                 self.fair[self._row[name]] = gpus
@@ -162,10 +162,10 @@ class Meters:
         self._idle[max(0.0, round(total - held, _DIGITS))] += 1
         self._pieces = None
 
-    # --- What is idle ----------------------------------------------------------------------------------------------
+    # --- Idle GPUs -------------------------------------------------------------------------------------------------
 
     def pieces(self) -> Float64s:
-        """Return how many GPUs are idle on nodes that could hold a gang of 1, 2, 4, and 8 or more of them."""
+        """Return the idle GPUs on nodes that could hold a gang of 1, 2, 4, and 8 or more of them."""
         if self._pieces is None:
             found = np.zeros(len(PIECES))
             for idle, count in self._idle.items():
@@ -176,7 +176,7 @@ class Meters:
         return self._pieces
 
     def _unusable(self, asked: float) -> tuple[float, float]:
-        """Return how many GPUs are idle, and how many of them are no use to a pod that asks for so many."""
+        """Return the idle GPUs, and those among them that a pod requesting ``asked`` GPUs cannot use."""
         idle = sum(each * count for each, count in self._idle.items())
         if asked < 1:
             return idle, 0.0

@@ -1,4 +1,4 @@
-"""What happens to nodes: they fail and come back, are drained, tainted and added, by plan, by chance or by need."""
+"""Node events: failures and returns, drains, taints and additions, as planned, at random or by autoscaling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TINY: Final = 1e-6
 
 @attrs.define(eq=False)
 class Nodes:
-    """All nodes of the embedded cluster, and what is going to happen to them."""
+    """All nodes of the embedded cluster, and their future events."""
 
     calendar: Calendar
     cluster: EmbeddedCluster
@@ -34,11 +34,11 @@ class Nodes:
     failures: int = 0
     _down: dict[str, Node] = attrs.field(factory=dict)
     _drains: Counter[str] = attrs.field(factory=Counter)
-    """How many drains of each node have not ended."""
+    """Number of active drains by node."""
     _pools: list[_Pool] = attrs.field(factory=list)
 
     def begin(self, scene: Scene) -> None:
-        """Enter what the scene says into the calendar."""
+        """Enter the node events of the scene into the calendar."""
         for name in self.cluster.nodes:
             self._tell(name)
         for event in scene.events:
@@ -66,7 +66,7 @@ class Nodes:
     # --- One node --------------------------------------------------------------------------------------------------
 
     def _fail(self, name: str, seconds: float | None) -> None:
-        """Have a node be gone at once, with its pods."""
+        """Remove a node immediately, with its pods."""
         node = self.cluster.node(name)
         if node is None:
             return
@@ -84,12 +84,12 @@ class Nodes:
             self._put(node)
 
     def _drain(self, name: str, seconds: float | None) -> None:
-        """Close a node for new pods, and tell those there to go; a node that is down comes back closed."""
+        """Cordon a node, and terminate its pods; a node that is down comes back cordoned."""
         node = self._known(name)
         if node is None:
             return
         if node.spec.unschedulable and not self._drains[name]:
-            self._drains[name] += 1  # closed before, and not by a drain that ends
+            self._drains[name] += 1  # cordoned before by other means: it stays cordoned when all drains have ended
         self._drains[name] += 1
         self._change(name, unschedulable=True)
         for life in [each for each in self.workloads.lives.values() if each.node == name]:
@@ -99,7 +99,7 @@ class Nodes:
             self.calendar.enter(self.calendar.now + seconds, partial(self._open, name))
 
     def _open(self, name: str) -> None:
-        """Have one drain of a node end; the node opens with the last of them."""
+        """End one drain of a node; the node is uncordoned with the last of them."""
         self._drains[name] -= 1
         self._change(name, unschedulable=self._drains[name] > 0)
 
@@ -114,11 +114,11 @@ class Nodes:
     def _clean(self, name: str, taint: Taint) -> None:
         node = self._known(name)
         if node is not None and taint in node.spec.taints:
-            at = node.spec.taints.index(taint)  # one of them: another event may have put the same there
+            at = node.spec.taints.index(taint)  # only one: another event may have added an equal taint
             self._change(name, taints=node.spec.taints[:at] + node.spec.taints[at + 1 :])
 
     def _known(self, name: str) -> Node | None:
-        """Return a node, also one that is down."""
+        """Return a node, even one that is down."""
         return self.cluster.node(name) or self._down.get(name)
 
     def _change(self, name: str, **spec: Any) -> None:  # noqa: ANN401 - fields of a node's spec by name
@@ -146,7 +146,7 @@ class Nodes:
         self.records.meters.advance(self.calendar.now)
         self.records.meters.node(name, self.cluster.gpus_of(name))
 
-    # --- By chance -------------------------------------------------------------------------------------------------
+    # --- Random faults ---------------------------------------------------------------------------------------------
 
     def _enter_fault(self, name: str, faults: Faults, numbers: random.Random) -> None:
         at = self.calendar.now + exponential(numbers, faults.mean_between)
@@ -156,13 +156,13 @@ class Nodes:
         self._fail(name, faults.repair)
         self.calendar.enter(self.calendar.now + faults.repair, partial(self._enter_fault, name, faults, numbers))
 
-    # --- By need ---------------------------------------------------------------------------------------------------
+    # --- Autoscaling -----------------------------------------------------------------------------------------------
 
     def scale(self) -> None:
-        """Ask for nodes that waiting pods need, and give back those that have been idle for long.
+        """Provision nodes for waiting pods, and remove autoscaled nodes that have been idle long enough.
 
-        It is called after each cycle: what still waits then found no room. Such nodes have no devices of drivers, so
-        pods with claims need none.
+        It is called after each cycle: pods that still wait found no room. Provisioned nodes have no DRA devices, so
+        pods with claims do not count.
         """
         for pool in self._pools:
             rule = pool.rule
@@ -190,7 +190,7 @@ class Nodes:
         self.calendar.enter(self.calendar.now + pool.rule.idle, partial(self._look, pool, node.metadata.name))
 
     def _look(self, pool: _Pool, name: str) -> None:
-        """Give a node back that no pod was on for long enough; else look again when that may be so."""
+        """Remove an autoscaled node that was idle for long enough; otherwise check again when it may have been."""
         now, idle = self.calendar.now, pool.rule.idle
         is_used = any(life.node == name for life in self.workloads.lives.values())
         since = now if is_used else max(pool.nodes[name], self.workloads.left.get(name, 0.0))
@@ -206,10 +206,10 @@ class Nodes:
 
 @attrs.define(eq=False)
 class _Pool:
-    """The nodes of one shape that come and go."""
+    """The autoscaled nodes of one shape."""
 
     rule: Autoscale
     nodes: dict[str, float] = attrs.field(factory=dict)
-    """By name: since when each is there."""
+    """By name: when each was added."""
     coming: int = 0
     made: int = 0

@@ -1,6 +1,6 @@
-"""How far a run has come: virtual time against the horizon, or arrivals against all that come.
+"""The progress of a run: virtual time against the horizon, or arrivals against all arrivals.
 
-Runs in processes of their own write how far they are into memory that they share with the one that shows it.
+Runs in processes of their own write their progress into memory that they share with the process that shows it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from kai.virtual.running.records import Records
 
 STEPS: Final = 1000
-"""Of one run."""
+"""Progress steps of one run."""
 
 
 @attrs.define
 class Progress:
-    """Tells listeners of a run in thousandths, no more often."""
+    """Reports the progress of a run to listeners, at most once for each thousandth."""
 
     scene: Scene
     until: float
     _told: int = -1
 
     def show(self, now: float, records: Records) -> None:
-        """Tell how far the run is, if that is another thousandth."""
+        """Report the progress, if it reached another thousandth."""
         arrived, all_jobs = len(records.jobs), max(1, self.scene.jobs)
         if self.until < inf:
             done = int(STEPS * now / self.until) if self.until else STEPS
@@ -46,7 +46,7 @@ class Progress:
             report(self._what, done, STEPS, where)
 
     def finish(self) -> None:
-        """Tell that the run is over."""
+        """Report the end of the run."""
         report(self._what, STEPS, STEPS, "")
 
     @property
@@ -55,17 +55,17 @@ class Progress:
 
 
 def telling(told: MutableSequence[int], at: int) -> Listener:
-    """Return a listener that writes into one place how far the run is that its process carries out."""
+    """Return a listener that writes the progress of the run in this process into one place of shared memory."""
 
     def listen(_what: str, done: int, total: int, detail: str | None) -> None:
-        if detail is not None:  # without one it is other work, such as compiling
-            told[at] = min(STEPS * done // total, STEPS - 1)  # what came out is still to be gathered
+        if detail is not None:  # other work, such as compiling, reports without a detail
+            told[at] = min(STEPS * done // total, STEPS - 1)  # the last step is the gathering of the result
 
     return listen
 
 
 def show_all(told: Sequence[int], at_a_time: int) -> None:
-    """Tell how far runs are that go on side by side, from what each of them wrote."""
+    """Report the total progress of parallel runs, from what each of them wrote."""
     total, ended = STEPS * len(told), sum(each == STEPS for each in told)
     what = f"simulating {len(told)} runs, {at_a_time} at a time"
     report(what, sum(told), total, f"{ended} ended")

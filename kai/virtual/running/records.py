@@ -1,13 +1,13 @@
-"""What happened, job by job, and what the cluster looked like, as sums over time. Nothing here decides anything.
+"""The records of a run: what happened to each job, and integrals of the cluster's state over time. They decide nothing.
 
-Every change is told with its instant; first the meters advance to that instant with what was true until then.
+Every change is recorded with its instant; the meters first advance to that instant with the values that held until
+then.
 
-What is over, kept small: rows as MessagePack, which become objects again when they are looked at.
+Closed records are stored compactly: rows as MessagePack, which become objects again when they are read. A run of a
+million pods ends with hundreds of thousands of closed jobs, and the fields of an object take more memory than their
+values. Values are restored exactly, to the last bit.
 
-A run of a million pods ends with hundreds of thousands of jobs that are over, and an object takes more for its fields
-than they say. Values come back as they were, to the last bit.
-
-The first decisions of a run as lines of text: where two runs part is found by comparing them.
+The first decisions of a run are kept as lines of text, so that a comparison finds where two runs diverge.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ T = TypeVar("T")
 Values = tuple[Any, ...]
 
 _BLOCK: Final = 512
-"""So many rows are packed together."""
+"""Number of rows that are packed together."""
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a scalar of numpy, which has no types here
-    """Return a scalar of numpy as a number of Python, which documents write alike."""
+    """Return a numpy scalar as a Python number, which documents write alike."""
     return value.item()
 
 
@@ -48,7 +48,7 @@ _DECODER: Final = msgspec.msgpack.Decoder()
 
 
 def packed(values: object) -> bytes | None:
-    """Return plain values as bytes; None for values that cannot be told so, as text that is no Unicode."""
+    """Return plain values as bytes; None for values that cannot be encoded, such as text that is not valid Unicode."""
     try:
         return _ENCODER.encode(values)
     except (AttributeError, OverflowError, TypeError, ValueError):
@@ -62,10 +62,10 @@ def unpacked(text: bytes) -> list[Any]:
 
 
 class Rows(Generic[T]):
-    """Rows that are only added and then read from the first to the last. Cost: compressed blocks."""
+    """Append-only rows, read from the first to the last. Cost: compressed blocks."""
 
     def __init__(self, values_of: Callable[[T], Values], make: Callable[..., T]) -> None:
-        """Take what returns the values of a row, and what makes a row of values again."""
+        """Store rows as ``values_of`` returns their values; ``make`` restores a row from values."""
         self._values_of, self._make = values_of, make
         self._blocks: list[bytes | list[Values]] = []
         self._last: list[Values] = []
@@ -75,7 +75,7 @@ class Rows(Generic[T]):
         self._last.append(self._values_of(row))
         if len(self._last) == _BLOCK:
             block = packed(self._last)
-            # The fastest level: most of a block are names that stand in it before.
+            # The fastest level is enough: most of a block are names that occur earlier in it.
             self._blocks.append(self._last if block is None else zlib.compress(block, level=1))
             self._last = []
 
@@ -87,12 +87,13 @@ class Rows(Generic[T]):
         for block in (*self._blocks, self._last):
             rows: Sequence[Sequence[Any]] = unpacked(zlib.decompress(block)) if isinstance(block, bytes) else block
             for values in rows:
+                # Interned, because thousands of rows repeat the same names.
                 yield self._make(*[shared.setdefault(each, each) if type(each) is str else each for each in values])
 
 
 @attrs.define
 class DecisionLines:
-    """Keeps as many lines as it may, and writes one for each decision."""
+    """Formats each decision as a line, and keeps the first ``most`` lines."""
 
     most: int = 100_000
     _lines: Rows[tuple[float, int, str]] = attrs.field(factory=lambda: Rows(tuple, lambda *line: line))
@@ -109,7 +110,7 @@ class DecisionLines:
 
     @property
     def lines(self) -> tuple[tuple[float, int, str], ...]:
-        """The lines that are kept."""
+        """The kept lines."""
         return tuple(self._lines)
 
 
@@ -117,7 +118,7 @@ _VERBS: Final = {Bind: "bind", Evict: "evict", Nominate: "promise"}
 
 
 MOST_STAYS: Final = 200_000
-"""Stays of pods on nodes that are kept for charts, and as many evictions; of the others only sums are known."""
+"""Most stays of pods on nodes that are kept for charts, and most evictions; only sums are known of further ones."""
 _DIGITS: Final = 6
 _FEW: Final = 4
 
@@ -129,11 +130,11 @@ class Ending(StrEnum):
     FAILED = "failed"
     """It crashed more often than its owner retries."""
     TAKEN_BACK = "taken back"
-    """Its owner wanted fewer replicas."""
+    """Its owner reduced the replicas."""
 
 
 class Loss(StrEnum):
-    """What cost work."""
+    """Causes of lost work."""
 
     EVICTION = "eviction"
     NODE = "node failure"
@@ -142,7 +143,7 @@ class Loss(StrEnum):
 
 @attrs.define(kw_only=True, eq=False)
 class JobRecord:
-    """What happened to one job.
+    """The history of one job.
 
     Units: seconds of virtual time.
     """
@@ -155,7 +156,7 @@ class JobRecord:
     user: str
     pods: int
     alone: float | None
-    """Start-up and duration: how long it takes on a cluster of its own; None if it has no end."""
+    """Start-up and duration: its run time on a cluster of its own; None if it has no end."""
     arrival: float
     possible: float = nan
     """When a pod of it first had a place, or the promise of one."""
@@ -164,16 +165,16 @@ class JobRecord:
     end: float = nan
     ending: Ending | None = None
     waits: tuple[float, ...] = ()
-    """How long it waited before each of its starts."""
+    """The waits before each of its starts."""
     evictions: int = 0
-    """Evicted pods."""
+    """Number of evicted pods."""
     lost: float = 0.0
     """GPU-seconds lost by evictions and failed nodes."""
     crashed: float = 0.0
     """GPU-seconds lost by crashes of its own."""
     nodes: tuple[str, ...] = ()
     gpus: float = 0.0
-    """That all of its pods ask for together, at most."""
+    """The most GPUs that its pods request together."""
 
 
 @attrs.frozen(kw_only=True)
@@ -189,7 +190,7 @@ class Stay:
 
 @attrs.frozen(kw_only=True)
 class Eviction:
-    """An eviction: of whom, for whom and by which rule."""
+    """An eviction: the victim, the job that gains, and the rule."""
 
     time: float
     job: int
@@ -203,7 +204,7 @@ class Eviction:
 
 
 def rows_of(cls: type) -> Rows[Any]:
-    """Return no rows yet, of a frozen class."""
+    """Return empty rows for a frozen class."""
     names = [field.name for field in attrs.fields(cls)]
     return Rows(attrgetter(*names), lambda *values: cls(**dict(zip(names, values, strict=True))))
 
@@ -213,25 +214,25 @@ _VALUES: Final = attrgetter(*_FIELDS)
 
 
 class JobRecords(Sequence[JobRecord]):
-    """The records of all jobs by number. Cost: of a job that is over, its text as bytes."""
+    """The records of all jobs by number. Cost: a closed job is stored as bytes."""
 
     def __init__(self) -> None:
         self._records: list[JobRecord | bytes] = []
         self._shared: dict[str, str] = {}
-        """Names that many jobs have."""
+        """Interned names that many jobs share."""
 
     def append(self, record: JobRecord) -> None:
         """Add the record of a job that arrives."""
         self._records.append(record)
 
     def close(self, number: int) -> None:
-        """Keep the record of a job that is over small."""
+        """Pack the record of a job that has ended."""
         record = self._records[number]
         if isinstance(record, JobRecord):
             self._records[number] = packed(_VALUES(record)) or record
 
     def changing(self, number: int) -> JobRecord:
-        """Return a record that is written to; one that is kept small is made again for it."""
+        """Return a record for writing; a packed one is unpacked for it."""
         record = self._records[number]
         if isinstance(record, bytes):
             record = self._records[number] = self._made(record)
@@ -247,7 +248,7 @@ class JobRecords(Sequence[JobRecord]):
     def __getitem__(self, number: slice) -> list[JobRecord]: ...
 
     def __getitem__(self, number: int | slice) -> JobRecord | list[JobRecord]:
-        """Return what is known of one job, or of some."""
+        """Return the record of one job, or the records of several."""
         if isinstance(number, slice):
             return [self._seen(record) for record in self._records[number]]
         return self._seen(self._records[number])
@@ -278,27 +279,27 @@ class Records:
     stays: Rows[Stay] = attrs.field(factory=lambda: rows_of(Stay))
     evictions: Rows[Eviction] = attrs.field(factory=lambda: rows_of(Eviction))
     put_off: Counter[str] = attrs.field(factory=Counter)
-    """Runs of each CronJob that came while the one before had not ended."""
+    """By CronJob: runs that were due before the previous run had ended."""
     missed: Counter[str] = attrs.field(factory=Counter)
-    """Those of them that never ran."""
+    """The runs among them that never ran."""
     ended: int = 0
-    """Jobs that are over."""
+    """Number of jobs that have ended."""
     unkept: int = 0
-    """Stays and evictions that are not kept."""
+    """Number of stays and evictions that are not kept."""
     evicted_pods: int = 0
     evicted_gpus: float = 0.0
     gained_gpus: float = 0.0
     """GPUs of jobs for which others were evicted."""
     _gained: tuple[float, int] = (nan, -1)
     later: dict[TaskPlan, str] = attrs.field(factory=dict)
-    """Parts of jobs whose pods came later and have not run together yet, with what is to be said of them."""
+    """By task whose later pods have not run together yet: the text of a note about them."""
     saving: int = 0
-    """Jobs that save their work at checkpoints."""
+    """Number of jobs that save their work at checkpoints."""
     losses: dict[Loss, float] = attrs.field(factory=lambda: dict.fromkeys(Loss, 0.0))
     """GPU-seconds."""
 
     def arrive(self, plan: JobPlan, now: float) -> int:
-        """Note the arrival of a job, and return its number."""
+        """Record the arrival of a job, and return its number."""
         first = [task.gpus for task in plan.tasks if not task.after]
         after = [task.gpus for task in plan.tasks if task.after]
         gpus = round(max(sum(first[: plan.at_once or None]), *after, 0.0), _DIGITS)
@@ -320,40 +321,40 @@ class Records:
         return len(self.jobs) - 1
 
     def come_later(self, job: int, task: TaskPlan) -> None:
-        """Note that pods of a job came later."""
+        """Record that later pods of a job were created."""
         pods = task.pods[-task.late :]
         gpus = sum(each.gpus for each in pods)
         size = f"{counted(len(pods), 'pod')} ({counted(gpus, 'GPU')})"
         self.later[task] = f"{size} of {self.jobs[job].name}, which come {task.once}"
 
     def later_notes(self) -> Iterator[str]:
-        """Yield what is said of parts that came later and never ran."""
+        """Yield a note on later pods that never ran together."""
         told = list(self.later.values())
         if told:
             yield f"Never ran together: {first_of(told, _FEW)}."
 
     def start(self, job: int, now: float, waited: float) -> None:
-        """Note that enough pods of a job, or of a part of it, run together after it waited."""
+        """Record that enough pods of a job, or of a task of it, run together after it waited."""
         record = self.jobs.changing(job)
         if isnan(record.start):
             record.start = now
         record.waits = (*record.waits, round(waited, _DIGITS))
 
     def promise(self, job: int, now: float) -> None:
-        """Note that a pod of a job has a place, or the promise of one."""
+        """Record that a pod of a job has a place, or the promise of one."""
         record = self.jobs.changing(job)
         if isnan(record.possible):
             record.possible = now
 
     def end(self, job: int, now: float, ending: Ending) -> None:
-        """Note the end of a job."""
+        """Record the end of a job."""
         record = self.jobs.changing(job)
         record.end, record.ending = now, ending
         self.ended += 1
         self.jobs.close(job)
 
     def lose(self, job: int, gpu_seconds: float, loss: Loss) -> None:
-        """Note work that is lost."""
+        """Record lost work."""
         self.losses[loss] += gpu_seconds
         if loss is Loss.CRASH:
             self.jobs.changing(job).crashed += gpu_seconds
@@ -363,17 +364,17 @@ class Records:
     # --- Pods ------------------------------------------------------------------------------------------------------
 
     def wait(self, job: int, gpus: float, now: float) -> None:
-        """Note a pod that waits."""
+        """Record a pod that waits."""
         self.meters.advance(now)
         self.meters.wait(self.jobs[job].queue, gpus, 1)
 
     def give_up(self, job: int, gpus: float, now: float) -> None:
-        """Note that a pod waits no more, without having run."""
+        """Record that a pod stops waiting without having run."""
         self.meters.advance(now)
         self.meters.wait(self.jobs[job].queue, gpus, -1)
 
     def bind(self, job: int, asked: float, held: float, node: str, now: float) -> None:
-        """Note that a pod that waited has devices."""
+        """Record that a waiting pod was bound to devices."""
         record, meters = self.jobs.changing(job), self.meters
         meters.advance(now)
         meters.wait(record.queue, asked, -1)
@@ -383,7 +384,7 @@ class Records:
             record.nodes = (*record.nodes, node)
 
     def release(self, job: int, node: str, since: float, gpus: float, now: float) -> None:
-        """Note that a pod gives its devices back."""
+        """Record that a pod releases its devices."""
         self.meters.advance(now)
         self.meters.hold(self.jobs[job].queue, node, -gpus)
         if len(self.stays) < MOST_STAYS:
@@ -392,7 +393,7 @@ class Records:
             self.unkept += 1
 
     def evict(self, eviction: Eviction) -> None:
-        """Note an eviction."""
+        """Record an eviction."""
         self.jobs.changing(eviction.job).evictions += 1
         self.evicted_pods += 1
         self.evicted_gpus += eviction.gpus

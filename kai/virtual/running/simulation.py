@@ -1,4 +1,4 @@
-"""One run: events change the cluster, and a cycle decides whenever something changed. Start reading at ``run``.
+"""One run as a discrete-event simulation: events change the cluster, and cycles decide. Start reading at ``run``.
 
     calendar ─ the next instant: arrivals, ends, crashes, nodes, pods that are gone
        │
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
     from kai.virtual.scenes.job_plans import JobPlan
 
 AFTER_DEADLINE: Final = 2e-3
-"""Seconds: more than the core looks early at a deadline, see `kai.engine.host`."""
+"""Seconds from a deadline to its cycle: more than the core looks early at deadlines, see `kai.engine.host`."""
 LOOK_AGAIN_SECONDS: Final = 60.0
-"""After so long a cycle is repeated that does not say until when its answers hold."""
+"""Interval after which a cycle is repeated if it does not say how long its answers hold."""
 _GPU: Final = 2
 """The column of GPUs among the resources of queues."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Run:
-    """What came out of one run, as it was recorded."""
+    """The recorded result of one run."""
 
     scene: Scene
     horizon: float
@@ -66,21 +66,21 @@ class Run:
     cycles: int
     decisions: int
     digest: str
-    """Of all decisions, in their order."""
+    """Hash of all decisions, in their order."""
     first: tuple[tuple[float, int, str], ...]
-    """The decisions of the run up to a number, each with its instant and its cycle."""
+    """The first decisions of the run, each with its instant and its cycle."""
     node_failures: int
     gpus: float
-    """Of all nodes at the start."""
+    """GPUs of all nodes at the start."""
     staying: tuple[Stay, ...]
-    """Of pods that are there at the horizon."""
+    """Stays of pods that are present at the horizon."""
     end: Moment
     """The cluster at the horizon."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Moment:
-    """What a cycle would be given at an instant of a run, and what would decide about it."""
+    """The input of a cycle at an instant of a run, and the configuration that would decide."""
 
     objects: ClusterObjects
     now: float
@@ -98,7 +98,7 @@ def run(
     until: float = inf,
     settings: IntakeSettings | None = None,
 ) -> Run:
-    """Return what becomes of a scene up to an instant, or until nothing more can happen.
+    """Return the run of a scene up to an instant, or until nothing more can happen.
 
     Holds: the same scene and configuration give the same run, bit for bit.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
@@ -113,7 +113,7 @@ def run(
 def simulation_of(
     scene: Scene, configuration: Configuration | None, *, until: float = inf, settings: IntakeSettings | None = None
 ) -> Simulation:
-    """Return a run that has not begun, under a configuration, or else that of the scene, or the default one.
+    """Return a run before its first event, under ``configuration``, else that of the scene, else the default one.
 
     Raises: ConfigError for names and options that cannot be used.
     """
@@ -122,7 +122,7 @@ def simulation_of(
 
 
 class Simulation:
-    """A run while it goes on."""
+    """A run in progress. `step` moves it to its next event."""
 
     def __init__(
         self,
@@ -150,38 +150,37 @@ class Simulation:
         self._evicted = RecentEvictions()
         self._moved = MovedPods()
         self._stale: set[tuple[str, str, str]] = set()
-        """Groups that are below a minimum, with the annotation that says since when."""
-        """Namespace and name of groups that are stamped as stale."""
+        """Namespace, name and annotation of each group that is stamped as being below a minimum."""
         self._next_cycle = 0.0
-        """Not before then."""
+        """The earliest instant of the next cycle."""
         self._changed = inf
-        """When something changed first after the last cycle."""
+        """The first change after the last cycle."""
         self._came = inf
-        """When a pod that starts without others came first after the last cycle."""
+        """The first arrival of an independent pod, which starts without others, after the last cycle."""
         self._wake = inf
-        """When the passing of time alone may change what is decided."""
+        """When the passing of time alone may change the decision."""
         self._cycles = self._decisions = 0
         self._digest = hashlib.sha256()
         self._gpus = 0.0
-        """Of all nodes at the start."""
+        """GPUs of all nodes at the start."""
         self._log = DecisionLines()
         self.arriving: JobPlan | None = None
         """The job that arrives next."""
         self.last: Cycle | None = None
-        """The last cycle that was decided."""
+        """The last decided cycle."""
         self.last_saw = ClusterObjects()
-        """What it was decided on."""
+        """The objects that it decided on."""
 
     # --- The run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Run:
-        """Have everything happen up to the horizon."""
+        """Run up to the horizon."""
         self.begin()
         self.advance(inf, Progress(self._scene, self._until))
         return self.finish()
 
     def begin(self) -> None:
-        """Enter what the scene says into the calendar."""
+        """Enter the events of the scene into the calendar."""
         self._nodes.begin(self._scene)
         self._gpus = self.cluster.gpus
         arrivals = iter(self._scene.arrivals())
@@ -189,36 +188,36 @@ class Simulation:
 
     @property
     def now(self) -> float:
-        """The instant up to which everything has happened."""
+        """The instant up to which all events have happened."""
         return self._calendar.now
 
     @property
     def next(self) -> float:
-        """The next instant at which something happens; infinity if nothing does up to the horizon."""
+        """The instant of the next event; infinity if there is none up to the horizon."""
         at = min(self._calendar.next, self._due)
         return at if at <= self._until else inf
 
     def step(self) -> None:
-        """Have happen what happens at the next instant, and decide if a cycle is due."""
+        """Process the events of the next instant, and run a cycle if one is due."""
         self.happen()
         self.decide()
 
     def happen(self) -> None:
-        """Have happen what happens at the next instant; nothing is decided yet."""
+        """Process the events of the next instant, without deciding."""
         at = self.next
         self._calendar.advance(at)
         while self._calendar.next <= at:
-            self._calendar.pop()()
+            self._calendar.pop()()  # it may schedule further events for this instant, which happen too
         self._note_change()
 
     def decide(self) -> None:
-        """Decide if a cycle is due by now."""
+        """Run a cycle if one is due by now."""
         if self._due <= self._calendar.now:
             self._cycle()
             self._note_change()
 
     def finish(self, horizon: float | None = None) -> Run:
-        """Return what was recorded up to the horizon; without one, up to where the run was to end."""
+        """Return the records up to the horizon; by default up to the end of the run."""
         if horizon is None:
             horizon = self._until if self._until < inf else self._calendar.now
         self.records.meters.advance(horizon)
@@ -241,14 +240,14 @@ class Simulation:
         )
 
     def advance(self, until: float, progress: Progress) -> None:
-        """Have everything happen up to an instant, and tell how far that is."""
+        """Process all events up to an instant, and report progress."""
         while (at := self.next) <= until and at < inf:
             self.step()
             progress.show(at, self.records)
         progress.finish()
 
     def moment(self, at: float) -> Moment:
-        """Return what a cycle would be given at an instant up to which everything has happened."""
+        """Return the input of a cycle at an instant up to which all events have happened."""
         objects, past = self._given(at)
         return Moment(
             objects=objects,
@@ -261,11 +260,11 @@ class Simulation:
 
     @property
     def to_come(self) -> int:
-        """How many jobs have not arrived yet."""
+        """Number of jobs that have not arrived yet."""
         return max(0, self._scene.jobs - len(self.records.jobs))
 
     def _expect(self, plan: JobPlan | None, rest: Iterator[JobPlan]) -> None:
-        """Enter the next arrival only: a trace is read as far as it is needed."""
+        """Enter only the next arrival, so that a trace is read lazily."""
         self.arriving = plan
         if plan is not None:
 
@@ -277,7 +276,7 @@ class Simulation:
 
     @property
     def _due(self) -> float:
-        """When the next cycle is due; infinity if nothing could come of it."""
+        """When the next cycle is due; infinity if it could decide nothing."""
         if not self.workloads.waiting and not self._stale:
             return inf
         if self.workloads.is_changed:
@@ -286,16 +285,16 @@ class Simulation:
 
     @property
     def _gathered(self) -> float:
-        """When the cycle is due that follows a change."""
+        """When the debounced cycle after a change is due."""
         return max(self._next_cycle, self._changed + self._rhythm.after)
 
     @property
     def _at_once(self) -> float:
-        """When the cycle is due that follows a pod which starts without others; infinity for none."""
+        """When the immediate cycle for an independent pod is due; infinity for none."""
         return self._haste.due(self._came) if self._rhythm.hurries else inf
 
     def _note_change(self) -> None:
-        if not self.workloads.waiting and not self._stale:  # a cycle would decide nothing, and is not decided
+        if not self.workloads.waiting and not self._stale:  # a cycle would decide nothing, so none is due
             self._changed = self._came = inf
         elif self.workloads.is_changed:
             self._changed = min(self._changed, self._calendar.now)
@@ -307,6 +306,7 @@ class Simulation:
         self._cycles += 1
         if self._at_once <= now < self._gathered:
             self._haste.take(now)
+        # Reset before the decisions are carried out: these change the cluster, and the next cycle must see that.
         self.workloads.is_changed = self.workloads.has_independent_pods = False
         self._changed = self._came = inf
         objects, past = self._given(now)
@@ -314,6 +314,7 @@ class Simulation:
         settle_on(snapshot, self._profile, self.to_come)
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)
+        # No disruption controller runs here to update the status of budgets, so it is computed from the pods.
         disruptions = Disruptions.of(objects, is_first=False)
         while disruptions is not None and (sees := disruptions.sparing(snapshot, sink.statements)) is not None:
             sink = Recorder()
@@ -337,7 +338,7 @@ class Simulation:
         self._nodes.scale()
 
     def _given(self, now: float) -> tuple[ClusterObjects, Past]:
-        """Return the cluster as a cycle sees it, and what there was before."""
+        """Return the input of a cycle: the cluster, and the history."""
         objects = self.cluster.objects()
         self._moved.look(objects, now)
         past = Past(
@@ -348,7 +349,7 @@ class Simulation:
         return self._moved.shown(objects), past
 
     def _note_moved(self, statement: tuple[Decision, ...], snapshot: Snapshot) -> None:
-        """Keep the places of the pods that a statement moves; a device has the name that a bind would give it."""
+        """Keep the places of the pods that a statement moves; a device gets the name that a bind would give it."""
         if any(isinstance(each, Evict) and each.moved_to >= 0 for each in statement):
             facts = [snapshot.pods[each.pod] for each in statement]
             lives = [self.workloads.lives.get((pod.namespace, pod.name)) for pod in facts]
@@ -357,7 +358,7 @@ class Simulation:
             self._moved.note(snapshot, statement, pods, device, self._calendar.now)
 
     def _next_look(self, snapshot: Snapshot, *, is_quiet: bool) -> float:
-        """Return when the passing of time alone may change what is decided."""
+        """Return when the passing of time alone may change the decision."""
         now, moved = self._calendar.now, self._moved.next_due()
         if not is_quiet:
             return inf if moved is None else moved
@@ -366,7 +367,7 @@ class Simulation:
         known = min(known, inf if due is None else due, inf if moved is None else moved)
         if known > now:
             return known
-        if known > now - AFTER_DEADLINE:  # the core looks at a deadline a little early, and then it has not come yet
+        if known > now - AFTER_DEADLINE:  # the core answers a little early, before the deadline
             return known + AFTER_DEADLINE
         return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf
 
@@ -376,7 +377,7 @@ class Simulation:
         self.records.meters.share(dict(zip([queue.name for queue in snapshot.queues], fair, strict=True)))
 
     def _carry_out(self, decision: Decision, snapshot: Snapshot) -> bool:
-        """Do what was decided; return whether the pod is one of a job, and not one that only stands there."""
+        """Carry out a decision; return whether the pod belongs to a job, and is not a stand-in."""
         pod = snapshot.pods[decision.pod]
         life = self.workloads.lives.get((pod.namespace, pod.name))
         if life is None:
@@ -447,7 +448,7 @@ class Simulation:
 
 
 def _claimable(scene: Scene, settings: IntakeSettings) -> Mapping[str, int]:
-    """Return how many GPUs of each node are there to be claimed, as cycles count them."""
+    """Return the claimable GPUs of each node, as cycles count them."""
     if not scene.objects.resource_slices:
         return {}
     nodes = take_snapshot(scene.objects, scene.began, settings).nodes
@@ -455,5 +456,5 @@ def _claimable(scene: Scene, settings: IntakeSettings) -> Mapping[str, int]:
 
 
 def _is_rejected(statement: tuple[Decision, ...], snapshot: Snapshot) -> bool:
-    """Return whether a statement is about a pod that only stands in for another, as the committer finds."""
+    """Return whether a statement contains a stand-in for another pod, which the committer rejects."""
     return any(snapshot.pods[each.pod].is_stand_in for each in statement)

@@ -1,4 +1,4 @@
-"""Small models of owners: they make pods, make them again after an eviction or a crash, and end with their work.
+"""Small models of workload controllers: they create pods, replace evicted or crashed ones, and end with their work.
 
     arrive → pods wait → bound → enough run together: work → over → what comes after it begins
                 ↑                     │ an eviction, a crash or a failed node interrupts: saved work stays
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 360.0
-"""How long a Job waits before it makes a pod again that crashed, doubled each time. Source: the Job controller."""
+"""Upper bound of the exponential back-off before a Job replaces a crashed pod. Source: the Job controller."""
 
 
 @attrs.define(eq=False)
 class Workloads:
-    """All jobs that are there, and their pods."""
+    """All present jobs and their pods."""
 
     calendar: Calendar
     cluster: EmbeddedCluster
@@ -49,24 +49,24 @@ class Workloads:
     jobs: dict[Key, Job] = attrs.field(factory=dict)
     """By namespace and name of their groups."""
     waiting: int = 0
-    """How many pods wait."""
+    """Number of waiting pods."""
     is_changed: bool = False
-    """Whether anything happened that a cycle should see."""
+    """Whether something happened that a cycle should see."""
     has_independent_pods: bool = False
-    """Whether pods came that start without others."""
+    """Whether pods were created that start without others."""
     left: dict[str, float] = attrs.field(factory=dict)
     """When a pod was last gone from each node."""
     _latest: dict[str, Job] = attrs.field(factory=dict)
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
-    """The run of each that waits for it to end."""
+    """By CronJob: the run that waits for the previous one to end."""
     _members: Counter[Key] = attrs.field(factory=Counter)
-    """How many pods each group has."""
+    """Number of pods by group."""
 
-    # --- Coming and going ------------------------------------------------------------------------------------------
+    # --- Arrivals --------------------------------------------------------------------------------------------------
 
     def arrive(self, plan: JobPlan) -> None:
-        """Have a job arrive, with the tasks that its owner starts first."""
+        """Let a job arrive, with the tasks that its owner starts first."""
         if plan.series is not None and self._is_put_off(plan, plan.series):
             return
         now = self.calendar.now
@@ -86,7 +86,7 @@ class Workloads:
                 self._begin(job, task)
 
     def _is_put_off(self, plan: JobPlan, series: Series) -> bool:
-        """Do what a CronJob says of runs that overlap; return whether this one has to wait for the one before.
+        """Apply the concurrency policy of a CronJob; return whether this run has to wait for the previous one.
 
         Source: the CronJob controller, which starts the last run that it could not start once it can.
         """
@@ -102,7 +102,7 @@ class Workloads:
         return True
 
     def _come_late(self, series: Series) -> None:
-        """Have the run arrive that waited for the one before, unless it is too late for it."""
+        """Start the run that waited for the previous one, unless its starting deadline has passed."""
         plan = self._put_off.pop(series.name, None)
         if plan is None:
             return
@@ -126,7 +126,7 @@ class Workloads:
         self._settle(task)
 
     def _take_back(self, task: Task) -> None:
-        """Have the owner take a task back: pods that wait go at once, others in their grace period."""
+        """Scale a task down: waiting pods are deleted immediately, others within their grace period."""
         if task.is_over:
             return
         self._interrupt(task, None)
@@ -135,29 +135,30 @@ class Workloads:
             self._let_go(life)
         self._task_is_over(task, Ending.TAKEN_BACK)
 
-    # --- What the scheduler decides --------------------------------------------------------------------------------
+    # --- Decisions -------------------------------------------------------------------------------------------------
 
     def bind(self, life: Life, decision: Bind, snapshot: Snapshot, cycle: int) -> None:
-        """Bind a pod, which runs at once."""
+        """Bind a pod, which runs immediately."""
         self.run(life, self.cluster.bind(life.pod, decision, snapshot, cycle), held_gpus(decision, snapshot))
 
     def run(self, life: Life, bound: Pod, gpus: float) -> None:
-        """Have a pod run that is bound and holds so many GPUs."""
+        """Start a pod that is bound and holds ``gpus`` GPUs."""
         life.pod = bound
         self._runs(life, gpus)
         self._settle(life.slot.task)
 
     def evict(self, life: Life) -> None:
-        """Tell a pod to go; what its task has not saved is lost."""
+        """Evict a pod; unsaved work of its task is lost."""
         slot, task = life.slot, life.slot.task
         self._stop(life)
         self._settle(task, Loss.EVICTION)
         self._let_go(life)
+        # A StatefulSet reuses the name of a pod, so its new pod is created only after the old one is gone: `_gone`.
         if slot.life is None and not task.is_over and task.job.plan.replacement is not Replacement.SAME_NAME:
             self._fill(slot)
 
     def lose(self, life: Life) -> None:
-        """Take away a pod whose node is gone."""
+        """Remove a pod whose node is gone."""
         slot, task = life.slot, life.slot.task
         self._stop(life)
         self._settle(task, Loss.NODE)
@@ -168,7 +169,7 @@ class Workloads:
     # --- Work ------------------------------------------------------------------------------------------------------
 
     def _settle(self, task: Task, loss: Loss | None = None) -> None:
-        """Have a task begin to work if enough of its pods run, or stop if not any more."""
+        """Start the work of a task when enough of its pods run, and stop it when they no longer do."""
         if not task.has_late and not task.is_over and task.running == len(task.open_slots):
             task.has_late = True
             self._come_later(task)
@@ -186,6 +187,7 @@ class Workloads:
         task.run += 1
         self.records.later.pop(task.plan, None)
         self.records.start(job.number, now, now - task.idle_since)
+        # Each event carries the number of this start, so that it is ignored after an interruption.
         if behaviour.duration is not None:
             end = now + behaviour.startup + behaviour.duration - task.progress
             self.calendar.enter(end, partial(self._finish, task, task.run))
@@ -193,11 +195,12 @@ class Workloads:
             self.calendar.enter(now + behaviour.fails_at, partial(self._crash, task, task.run))
 
     def _interrupt(self, task: Task, loss: Loss | None) -> None:
-        """Stop a task's work; only what is saved is left of it. What is lost is counted on the GPUs that it held."""
+        """Stop the work of a task; only saved work remains. Lost work counts for the GPUs that it held."""
         if not task.runs:
             return
         now, behaviour = self.calendar.now, task.job.plan.behaviour
         work, warm = task.work_at(now), min(now - task.since, behaviour.startup)
+        # Work without an end, such as serving, has no progress to lose; only its warm-up is lost.
         kept = work if behaviour.duration is None else max(task.progress, behaviour.saved(work))
         task.progress, task.since, task.idle_since = kept, nan, now
         if loss is not None:
@@ -205,7 +208,7 @@ class Workloads:
             self.records.lose(task.job.number, (work - kept + warm) * (held + task.gone_at(now)), loss)
 
     def _finish(self, task: Task, run: int) -> None:
-        """Have a task end with its work done, unless it was interrupted since."""
+        """Complete a task, unless it was interrupted since."""
         if task.run != run or not task.runs:
             return
         task.is_over, task.since = True, nan
@@ -213,7 +216,7 @@ class Workloads:
         self._task_is_over(task, Ending.DONE)
 
     def _crash(self, task: Task, run: int) -> None:
-        """Have all pods of a task crash, unless it was interrupted since."""
+        """Crash all pods of a task, unless it was interrupted since."""
         if task.run != run or not task.runs:
             return
         job = task.job
@@ -232,7 +235,7 @@ class Workloads:
         return [slot.life for slot in task.slots if slot.life is not None]
 
     def _end_all(self, task: Task) -> None:
-        """Have all pods of a task end by themselves."""
+        """End all pods of a task."""
         for life in self._lives_of(task):
             self._stop(life)
             self._end(life)
@@ -267,7 +270,7 @@ class Workloads:
             self._job_is_over(job, ending)
 
     def _begin_after(self, job: Job, task: Task) -> None:
-        """Begin the tasks that waited for this one to be over, and for no other."""
+        """Begin the tasks whose last open dependency was this one."""
         job.done.add(job.plan.tasks.index(task.plan))
         begun = [each for each in job.blocked if job.done.issuperset(each.after)]
         job.blocked = [each for each in job.blocked if each not in begun]
@@ -284,7 +287,7 @@ class Workloads:
     # --- Pods ------------------------------------------------------------------------------------------------------
 
     def _fill(self, slot: Slot) -> None:
-        """Make a pod for a slot: the first as it was written, each later one as its owner makes it again."""
+        """Create a pod for a slot: the first as written, each later one as its owner recreates it."""
         job, plan = slot.task.job, slot.plan.pod
         slot.lives += 1
         pod = plan if slot.lives == 1 else self._made_again(slot, plan)
@@ -318,7 +321,7 @@ class Workloads:
         return attrs.evolve(pod, metadata=fresh)
 
     def _runs(self, life: Life, gpus: float) -> None:
-        """Have a pod run on its node."""
+        """Run a pod on its node."""
         self.waiting -= 1
         slot, now, node = life.slot, self.calendar.now, life.pod.spec.node_name
         life.state, life.node, life.gpus, life.since = State.RUNNING, node, gpus, now
@@ -327,7 +330,7 @@ class Workloads:
         self.is_changed = True
 
     def _stop(self, life: Life) -> None:
-        """Have a pod that runs stop to count for its task."""
+        """Stop counting a running pod for its task."""
         if life.state is State.RUNNING:
             life.slot.task.running -= 1
             life.slot.task.let_go(life.gpus, self.calendar.now)
@@ -335,7 +338,7 @@ class Workloads:
             life.slot.life = None
 
     def _let_go(self, life: Life) -> None:
-        """Have a pod leave: at once if it waits, else after its grace period."""
+        """Delete a pod: immediately if it waits, else after its grace period."""
         if life.state is State.WAITING:
             self._end(life)
             return
@@ -345,7 +348,7 @@ class Workloads:
         self.is_changed = True
 
     def _gone(self, life: Life) -> None:
-        """Have a pod be gone whose grace period is over; its owner may have waited for its name."""
+        """Remove a pod after its grace period; its owner may have waited for its name."""
         if self.lives.get(life.key) is not life:
             return
         self._end(life)
@@ -354,7 +357,7 @@ class Workloads:
             self._fill(slot)
 
     def _end(self, life: Life) -> None:
-        """Take a pod out of the cluster."""
+        """Remove a pod from the cluster."""
         job = life.slot.task.job
         if life.state is State.WAITING:
             self.waiting -= 1
@@ -383,7 +386,7 @@ class Workloads:
         self.cluster.groups.put(group)
 
     def _come_later(self, task: Task) -> None:
-        """Note that pods come later, and have the group ask for what it asks for from now on."""
+        """Record that later pods were created, and switch the group to the spec that includes them."""
         job, group = task.job, task.plan.group
         self.records.come_later(job.number, task.plan)
         if group is not None:
@@ -392,7 +395,7 @@ class Workloads:
             self.is_changed = True
 
     def _drop_group(self, key: Key, job: Job) -> None:
-        """Take a group out that has no pods and gets none."""
+        """Remove a group that has no pods and gets none."""
         if not self._members[key] and (job.is_over or key != key_of(job.group)):
             del self._members[key]
             self.jobs.pop(key, None)

@@ -1,4 +1,4 @@
-"""Scenes: everything that one run needs, read from manifests and a cluster file, from a trace, or from a snapshot.
+"""Scenes: the complete input of one run, read from manifests and a cluster file, from a trace, or from a snapshot.
 
-Begin with `scene` for what there is in the end, and with `loading` for how files become one.
+Begin with `scene` for the values, and with `loading` for how files become a scene.
 """

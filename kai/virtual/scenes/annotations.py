@@ -1,14 +1,13 @@
-"""The annotations of a workload that say when it arrives and how it behaves; clusters and other programs ignore them.
+"""Workload annotations for simulations: when a workload arrives and how it behaves. Clusters ignore them.
 
-simulation.kai.scheduler/arrival: 45m | 2026-01-31T12:00:00Z | poisson(rate=4/h, count=20)
-duration: 2h30m | lognormal(median=1h, p95=6h)
-startup, checkpoint-every, fails-at: 10m
-restarts: "3"
-replicas: 0h:1, 1h:6, 8h:2
+    simulation.kai.scheduler/arrival: 45m | 2026-01-31T12:00:00Z | poisson(rate=4/h, count=20)
+    duration: 2h30m | lognormal(median=1h, p95=6h)
+    startup, checkpoint-every, fails-at: 10m
+    restarts: "3"
+    replicas: 0h:1, 1h:6, 8h:2
 
-Random numbers: one generator for each purpose, so that drawing for one leaves all others as they are.
-
-A generator is seeded with a text, of which ``random.Random`` takes a hash that is the same on every machine.
+Each purpose has a random generator of its own, so that drawing for one does not change the numbers of another. A
+generator is seeded with a text, because the hash that ``random.Random`` takes of it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ _P95: Final = 1.6448536269514722
 
 
 def generator(seed: int, *purpose: str) -> random.Random:
-    """Return the generator for one purpose of one run."""
+    """Return the random generator for one purpose of one run."""
     return random.Random("/".join((str(seed), *purpose)))  # noqa: S311 - it repeats, which a secret must not
 
 
 def exponential(numbers: random.Random, mean: float) -> float:
-    """Return a time between two events that know nothing of each other."""
+    """Return a random interval between two independent events."""
     return -mean * log(1.0 - numbers.random())
 
 
 def lognormal(numbers: random.Random, median: float, p95: float) -> float:
-    """Return a time of a distribution that is told by its median and its 95th percentile."""
+    """Return a log-normal time, with the distribution given by its median and its 95th percentile."""
     sigma = log(p95 / median) / _P95
     return median * exp(sigma * numbers.gauss(0.0, 1.0))
 
@@ -65,7 +64,7 @@ WANTED_STEPS: Final = "steps such as 0h:1, 1h:6, 8h:2"
 
 @attrs.frozen
 class Poisson:
-    """Arrivals that know nothing of each other. Units: seconds."""
+    """Independent arrivals. Units: seconds."""
 
     mean_between: float
     count: int
@@ -92,18 +91,18 @@ class Lognormal:
 
 @attrs.frozen
 class Instant:
-    """A time of the calendar, in seconds since the epoch."""
+    """A calendar time, in seconds since the epoch."""
 
     epoch: float
 
 
 Steps = tuple[tuple[float, int], ...]
-"""How many replicas from when on. Units: seconds."""
+"""The number of replicas from each instant on. Units: seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class Declared:
-    """What the annotations of a workload say; None for what they do not.
+    """The values of a workload's annotations; None where an annotation is missing.
 
     Units: seconds.
     """
@@ -118,7 +117,7 @@ class Declared:
 
 
 def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
-    """Return what the annotations of an object say, and those that cannot be used with their places."""
+    """Return the values of an object's annotations, and a finding with the place of each invalid one."""
     metadata = mapping_of(document.manifest, "metadata")
     findings: list[Finding] = []
     found: dict[str, Any] = {}
@@ -145,7 +144,7 @@ def read_annotations(document: Document) -> tuple[Declared, list[Finding]]:
 
 
 def idle_annotations(document: Document, path: Path = ()) -> Iterator[Finding]:
-    """Yield annotations that say nothing: those below ``path``, of what a workload is made of.
+    """Yield findings for annotations below ``path`` in a workload, where they have no effect.
 
     Cost: O(values below the path).
     """

@@ -1,4 +1,4 @@
-"""The cluster file: nodes by shapes, queues and topologies in their short form, and what happens to nodes over time.
+"""The cluster file: nodes by shapes, queues and topologies in their short form, and node events over time.
 
     shapes:
       h100x8: {gpu: 8, memory: 80Gi, count: 12, names: gpu-01..gpu-12, labels: {rack: a}}
@@ -14,8 +14,8 @@
     autoscale:
       - {shape: h100x8, min: 0, max: 4, provision: 5m, idle: 10m}
 
-Queues and topologies are those of scenarios (``kai.simulation.scenarios.shorthand``). Documents behind a line with
-``---`` are manifests.
+Queues and topologies have the syntax of scenarios (``kai.simulation.scenarios.shorthand``). Further documents, after a
+line with ``---``, are manifests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KEYS: Final = ("shapes", "queues", "topologies", "events", "mtbf", "repair", "au
 SHAPE_KEYS: Final = ("gpu", "memory", "cpu", "ram", "count", "names", "labels", "taints", "resources")
 EVENT_KEYS: Final = ("at", "node", "nodes", "fail", "drain", "taint", "for", "add", "count")
 _KEYS_OF: Final = {Change.ADD: ("count",), Change.TAINT: ("node", "nodes", "for")}
-"""Keys of an event beside its time and its change, where they are others than those of nodes."""
+"""Keys of an event beside its time and its change, where they differ from the default."""
 SCALE_KEYS: Final = ("shape", "min", "max", "provision", "idle")
 DEFAULT_CPU: Final = 128
 DEFAULT_RAM: Final = "1024Gi"
@@ -62,13 +62,13 @@ _QUEUE_FIELDS: Final = {
     "preemptMinRuntime": "preempt_min_runtime",
     "reclaimMinRuntime": "reclaim_min_runtime",
 }
-"""Fields of a queue, and what the short form calls them."""
+"""Fields of a queue, and their names in the short form."""
 _PLACE: Final = re.compile(r"[^:]+: ([\w./-]+): (.*)", re.DOTALL)
 
 
 @attrs.frozen(kw_only=True)
 class ClusterFile:
-    """What a cluster file comes to."""
+    """The content of a cluster file."""
 
     documents: tuple[Document, ...]
     """Manifests of nodes, queues and topologies."""
@@ -78,7 +78,7 @@ class ClusterFile:
 
 
 class WrongError(Exception):
-    """A value that cannot be used, with its path in the file."""
+    """An invalid value, with its path in the file."""
 
     def __init__(self, path: Path, message: str, wanted: str, *, code: str = "K001") -> None:
         super().__init__(message)
@@ -86,9 +86,9 @@ class WrongError(Exception):
 
 
 def read_cluster_file(text: bytes, name: str, queues: Collection[str] = ()) -> ClusterFile:
-    """Return what a cluster file says; ``queues`` are those that stand elsewhere, and may be parents of its own.
+    """Return the content of a cluster file; ``queues`` are defined elsewhere, and may be parents of its own.
 
-    Raises: RefusedError with the place of the mistake, InputError for a file that says nothing.
+    Raises: RefusedError with the place of the mistake, InputError for an empty file.
     """
     source, values = open_text(text, name)
     if not values:
@@ -112,7 +112,7 @@ def read_cluster_file(text: bytes, name: str, queues: Collection[str] = ()) -> C
 
 
 class _Reading:
-    """One file on its way."""
+    """A parser of one file."""
 
     def __init__(self, document: Document) -> None:
         self._document, self._manifest = document, document.manifest
@@ -123,7 +123,7 @@ class _Reading:
         """The names of the nodes of each shape."""
 
     def read(self, rest: Sequence[Document], queues: Collection[str]) -> ClusterFile:
-        """Return everything; ``rest`` are manifests of the same file, ``queues`` those of others."""
+        """Return the whole content; ``rest`` are manifests of the same file, ``queues`` are defined elsewhere."""
         nodes = [manifest for name in self._shapes for manifest in self._nodes_of(name)]
         short = self._short()
         for manifest in short:
@@ -137,7 +137,7 @@ class _Reading:
         )
 
     def _short(self) -> list[dict[str, Any]]:
-        """Return queues and topologies, which scenarios write in the same way."""
+        """Return queues and topologies, which have the same syntax in scenarios."""
         cluster = {"topologies": self._manifest.get("topologies") or {}}
         short = {"cluster": cluster, "queues": self._manifest.get("queues") or {}}
         try:
@@ -151,7 +151,7 @@ class _Reading:
             raise WrongError(steps, f"{steps[-1]}: {match[2]}", "", code=code) from None
 
     def _check_queue(self, manifest: Mapping[str, Any]) -> None:
-        """Refuse values that no queue can have, by the names of the short form."""
+        """Refuse invalid values of a queue, by the names of the short form."""
         if manifest["kind"] != Queue.__name__:
             return
         name = str(manifest["metadata"]["name"])
@@ -229,7 +229,7 @@ class _Reading:
             },
         }
 
-    # --- What happens ----------------------------------------------------------------------------------------------
+    # --- Events ----------------------------------------------------------------------------------------------------
 
     def _events(self, rest: Sequence[Document]) -> tuple[NodeEvent, ...]:
         known = {name for called in self._made.values() for name in called}
@@ -267,7 +267,7 @@ class _Reading:
 
     @staticmethod
     def _refuse_aside(values: Mapping[str, Any], change: Change, path: Path) -> None:
-        """Refuse keys that belong to another change: they would say nothing."""
+        """Refuse keys of another change, which would have no effect."""
         own = {"at", change.value, *_KEYS_OF.get(change, ("node", "nodes"))}
         for key in values:
             if key not in own:
@@ -299,14 +299,14 @@ class _Reading:
         _refuse_others(values, SCALE_KEYS, path)
         shape = self._shape(values.get("shape"), (*path, "shape"))
         gpus = _whole(self._shapes[shape], "gpu", ("shapes", shape), default=0)
-        if not gpus:  # how many nodes are needed is told by the GPUs that waiting pods ask for
+        if not gpus:  # the number of nodes follows from the GPUs that waiting pods request
             raise WrongError((*path, "shape"), f"nodes of shape {shape} have no GPU", "a shape with GPUs")
         least = _whole(values, "min", path, default=0)
         most = _whole(values, "max", path, default=max(1, least))
         if most < least:
             raise WrongError((*path, "max"), f"max is {most}", f"at least min, which is {least}")
         idle = _seconds(values.get("idle", "10m"), (*path, "idle"))
-        if not idle:  # a node would go as it comes
+        if not idle:  # a node would be removed as soon as it is added
             raise WrongError((*path, "idle"), f"idle is {shown(values['idle'])}", "more than 0")
         make: Callable[[int], Node] = partial(self._scaled, shape)
         provision = _seconds(values.get("provision", "5m"), (*path, "provision"))

@@ -1,6 +1,6 @@
-"""CronJobs over virtual time: a Job for each time of the schedule, named and owned as the controller would have it.
+"""CronJobs over virtual time: a Job for each time of the schedule, named and owned as by the controller.
 
-Where runs overlap, ``kai.virtual.running.workloads`` does what ``concurrencyPolicy`` says.
+``kai.virtual.running.workloads`` applies ``concurrencyPolicy`` to overlapping runs.
 Source: the CronJob controller.
 """
 
@@ -22,8 +22,9 @@ from kai.manifests.workloads.making import uid_of
 from kai.virtual.scenes.job_plans import Overlap, Series
 
 MOST_RUNS: Final = 100_000
+"""Most runs of a CronJob; a schedule with more of them is probably a typo."""
 _MOST_SECONDS: Final = 1 << 53
-"""A schedule that comes more often within a run is a slip of the keyboard."""
+"""A longer starting deadline counts as none: a float has no exact value for every whole number beyond."""
 _MINUTE: Final = dt.timedelta(minutes=1)
 
 
@@ -32,10 +33,10 @@ class Runs:
     """The runs of one CronJob."""
 
     cron_job: Mapping[str, Any]
-    """With the UID that its Jobs name."""
+    """The manifest, with the UID that its Jobs refer to."""
     series: Series
     jobs: tuple[tuple[float, Mapping[str, Any]], ...]
-    """When each comes, in seconds since the epoch, and its manifest."""
+    """The creation time of each run, in seconds since the epoch, and its manifest."""
     note: str
 
 
@@ -46,9 +47,9 @@ def is_repeated(manifest: Mapping[str, Any]) -> bool:
 
 
 def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
-    """Return the runs of a CronJob between two instants, in seconds since the epoch; ``until`` is left out.
+    """Return the runs of a CronJob from ``since`` to before ``until``, in seconds since the epoch.
 
-    Raises: InputError for a schedule, a time zone or a policy that is none.
+    Raises: InputError for an invalid schedule, time zone or policy.
     """
     metadata, spec = mapping_of(manifest, "metadata"), mapping_of(manifest, "spec")
     place = str(metadata.get("namespace") or "default"), str(metadata.get("name"))
@@ -86,7 +87,7 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
 
 
 def once_note(manifest: Mapping[str, Any]) -> str:
-    """Return what is said of a CronJob in a run without a horizon."""
+    """Return the note on a CronJob in a run without a horizon."""
     name = part_of(manifest, "metadata", "name")
     return f"CronJob {name} runs once, when it arrives: its schedule counts with --until."
 
@@ -130,7 +131,7 @@ def _job(owner: Mapping[str, Any], spec: Mapping[str, Any], at: int) -> Mapping[
 
 
 def missed_notes(came: Mapping[str, int], missed: Mapping[str, int]) -> Iterator[str]:
-    """Yield what became of runs that came while the one before had not ended."""
+    """Yield notes on runs that were due before the previous run had ended."""
     for name, count in came.items():
         runs = counted(count, "run")
         yield f"CronJob {name}: {runs} came before the last one had ended, {missed.get(name, 0)} of them left out."

@@ -1,4 +1,4 @@
-"""How files are called, and what they hold: what tells a trace, or a result, before it is read as one."""
+"""The kinds of files, recognized by their names and first bytes: traces and results."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Final
 
 TRACES: Final = (".csv", ".csv.gz", ".parquet", ".psv", ".txt", ".json.gz")
-"""What the names of traces end in; Philly's log has a name of its own."""
+"""File extensions of traces; Philly's log has a name of its own."""
 _PHILLY: Final = "cluster_job_log"
 
 
 _BEGIN: Final = re.compile(rb'\s*\{\s*"(?:jobs|meta|errors|warnings)"\s*:|#?JobID(?:\s{2,}|[|,;\t]|$)')
-"""How the output of sacct begins, as JSON or as a table."""
+"""The first bytes of sacct's output, as JSON or as a table."""
 
 
 def is_trace(path: str) -> bool:
-    """Return whether a path is called as traces are, or begins as what sacct writes."""
+    """Return whether a path is named like a trace, or its content begins like the output of sacct."""
     name = Path(path).name
     return name.endswith(TRACES) or name.startswith(_PHILLY) or _BEGIN.match(_begin_of(Path(path))) is not None
 
 
 def _begin_of(path: Path) -> bytes:
-    """Return the first bytes of a file; none of what is no file."""
+    """Return the first bytes of a file; empty where there is no file."""
     if not path.is_file():
         return b""
     try:

@@ -1,7 +1,7 @@
-"""Manifests to a scene: workloads expanded and grouped as in production, with what their annotations say.
+"""Manifests to a scene: workloads expanded and grouped as in production, with the values of their annotations.
 
-A workload that arrives several times is copied, and one whose replicas change is expanded with as many as it will ever
-have; then ``kai.manifests`` reads everything at once, so that every mistake has its place.
+A workload that arrives several times is copied, and one with changing replicas is expanded with the most it will ever
+have. ``kai.manifests`` then reads everything at once, so that every mistake has its place.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from kai.manifests.reading import Reading
 
 NEW_YEAR: Final = 1767225600.0
-"""2026-01-01: when a run begins whose objects name no time."""
+"""2026-01-01: the start of a run whose objects contain no time."""
 _STAMPS: Final = (names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE, names.PARTIAL_SINCE)
 
 
@@ -86,17 +86,17 @@ class _Arrival:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Workload:
-    """What manifests come to: the cluster that they describe, and the jobs that arrive at it."""
+    """The content of manifests: the cluster that they describe, and the jobs that arrive at it."""
 
     objects: ClusterObjects
     plans: tuple[JobPlan, ...]
     began: float
     counts: Mapping[str, int]
-    """How many workloads there are of each kind."""
+    """Number of workloads of each kind."""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     is_dated: bool = False
-    """Whether arrivals say when the run begins."""
+    """Whether arrivals determine when the run begins."""
 
 
 def read_workload(
@@ -108,10 +108,10 @@ def read_workload(
     beside: Beside | None = None,
     operators: frozenset[str] = frozenset(),
 ) -> Workload:
-    """Return what a workload that is written as manifests comes to; CronJobs start Jobs ``until`` the horizon.
+    """Return the workload in manifests; CronJobs start Jobs ``until`` the horizon.
 
-    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch; ``scheduler`` is the one whose
-    pods are decided on, and ``beside`` is what the cluster has. Workloads that are refused are left out.
+    ``start`` is when the run begins if no arrival determines it, in seconds since the epoch; ``scheduler`` is the name
+    to decide under, and ``beside`` describes the cluster. Refused workloads are left out.
 
     Raises: RefusedError with the place of each mistake where nothing is left, InputError where there is no job.
     """
@@ -136,7 +136,7 @@ def read_workload(
         place = documents[-1].text.name if documents else "workload"
         why = "; ".join([*(str(each) for each in reading.expansion.unused), *said])
         raise InputError(f"{place}: found no workload for this scheduler" + (f" ({why.rstrip('.')})" if why else ""))
-    # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
+    # Pods that a workload never wants, because it has fewer replicas at any time, are left out as well.
     members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
     others = tuple(pod for pod in objects.pods if key_of(pod) not in members)
     counts = Counter(kind for kind, _ in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None))
@@ -162,7 +162,7 @@ def read_workload(
 def _taken(
     documents: Sequence[Document], around: Surroundings, beside: Beside | None
 ) -> tuple[list[Document], list[Declared], list[Finding]]:
-    """Return the documents that are not refused, what each declares for the simulation, and all findings."""
+    """Return the accepted documents, the simulation annotations of each, and all findings."""
     judged = judge(documents, around, beside)
     declared, wrong = _declarations(judged.reading.documents)
     faulty = {each.origin for each in wrong if each.is_refusal}
@@ -179,7 +179,7 @@ def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[F
         said, wrong = read_annotations(document)
         declared.append(said)
         findings += wrong
-        if members.pop(_group_of(document.manifest), None) is not None:  # of pods that are alike the first is told
+        if members.pop(_group_of(document.manifest), None) is not None:  # the first of equal pods stands for all
             findings += idle_annotations(document, ("metadata", "annotations"))
         elif is_workload(document.manifest):
             findings += idle_annotations(document, ("spec",))
@@ -187,22 +187,22 @@ def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[F
 
 
 def _beginning(declared: Sequence[Declared]) -> float | None:
-    """Return the first arrival that is told as a time of the calendar."""
+    """Return the first arrival that is a calendar time."""
     told = [each.arrival.epoch for each in declared if isinstance(each.arrival, Instant)]
     return min(told) if told else None
 
 
 def _start(documents: Sequence[Document], start: float | None) -> float:
-    """Return when a run begins whose arrivals tell no time, before CronJobs are expanded."""
+    """Return when a run without calendar times begins, before CronJobs are expanded."""
     return start or newest_time(collect(read(documents).objects)) or NEW_YEAR
 
 
 def _prepare(
     documents: Sequence[Document], declared: Sequence[Declared], seed: int, times: tuple[float, float]
 ) -> tuple[list[Document], list[_Arrival | None], list[str]]:
-    """Return a document for each arrival, which arrival it is (None for what is no workload), and what to say of it.
+    """Return a document for each arrival, the arrivals (None for documents without a workload), and notes.
 
-    ``times`` are the beginning, in seconds since the epoch, and how long the run is.
+    ``times`` are the beginning, in seconds since the epoch, and the length of the run.
     """
     began, until = times
     notes: list[str] = []
@@ -213,7 +213,7 @@ def _prepare(
     for at, document in enumerate(documents):
         manifest, said = document.manifest, declared[at]
         if _group_of(manifest) in members:
-            continue  # it comes with its group
+            continue  # the pod arrives with its group
         if not is_workload(manifest, kinds):
             prepared.append(document)
             arrivals.append(None)
@@ -245,7 +245,7 @@ def _prepare(
 
 
 def _repeated(document: Document, said: Declared, runs: Runs, began: float) -> list[tuple[Document, _Arrival | None]]:
-    """Return a CronJob, which its children keep from being expanded, and the Jobs of its runs."""
+    """Return a CronJob, which is not expanded because it has children, and the Jobs of its runs."""
     found: list[tuple[Document, _Arrival | None]] = [(attrs.evolve(document, manifest=runs.cron_job), None)]
     for at, manifest in runs.jobs:
         arrival = _Arrival(
@@ -261,7 +261,7 @@ def _repeated(document: Document, said: Declared, runs: Runs, began: float) -> l
 
 
 def _members(documents: Sequence[Document]) -> dict[tuple[str, str], list[Document]]:
-    """Return the pods of each group that is written down itself."""
+    """Return the pods of each group that has a manifest of its own."""
     groups = {_own_key(each.manifest) for each in documents if each.manifest.get("kind") == "PodGroup"}
     found: dict[tuple[str, str], list[Document]] = {key: [] for key in groups}
     for document in documents:
@@ -337,7 +337,7 @@ def _plans(
 
 
 def _later_pods(reading: Reading, claimed: Callable[[Pod], float]) -> dict[tuple[int, Key], list[LaterPods]]:
-    """Return what controllers make later, by the place of the workload and its group."""
+    """Return the pods that controllers create later, by the position of the workload and its group."""
     found: dict[tuple[int, Key], list[LaterPods]] = {}
     for each in reading.expansion.later:
         group, *pods = structure_all([each.group, *each.pods]).objects
@@ -358,7 +358,7 @@ def _claimed_gpus(
     templates: Mapping[Key, ResourceClaimSpec],
     wanted: ClaimedGpus,
 ) -> float:
-    """Return how many GPUs the claims of a pod ask for, parts as parts; one that it has under two names counts once."""
+    """Return the GPUs that the claims of a pod request, partitions as parts; a claim with two names counts once."""
     namespace = pod.metadata.namespace
     named = {(namespace, each.resource_claim_name) for each in pod.spec.resource_claims if each.resource_claim_name}
     made = [(namespace, each.resource_claim_template_name or "") for each in pod.spec.resource_claims]
@@ -435,7 +435,7 @@ def most_of(steps: Steps | None) -> int | None:
 
 
 def windows(steps: Steps, replica: int) -> tuple[tuple[float, float], ...]:
-    """Return from when to when a replica is wanted, which is counted from 0."""
+    """Return the intervals in which a replica, counted from 0, is wanted."""
     found: list[tuple[float, float]] = []
     since: float | None = None
     for at, count in steps:
@@ -450,7 +450,7 @@ def windows(steps: Steps, replica: int) -> tuple[tuple[float, float], ...]:
 
 
 def _renamed_pod(plan: PodPlan, turn: int, *, with_group: bool = False) -> PodPlan:
-    """Return a pod under another name from its second turn on: the pod of the turn before may still be leaving."""
+    """Return a pod with a new name from its second turn on: the pod of the turn before may still be terminating."""
     if not turn:
         return plan
     metadata = plan.pod.metadata
@@ -481,6 +481,6 @@ def _renamed_group(group: PodGroup, turn: int) -> PodGroup:
 
 
 def _unstamped(group: PodGroup) -> PodGroup:
-    """Return a group without what a life before left on it."""
+    """Return a group without the annotations of an earlier run."""
     annotations = {key: text for key, text in group.metadata.annotations.items() if key not in _STAMPS}
     return attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations))

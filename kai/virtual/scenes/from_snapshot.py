@@ -1,7 +1,7 @@
-"""A snapshot as the cluster of a run: its nodes and queues stay, and groups that run in it are jobs from the start.
+"""A snapshot as the cluster of a run: its nodes and queues stay, and its running groups are jobs from the start.
 
-How long those still run is not written there, so they run until they are evicted. What the run cannot go on with
-is left out and counted: pods that wait, and pods that are leaving.
+A snapshot does not contain their remaining run times, so they run until they are evicted. Waiting and terminating pods
+cannot continue in the run: they are left out and counted.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ _PLURALS: Final = {_WAITS: "that wait", _LEAVES: "that are leaving", _BROUGHT: _
 
 @attrs.frozen(kw_only=True, eq=False)
 class Inherited:
-    """What a snapshot gives to a run."""
+    """The part of a snapshot that a run starts with."""
 
     case: Case
     objects: ClusterObjects
-    """Without the pods and groups of jobs."""
+    """The objects without the pods and groups of jobs."""
     plans: tuple[JobPlan, ...]
     """The jobs that run in it."""
     notes: tuple[str, ...]
-    """What was left out."""
+    """Notes on what was left out."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is assumed of it."""
+        """The assumptions about it."""
         return (RUNS_ON,) if self.plans else ()
 
     def with_brought(self, brought: ClusterObjects) -> tuple[ClusterObjects, tuple[str, ...]]:
-        """Return the cluster with what a workload brings along, and what of that is left out: nodes, and namesakes."""
+        """Return the cluster with the objects of a workload, and notes on those left out: nodes, and duplicates."""
         left: Counter[str] = Counter()
         merged: dict[str, Any] = {}
         for field in attrs.fields(ClusterObjects):
@@ -75,15 +75,15 @@ class Inherited:
 
 
 def snapshot_in(path: str) -> Case:
-    """Return the case that a snapshot is.
+    """Return the case in a snapshot.
 
-    Raises: InputError for an archive that is not whole.
+    Raises: InputError for a damaged archive.
     """
     return cluster_of(read_archive(Path(path), path))
 
 
 def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
-    """Return what a snapshot gives to a run; jobs of the workload take the place of their namesakes."""
+    """Return the start of a run from a snapshot; jobs of the workload replace those of the same name."""
     arriving = list(brought)
     taken = {key_of(each.group) for each in arriving}
     taken_pods = {key_of(each.pod) for plan in arriving for task in plan.tasks for each in task.pods}
@@ -123,7 +123,7 @@ def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
 
 
 def _used_by(kept: Collection[str], claim: ResourceClaim) -> ResourceClaim:
-    """Return a claim without the pods among its users that are left out; ``kept`` are the UIDs of the others."""
+    """Return a claim without users that are left out; ``kept`` are the UIDs of the remaining pods."""
     for user in claim.status.reserved_for:
         if user.resource == "pods" and user.uid not in kept:
             claim = without_user(claim, user.uid)
@@ -131,9 +131,9 @@ def _used_by(kept: Collection[str], claim: ResourceClaim) -> ResourceClaim:
 
 
 def _held(case: Case) -> dict[Key, float]:
-    """Return how many GPUs each pod holds that stands on a node, parts of devices as parts.
+    """Return the GPUs that each pod on a node holds, parts of devices as parts.
 
-    Only a cycle's own reading tells it: memory of a GPU is a part of the node's GPUs, and claims are other objects.
+    Only a snapshot as a cycle takes it has this: GPU memory is a part of the node's GPUs, and claims are other objects.
     """
     snapshot = take_snapshot(case.objects, case.now, case.settings)
     asked = (snapshot.requests @ snapshot.axis.gpu_weights()).tolist()
@@ -151,7 +151,7 @@ def _held(case: Case) -> dict[Key, float]:
 
 
 def _plan(group: PodGroup, pods: list[Pod], held: dict[Key, float]) -> JobPlan:
-    """Return a group that runs as a job that is there from the start."""
+    """Return a running group as a job that is present from the start."""
     planned = tuple(PodPlan(pod=each, gpus=held.get(key_of(each), 0.0)) for each in pods)
     task = TaskPlan(pods=planned, needed=gang_of(group.spec, len(pods)), arrival=0.0)
     return JobPlan(

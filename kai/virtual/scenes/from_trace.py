@@ -1,4 +1,4 @@
-"""A trace to a scene: each row becomes a pod group with its pods, made when it arrives and not before."""
+"""A trace to a scene: each row becomes a pod group with its pods, created only when it arrives."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "trace"
 QUEUE: Final = "default"
-"""Of jobs whose trace knows no queues."""
+"""The queue of jobs whose trace has no queues."""
 ROOT: Final = "all"
 MODEL: Final = "nvidia.com/gpu.product"
 _PREEMPTIBILITY: Final[dict[bool | None, Preemptibility]] = {None: "", True: "preemptible", False: "non-preemptible"}
 _POD: Final = PodStatus(phase="Pending")
 _UNFIT: Final = re.compile(r"[\s/]+")
-"""What would end a name, or be taken for a namespace before it."""
+"""Characters that are invalid in a name, or would separate a namespace from it."""
 
 
 def objects_of(
     documents: Sequence[Document], nodes: Sequence[TraceNode], trace: Trace, around: ClusterObjects
 ) -> tuple[ClusterObjects, bool]:
-    """Return what a trace adds to a cluster, with a queue for each of its own, and whether queues had to be made."""
+    """Return the objects that a trace adds to a cluster, with its queues, and whether queues had to be created."""
     reading = read(documents)
     refused = RefusedError.of(reading.findings)
     if refused is not None:
@@ -70,7 +70,7 @@ def objects_of(
 
 
 def with_models(trace: Trace, nodes: Iterable[Node]) -> tuple[Trace, tuple[str, ...]]:
-    """Return a trace whose types of GPUs are the models of nodes that they mean, and what is said of other types.
+    """Return a trace with GPU types resolved to models of nodes, and notes on unknown types.
 
     A type means each model whose name has all of its words: a100 means NVIDIA-A100-SXM4-80GB.
     """
@@ -100,7 +100,7 @@ def _words(text: str) -> set[str]:
 
 
 def plans_of(jobs: Iterable[TraceJob]) -> Iterator[JobPlan]:
-    """Yield the jobs of a trace as they are made when they arrive."""
+    """Yield the jobs of a trace, each created when it arrives."""
     for job in jobs:
         yield plan_of(job)
 
@@ -150,7 +150,7 @@ def _pod(job: TraceJob, part: Demand, name: str, uid: str, group: str) -> Pod:
 
 @lru_cache(maxsize=1 << 14)
 def _spec(gpus: int, cpus: float | None, memory_mib: float | None, models: tuple[str, ...]) -> PodSpec:
-    """Return the spec of pods that ask for the same; one object for all of them."""
+    """Return the spec of pods with equal requests; they share one object."""
     asked: dict[str, str] = {}
     if cpus:
         asked["cpu"] = f"{round(cpus * 1000)}m"
@@ -182,13 +182,13 @@ def _node(node: TraceNode) -> dict[str, Any]:
 
 
 def _roots() -> Iterator[str]:
-    """Yield names for the queue above those of a trace; no job may be in it, for it has children."""
+    """Yield names for the queue above those of a trace; it cannot have jobs, because it has children."""
     yield ROOT
     yield from (f"{ROOT}-{number}" for number in count(2))
 
 
 def _queues(missing: Sequence[str], gpus: float, known: set[str], root: str) -> dict[str, Any]:
-    """Return queues for names that the cluster has not: equal parts of everything below one root."""
+    """Return queues for names that the cluster lacks, with equal parts of everything below one root."""
     part = int(gpus / len(missing))
     above = {} if root in known else {root: {"quota": gpus}}
     return {**above, **{name: {"parent": root, "quota": part} for name in missing}}

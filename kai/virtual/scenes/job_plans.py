@@ -1,8 +1,8 @@
-"""What is known of a workload before it arrives: its pods and group, and how long they run, crash and come back.
+"""Jobs before they arrive: their pods and group, their run times, their crashes, and how their owners replace pods.
 
-What the kind of a workload means for its pods over time: what progresses together, and how pods come back.
+`Owner` describes what the kind of a workload means over time: which pods progress together, and how they are replaced.
 
-What an installation of kai brings to a cluster, so that files need not say it.
+`installed_classes` adds the priority classes of an installation of kai, so that files need not contain them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Replacement(Enum):
-    """When the owner makes a pod in the place of one that is evicted, and in which group."""
+    """When the owner replaces an evicted pod, and in which group."""
 
     SAME_NAME = "when the old pod is gone"
-    """Its name is free only then: StatefulSets, operators of training jobs, pods without an owner."""
+    """The name is free only then: StatefulSets, operators of training jobs, pods without an owner."""
     NEW_NAME = "at once, in the same group"
     """A Job."""
     NEW_GROUP = "at once, in a group of its own"
@@ -37,17 +37,17 @@ class Replacement(Enum):
 
 
 class Overlap(Enum):
-    """What a CronJob does when a run comes while the one before has not ended."""
+    """The concurrency policy of a CronJob: what to do when a run is due before the previous one has ended."""
 
     ALLOW = "Allow"
     FORBID = "Forbid"
-    """It comes when the other has ended; of several that came, the last one."""
+    """It starts when the previous one has ended; of several such runs, only the last one."""
     REPLACE = "Replace"
 
 
 @attrs.frozen(kw_only=True)
 class Series:
-    """Jobs of which one follows the other.
+    """Jobs that follow one another.
 
     Units: seconds.
     """
@@ -55,12 +55,12 @@ class Series:
     name: str
     overlap: Overlap = Overlap.ALLOW
     deadline: float = inf
-    """How late a run may come."""
+    """How late a run may start."""
 
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """How pods behave once they run.
+    """The behaviour of running pods.
 
     Units: seconds.
     """
@@ -70,21 +70,21 @@ class Behaviour:
     startup: float = 0.0
     """Warm-up before they work, each time they start."""
     checkpoint_every: float | None = None
-    """How much work apart their progress is saved; None if never."""
+    """Work between two checkpoints; None without checkpoints."""
     fails_at: float | None = None
-    """How long after each start they crash; None if never."""
+    """Time from each start to a crash; None for no crash."""
     restarts: int = 0
-    """How many crashes the owner makes good."""
+    """Number of crashes after which the owner still restarts them."""
 
     def saved(self, work: float) -> float:
-        """Return how much of so many seconds of work is not lost when the pods stop."""
+        """Return how many of ``work`` seconds are not lost when the pods stop."""
         every = self.checkpoint_every
         return work - work % every if every else 0.0
 
 
 @attrs.frozen(kw_only=True)
 class PodPlan:
-    """One pod: as its owner writes it, and how many GPUs it asks for."""
+    """One pod: its manifest from the owner, and the GPUs that it requests."""
 
     pod: Pod
     gpus: float
@@ -101,19 +101,19 @@ class TaskPlan:
     needed: int
     arrival: float
     leaves: float = inf
-    """When its owner takes it back."""
+    """When its owner deletes it."""
     late: int = 0
-    """How many of its pods, the last ones, come when all others of it run."""
+    """Number of its pods, the last ones, that are created when all others run."""
     after: tuple[int, ...] = ()
-    """The tasks of its job, by their places, that must be over before it begins."""
+    """Indices of the tasks of its job that must end before it begins."""
     once: str = ""
-    """What those pods wait for that come later, in words."""
+    """The condition for its later pods, in words."""
     group: PodGroup | None = None
-    """What its group asks for from then on, or once the late pods are there; None where nothing changes."""
+    """The group with its spec from then on, or once the late pods exist; None where nothing changes."""
 
     @property
     def gpus(self) -> float:
-        """How many GPUs all of its pods ask for."""
+        """GPUs that all of its pods request."""
         return sum(each.gpus for each in self.pods)
 
 
@@ -121,7 +121,7 @@ class TaskPlan:
 class JobPlan:
     """A pod group with its pods; on screen it is a job.
 
-    ``tasks`` are the parts of it that progress each for itself: all pods of a gang are one, each pod of a Job another.
+    ``tasks`` are its parts that progress independently: all pods of a gang are one task, each pod of a Job another.
     """
 
     arrival: float
@@ -134,14 +134,14 @@ class JobPlan:
     """The name of that object."""
     user: str = ""
     at_once: int = 0
-    """How many tasks its owner runs at the same time; 0 for all."""
+    """Number of tasks that its owner runs at the same time; 0 for all."""
     replacement: Replacement = Replacement.SAME_NAME
     series: Series | None = None
     """The CronJob whose run it is."""
 
     @property
     def queue(self) -> str:
-        """The queue that it is in."""
+        """Its queue."""
         return self.group.spec.queue
 
     @property
@@ -156,32 +156,32 @@ class JobPlan:
 
 
 def identity_of(obj: ApiObject) -> str:
-    """Return the UID of an object; of one that no API server has seen, its name, as intake takes it."""
+    """Return the UID of an object, or its name where no API server assigned one, as intake does."""
     return obj.metadata.uid or obj.metadata.name
 
 
 ALWAYS: Final = 1 << 30
-"""Crashes that an owner makes good which never gives up."""
+"""Number of restarts for an owner that never gives up."""
 _JOB_BACKOFF: Final = 6
 """Source: the default of a Job's backoffLimit."""
 _SCALED: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
 _EACH: Final = frozenset({"Deployment", "InferenceService", "NIMService", "ReplicaSet", "StatefulSet"})
-"""Pods of these progress each for itself."""
+"""Kinds whose pods progress independently."""
 
 
 @attrs.frozen(kw_only=True)
 class Owner:
-    """How the owner of pods behaves."""
+    """The behaviour of the owner of pods."""
 
     replacement: Replacement = Replacement.SAME_NAME
     progresses_together: bool = True
     restarts: int = ALWAYS
     at_once: int = 0
-    """How many pods it runs at the same time; 0 for all."""
+    """Number of pods that it runs at the same time; 0 for all."""
 
 
 def owner_of(manifest: Mapping[str, Any]) -> Owner:
-    """Return how the owner that a manifest describes behaves. Source: the controllers of these kinds."""
+    """Return the behaviour of the owner in a manifest. Source: the controllers of these kinds."""
     kind, spec = str(manifest.get("kind")), mapping_of(manifest, "spec")
     if kind in {"Deployment", "ReplicaSet"}:
         return Owner(replacement=Replacement.NEW_GROUP, progresses_together=False)
@@ -206,7 +206,7 @@ def is_scaled(kind: str) -> bool:
 
 
 def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[str, Any]:
-    """Return a workload that makes all the pods that it will ever have: so many replicas, every completion."""
+    """Return a workload expanded to all pods that it will ever have: ``replicas`` replicas, or every completion."""
     spec = mapping_of(manifest, "spec")
     if replicas is not None and manifest.get("kind") in _SCALED:
         return {**manifest, "spec": {**spec, "replicas": replicas}}
@@ -217,12 +217,12 @@ def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[
 
 
 def _is_job(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a workload is a Job of Kubernetes: other groups have kinds of the same name."""
+    """Return whether a workload is a Job of Kubernetes: other API groups have kinds of the same name."""
     return manifest.get("kind") == "Job" and str(manifest.get("apiVersion")).startswith("batch/")
 
 
 def gang_of(spec: PodGroupSpec, pods: int) -> int:
-    """Return how many pods of a group must run for it to make progress."""
+    """Return the number of pods of a group that must run for it to make progress."""
     return min(pods, least_members(spec))
 
 

@@ -1,6 +1,6 @@
-"""Pods that a controller makes later, as tasks of their job: after other tasks, or beside them once these run.
+"""Pods that a controller creates later, as tasks of their job: after other tasks, or beside them once these run.
 
-Which pods these are, and what they wait for, the models of ``kai.manifests.workloads`` say. Enter by ``with_later``.
+The models of ``kai.manifests.workloads`` determine these pods and their conditions. Start reading at ``with_later``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class LaterPods:
-    """Pods of a job that come once conditions hold, and its group as it is with them."""
+    """Pods of a job that are created once conditions hold, and its group with them included."""
 
     conditions: tuple[Condition, ...]
     pods: tuple[PodPlan, ...]
@@ -33,8 +33,8 @@ class LaterPods:
 def with_later(tasks: Sequence[TaskPlan], later: Sequence[LaterPods], arrival: float) -> tuple[TaskPlan, ...]:
     """Return the tasks of a job with those that come later.
 
-    Pods that wait for others to be ready or to have a node work together with these, and are of their task. What waits
-    for others to be complete is a task of its own.
+    Pods that wait until others are ready or have a node work together with these, and join their task. Pods that wait
+    until others complete are a task of their own.
     """
     found = list(tasks)
     turns: dict[str, tuple[Condition, ...]] = {}
@@ -56,7 +56,7 @@ def with_later(tasks: Sequence[TaskPlan], later: Sequence[LaterPods], arrival: f
 
 
 def _is_awaited(plan: PodPlan, conditions: Sequence[Condition], turns: Mapping[str, tuple[Condition, ...]]) -> bool:
-    """Return whether a pod is one for which others wait."""
+    """Return whether other pods wait for a pod."""
     labels, own = plan.pod.metadata.labels, turns.get(plan.pod.metadata.name, ())
     for condition in conditions:
         turn = max((each.turn for each in own if each.labels == condition.labels), default=0)
@@ -82,7 +82,7 @@ def _words(conditions: Sequence[Condition]) -> str:
 
 
 def _needed(spec: PodGroupSpec, pods: Sequence[PodPlan]) -> int:
-    """Return how many of some pods of a group must run: what their sub-groups ask for, else the group."""
+    """Return how many of the pods of a group must run: by the minimums of its sub-groups, else by that of the group."""
     if not spec.sub_groups:
         return gang_of(spec, len(pods))
     least = {each.name: 1 if each.min_member is None else each.min_member for each in spec.sub_groups}
@@ -90,7 +90,7 @@ def _needed(spec: PodGroupSpec, pods: Sequence[PodPlan]) -> int:
 
 
 def _lowered(spec: PodGroupSpec, pods: Sequence[PodPlan]) -> PodGroupSpec:
-    """Return a group that asks for no more pods than there are, where others have completed.
+    """Return a group with its minimum lowered to the existing pods, where others have completed.
 
     Source: ``kai.intake.held``, which counts the pods that have succeeded; here they are gone.
     """

@@ -1,4 +1,4 @@
-"""Files to a scene: the workload, the cluster that it runs on, and what both are to be called in the result."""
+"""Files to a scene: the workload, the cluster that it runs on, and the names of both in the result."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 _MOST_QUEUES: Final = 3
-"""So many queues that run no jobs are told of by name."""
+"""Most queues without jobs to name in notes."""
 
 
 @attrs.frozen(kw_only=True)
 class Loaded:
-    """A scene, and what is doubtful about its files."""
+    """A scene, and doubts about its files."""
 
     scene: Scene
     findings: tuple[Finding, ...] = ()
@@ -60,9 +60,9 @@ def load(
     since: float | None = None,
     adoption: Adoption = NONE,
 ) -> Loaded:
-    """Return the scene of a trace, or of a workload that is written as manifests, up to a horizon.
+    """Return the scene of a trace, or of a workload in manifests, up to a horizon.
 
-    ``adoption`` says which workloads of other schedulers are taken over; the jobs of a trace name no scheduler.
+    ``adoption`` selects the workloads of other schedulers to adopt; the jobs of a trace name no scheduler.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
@@ -74,7 +74,7 @@ def load(
 def load_trace(
     workload: str, cluster: str | None, seed: int, *, skips_bad_rows: bool, since: float | None = None
 ) -> Loaded:
-    """Return the scene of a trace, on the nodes of another file; with ``since`` of what was there from then on.
+    """Return the scene of a trace, on the nodes of another file; with ``since``, of the jobs present from then on.
 
     Raises: as ``load``.
     """
@@ -129,7 +129,7 @@ def load_trace(
 def load_scene(
     workload: str, cluster: str | None, seed: int = 0, until: float = inf, adoption: Adoption = NONE
 ) -> Loaded:
-    """Return the scene of a workload that is written as manifests, on the cluster of a file if one is given.
+    """Return the scene of a workload in manifests, on the cluster of a file if one is given.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
@@ -178,7 +178,7 @@ def load_scene(
 
 
 def _idle_queues(objects: ClusterObjects, names: Iterable[str]) -> Iterator[str]:
-    """Yield what is said of the first queues that jobs name and that run no jobs."""
+    """Yield notes on the first queues that jobs name and that cannot run jobs."""
     parents = {queue.metadata.name: queue.spec.parent_queue or "" for queue in objects.queues}
     faults = [fault for name in sorted(set(names)) if (fault := queue_fault(name, parents)) is not None]
     for fault in faults[:_MOST_QUEUES]:
@@ -189,7 +189,7 @@ def _idle_queues(objects: ClusterObjects, names: Iterable[str]) -> Iterator[str]
 
 
 def _unknown_classes(trace: Trace, objects: ClusterObjects) -> tuple[str, ...]:
-    """Return what is said of priorities that are no classes of the cluster."""
+    """Return a note on priorities that are no priority classes of the cluster."""
     known = {each.metadata.name for each in objects.priority_classes}
     unknown = sorted({job.priority for job in trace.jobs if job.priority} - known)
     if not unknown:
@@ -212,7 +212,7 @@ def _has_nodes(file: ClusterFile) -> bool:
 
 
 def _refuse_strangers(file: ClusterFile, objects: ClusterObjects, cluster: str, workload: str) -> None:
-    """Refuse events of nodes that the workload lacks, which brings the nodes where the cluster file has none."""
+    """Refuse events for nodes that do not exist: they come from the workload where the cluster file has none."""
     known = {each.metadata.name for each in objects.nodes}
     for name in (each for event in file.events for each in event.nodes if each not in known):
         wanted = f"the name of a node of {workload}, such as {first_of(sorted(known), 1)}"
@@ -224,7 +224,7 @@ def _name_of(document: Document) -> str:
 
 
 def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:
-    """Return what is at a path; ``queues`` are those that the workload brings."""
+    """Return the cluster file at a path; ``queues`` are those that the workload brings."""
     place = Path(path)
     if _is_snapshot(path):
         return ClusterFile(documents=())
@@ -241,7 +241,7 @@ def _is_snapshot(path: str) -> bool:
 
 
 def _of_snapshot(inherited: Inherited) -> dict[str, Any]:
-    """Return what a scene takes over of a snapshot, beside its objects."""
+    """Return the fields of a scene that come from a snapshot, beside its objects."""
     case = inherited.case
     return {
         "began": case.now or NEW_YEAR,
@@ -254,7 +254,7 @@ def _of_snapshot(inherited: Inherited) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str | None:
-    """Return the SHA-256 of a file, or of all manifests of a folder; None for what is no file."""
+    """Return the SHA-256 of a file, or of all manifests of a folder; None for anything else."""
     files = files_of(path)
     if not files and not path.is_dir():
         return None
@@ -265,7 +265,7 @@ def sha256_of(path: Path) -> str | None:
 
 
 def files_of(path: Path) -> Sequence[Path]:
-    """Return a file, or all manifests of a folder, in the order in which they count; none for what is no file."""
+    """Return a file, or all manifests of a folder, in the order in which they count; empty for anything else."""
     if path.is_dir():
         return files_below(path)
     return [path] if path.is_file() else []

@@ -1,4 +1,4 @@
-"""A scene: everything that one run needs, read from manifests and a cluster file, or from a trace."""
+"""A scene: the complete input of one run, read from manifests and a cluster file, or from a trace."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kai.virtual.scenes.job_plans import JobPlan
 
 
 class Change(Enum):
-    """What happens to a node."""
+    """A change of a node."""
 
     FAIL = "fail"
-    """It is gone at once, with its pods, and comes back."""
+    """It is gone immediately, with its pods, and comes back."""
     DRAIN = "drain"
-    """No pod is placed there any more, and those there are told to go."""
+    """No pod is placed on it any more, and its pods are terminated."""
     TAINT = "taint"
     ADD = "add"
 
 
 @attrs.frozen(kw_only=True)
 class NodeEvent:
-    """Something that happens to nodes.
+    """An event that changes nodes.
 
     Units: seconds of virtual time.
     """
@@ -38,14 +38,14 @@ class NodeEvent:
     change: Change
     nodes: tuple[str, ...] = ()
     seconds: float | None = None
-    """After how long it is as before; None for never."""
+    """When the change is reverted, after that time; None for never."""
     taint: Taint | None = None
     added: tuple[Node, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Faults:
-    """Nodes that fail by chance, each for itself.
+    """Nodes that fail at random, independently of each other.
 
     Units: seconds.
     """
@@ -57,7 +57,7 @@ class Faults:
 
 @attrs.frozen(kw_only=True)
 class Autoscale:
-    """Nodes of one shape that are made when pods wait, and go when no pod is on them.
+    """Nodes of one shape that are created when pods wait, and removed when they have no pods.
 
     Units: seconds.
     """
@@ -75,9 +75,9 @@ class Autoscale:
 
 @attrs.frozen(kw_only=True)
 class Inputs:
-    """What a run was made of, so that it can be repeated.
+    """The inputs of a run, so that it can be repeated.
 
-    SHA-256 of what was read; None for what was not given.
+    SHA-256 of the content; None for an input that was not given.
     """
 
     workload: str
@@ -91,34 +91,34 @@ class Inputs:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Scene:
-    """A cluster, what arrives at it, and what happens to it."""
+    """A cluster, the jobs that arrive at it, and the events of its nodes."""
 
     title: str
     objects: ClusterObjects
-    """The cluster at the start, with pods that are no part of any job."""
+    """The cluster at the start, including pods that belong to no job."""
     arrivals: Callable[[], Iterable[JobPlan]]
-    """Returns the jobs in the order in which they arrive."""
+    """Returns the jobs in the order of their arrival."""
     jobs: int
-    """How many jobs that is, for the estimate."""
+    """Number of jobs, for the estimate."""
     span: float
     """When the last of them arrives."""
     seed: int = 0
     began: float = 0.0
     """The start of virtual time, in seconds since the epoch."""
     starts: float | None = None
-    """The same where what was read has times of the calendar, so that people know it by its date; else None."""
+    """The same where the inputs have calendar times, so that people know it by its date; else None."""
     events: tuple[NodeEvent, ...] = ()
     faults: tuple[Faults, ...] = ()
     autoscale: tuple[Autoscale, ...] = ()
     configuration: Configuration | None = None
     """The configuration that a snapshot carries; None for the default one."""
     document: Mapping[str, Any] | None = None
-    """The same as it was written."""
+    """Its source document."""
     settings: IntakeSettings = attrs.field(factory=IntakeSettings)
     inputs: Inputs
     counts: Mapping[str, int] = EMPTY
-    """Of what the workload is made, by what it is called."""
+    """Number of parts of the workload, by their names."""
     dropped: Mapping[str, int] = EMPTY
-    """Rows of a trace that are left out, counted by reason."""
+    """Skipped rows of a trace, counted by reason."""
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
